@@ -1,4 +1,9 @@
-"""Call: a call with its names resolved and its arguments laid out."""
+"""A call with its names resolved and its arguments laid out.
+
+`DataFlow.call` makes these, and rules ask them instead of the tree: what is called, under its qualified name, what an
+argument is, whether it is surely absent. `**kwargs` are laid out as far as their entries are known; the rest is
+`open`, so a rule that needs an argument to be missing asks `lacks` and not the keywords.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +32,14 @@ class Call:
     """There are `*args` or `**kwargs` of which nothing is known: a keyword that is not in `keywords` may be given"""
 
     def named(self, *patterns: str) -> bool:
+        """Is one of its names like one of these patterns (`trl.*Trainer`)?"""
         return any(fnmatchcase(name, pattern) for name in self.names for pattern in patterns)
 
     def argument(self, position: int, name: str) -> ast.expr | None:
         """The argument at that position (None-like -1: keyword only) or of that name."""
         if name in self.keywords:
             return self.keywords[name]
+        # Behind `*args` no position is known.
         if 0 <= position < len(self.args) and not any(
             isinstance(a, ast.Starred) for a in self.args[: position + 1]
         ):

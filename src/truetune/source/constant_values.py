@@ -1,4 +1,12 @@
-"""Values: what an expression is, where the file says so."""
+"""The constants, lists and dictionaries that expressions are, where the file says so.
+
+How it works: the origins of an expression (`data_flow.py`) are evaluated without running any code: literals, a few
+operators on them, and dictionaries with the entries that later statements set. Where several origins may reach a
+place, they must be equal, and one part that is not known makes the whole UNKNOWN.
+
+The trade-off: nothing of the user's is ever executed, so a value that a call computes is not known; a rule says
+nothing about it. UNKNOWN is an object of its own, because None is a value that settings often have.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +21,13 @@ if TYPE_CHECKING:
     from truetune.source.scopes import Scope
 
 MAX_NESTED_VALUES = 12
+"""Lists in lists, or operators in operators, that are followed. Chosen, not measured: settings nest three or four deep,
+and each level costs several calls of Python's stack."""
 MAX_COMPUTED_CHARACTERS = 10_000
-"""Characters of a text, digits of a number: what is longer is not computed"""
+"""Characters of a text or items of a list that an operator gives: what is longer is not computed. Chosen, not measured:
+it is far above any setting, and keeps a script that doubles a text in each line from filling the memory."""
+MAX_COMPUTED_NUMBER = 1e15
+"""Larger numbers are not computed with: below it floats are exact to a tenth, and no integer grows without end"""
 
 
 class _Unknown:
@@ -44,25 +57,28 @@ def evaluate_constant(flow: DataFlow, node: ast.AST, depth: int = 0) -> Any:
     """
     if node in flow.known_values or depth > MAX_NESTED_VALUES:
         return flow.known_values.get(node, UNKNOWN)
-    flow.known_values[node] = UNKNOWN
+    flow.known_values[node] = UNKNOWN  # `x = x + 1` in a loop asks for itself
     flow.known_values[node] = _evaluate_origins(flow, node, depth)
     return flow.known_values[node]
 
 
 def _evaluate_origins(flow: DataFlow, node: ast.AST, depth: int) -> Any:
-    found: list[Any] = []
+    """The one value that all origins of an expression have, else UNKNOWN."""
     origins = flow.origins(node)
+    values: list[Any] = []
     for origin in origins:
-        whole = node if isinstance(node, ast.Name) and len(origins) == 1 else origin.node
-        value = (
-            UNKNOWN
-            if origin.path or origin.element
-            else _evaluate_literal(flow, origin.node, depth, whole)
-        )
-        if value is UNKNOWN or (found and (value != found[0] or type(value) is not type(found[0]))):
+        if origin.path or origin.element:
             return UNKNOWN
-        found.append(value)
-    return found[0]
+        # Only under the name that the expression uses are the entries seen that were added to a dictionary later.
+        named = node if isinstance(node, ast.Name) and len(origins) == 1 else origin.node
+        value = _evaluate_literal(flow, origin.node, depth, named)
+        if value is UNKNOWN:
+            return UNKNOWN
+        values.append(value)
+    first = values[0]
+    # 1 == True == 1.0, but a setting of one type is not that of another.
+    same = all(value == first and type(value) is type(first) for value in values)
+    return first if same else UNKNOWN
 
 
 def _evaluate_literal(flow: DataFlow, node: ast.AST, depth: int, name: ast.AST) -> Any:
@@ -70,44 +86,64 @@ def _evaluate_literal(flow: DataFlow, node: ast.AST, depth: int, name: ast.AST) 
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        items = [evaluate_constant(flow, item, depth + 1) for item in node.elts]
-        if any(item is UNKNOWN for item in items):
-            return UNKNOWN
-        if isinstance(node, ast.Set):
-            return frozenset(
-                item for item in items if isinstance(item, (str, int, float, bool, type(None)))
-            )
-        return items if isinstance(node, ast.List) else tuple(items)
-    if isinstance(node, ast.Dict) or (
-        isinstance(node, ast.Call) and flow.name(node.func) == "dict"
-    ):
-        known, whole = resolve_dict_entries(flow, name)
-        result = {key: evaluate_constant(flow, value, depth + 1) for key, value in known.items()}
-        return (
-            result if whole and all(value is not UNKNOWN for value in result.values()) else UNKNOWN
-        )
+        return _evaluate_items(flow, node, depth)
+    if _is_dict(flow, node):
+        return _evaluate_dict(flow, name, depth)
     if isinstance(node, ast.UnaryOp):
-        value = evaluate_constant(flow, node.operand, depth + 1)
-        if isinstance(value, (int, float)) and isinstance(node.op, (ast.USub, ast.UAdd, ast.Not)):
-            return (
-                -value
-                if isinstance(node.op, ast.USub)
-                else (not value if isinstance(node.op, ast.Not) else value)
-            )
+        return _evaluate_sign(node.op, evaluate_constant(flow, node.operand, depth + 1))
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-        return _compute_operation(
-            node,
-            evaluate_constant(flow, node.left, depth + 1),
-            evaluate_constant(flow, node.right, depth + 1),
-        )
+        left = evaluate_constant(flow, node.left, depth + 1)
+        return _compute_operation(node, left, evaluate_constant(flow, node.right, depth + 1))
     return UNKNOWN
 
 
+def _is_dict(flow: DataFlow, node: ast.AST) -> bool:
+    """Is it `{...}` or `dict(...)`?"""
+    is_call = isinstance(node, ast.Call) and flow.name(node.func) == "dict"
+    return is_call or isinstance(node, ast.Dict)
+
+
+def _evaluate_items(flow: DataFlow, node: ast.List | ast.Tuple | ast.Set, depth: int) -> Any:
+    """The list, tuple or frozenset of evaluated items; UNKNOWN where one is not known."""
+    items = [evaluate_constant(flow, item, depth + 1) for item in node.elts]
+    if any(item is UNKNOWN for item in items):
+        return UNKNOWN
+    if isinstance(node, ast.List):
+        return items
+    if isinstance(node, ast.Tuple):
+        return tuple(items)
+    # A list cannot be in a set, and a script that tries fails by itself.
+    return frozenset(
+        item for item in items if isinstance(item, (str, int, float, bool, type(None)))
+    )
+
+
+def _evaluate_dict(flow: DataFlow, name: ast.AST, depth: int) -> Any:
+    """The dictionary of evaluated entries; UNKNOWN where one is not known, or may be missing."""
+    entries, whole = resolve_dict_entries(flow, name)
+    values = {key: evaluate_constant(flow, value, depth + 1) for key, value in entries.items()}
+    is_known = whole and all(value is not UNKNOWN for value in values.values())
+    return values if is_known else UNKNOWN
+
+
+def _evaluate_sign(operator_: ast.unaryop, value: Any) -> Any:
+    """`-x`, `+x` or `not x` of a number; UNKNOWN of anything else."""
+    if not isinstance(value, (int, float)):
+        return UNKNOWN
+    if isinstance(operator_, ast.USub):
+        return -value
+    if isinstance(operator_, ast.Not):
+        return not value
+    return value if isinstance(operator_, ast.UAdd) else UNKNOWN
+
+
 def _compute_operation(node: ast.BinOp, left: Any, right: Any) -> Any:
-    numbers = all(isinstance(v, (int, float)) and abs(v) < 1e15 for v in (left, right))
-    texts = isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str)
-    lists = isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list)
-    if not (numbers or ((texts or lists) and len(left) + len(right) < MAX_COMPUTED_CHARACTERS)):
+    """What an operator gives of two numbers, or `+` of two texts or lists; UNKNOWN of anything else."""
+    numbers = all(
+        isinstance(value, (int, float)) and abs(value) < MAX_COMPUTED_NUMBER
+        for value in (left, right)
+    )
+    if not numbers and not _can_be_joined(node, left, right):
         return UNKNOWN
     try:
         return ARITHMETIC[type(node.op)](left, right)
@@ -115,49 +151,13 @@ def _compute_operation(node: ast.BinOp, left: Any, right: Any) -> Any:
         return UNKNOWN
 
 
-def resolve_dict_entries(
-    flow: DataFlow, node: ast.AST, depth: int = 0
-) -> tuple[dict[str, ast.expr], bool]:
-    """The entries with string keys of a dictionary, and whether they are all.
-
-    Of a name, with those set afterwards (`d["x"] = 1`, `d.update(x=1)`) before it is used.
-    """
-    origins = flow.origins(node)
-    if len(origins) != 1 or origins[0].path or origins[0].element or depth > MAX_NESTED_VALUES:
-        return {}, False
-    literal = origins[0].node
-    found: dict[str, ast.expr] = {}
-    whole = True
-    if isinstance(literal, ast.Dict):
-        for key, value in zip(literal.keys, literal.values, strict=True):
-            if key is None:
-                more, all_known = (
-                    resolve_dict_entries(flow, value, depth + 1)
-                    if value is not literal
-                    else ({}, False)
-                )
-                found.update(more)
-                whole = whole and all_known
-            elif isinstance(key, ast.Constant) and isinstance(key.value, str):
-                found[key.value] = value
-            else:
-                whole = False
-    elif isinstance(literal, ast.Call) and flow.name(literal.func) == "dict":
-        whole = not literal.args
-        for keyword in literal.keywords:
-            if keyword.arg is None:
-                more, all_known = resolve_dict_entries(flow, keyword.value, depth + 1)
-                found.update(more)
-                whole = whole and all_known
-            else:
-                found[keyword.arg] = keyword.value
-    else:
-        return {}, False
-    if not isinstance(node, ast.Name):
-        return found, whole
-    if flow.scopes.of[literal] is flow.scopes.of[node]:
-        return _add_writes_before_use(flow, node, literal, DictEntries(found, whole))
-    return _add_writes_in_other_scopes(flow, literal, DictEntries(found, whole))
+def _can_be_joined(node: ast.BinOp, left: Any, right: Any) -> bool:
+    """Are these two texts or two lists that `+` joins, and short enough?"""
+    texts = isinstance(left, str) and isinstance(right, str)
+    lists = isinstance(left, list) and isinstance(right, list)
+    if not isinstance(node.op, ast.Add) or not (texts or lists):
+        return False
+    return len(left) + len(right) < MAX_COMPUTED_CHARACTERS
 
 
 class DictEntries(NamedTuple):
@@ -165,6 +165,61 @@ class DictEntries(NamedTuple):
 
     by_name: dict[str, ast.expr]
     whole: bool
+
+
+def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictEntries:
+    """The entries with string keys of a dictionary, and whether they are all.
+
+    Of a name, with those set afterwards (`d["x"] = 1`, `d.update(x=1)`) before it is used.
+    """
+    origins = flow.origins(node)
+    if len(origins) != 1 or origins[0].path or origins[0].element or depth > MAX_NESTED_VALUES:
+        return DictEntries({}, False)
+    literal = origins[0].node
+    if isinstance(literal, ast.Dict):
+        entries = _entries_of_display(flow, literal, depth)
+    elif isinstance(literal, ast.Call) and flow.name(literal.func) == "dict":
+        entries = _entries_of_dict_call(flow, literal, depth)
+    else:
+        return DictEntries({}, False)
+    if not isinstance(node, ast.Name):
+        return entries
+    if flow.scopes.of[literal] is flow.scopes.of[node]:
+        return _add_writes_before_use(flow, node, literal, entries)
+    return _add_writes_in_other_scopes(flow, literal, entries)
+
+
+def _entries_of_display(flow: DataFlow, literal: ast.Dict, depth: int) -> DictEntries:
+    """The entries of `{"x": 1, **more}`; later ones replace earlier ones, as in Python."""
+    by_name: dict[str, ast.expr] = {}
+    whole = True
+    for key, value in zip(literal.keys, literal.values, strict=True):
+        if key is None:  # `**value`
+            if value is literal:
+                whole = False
+                continue
+            more = resolve_dict_entries(flow, value, depth + 1)
+            by_name.update(more.by_name)
+            whole = whole and more.whole
+        elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+            by_name[key.value] = value
+        else:
+            whole = False
+    return DictEntries(by_name, whole)
+
+
+def _entries_of_dict_call(flow: DataFlow, literal: ast.Call, depth: int) -> DictEntries:
+    """The entries of `dict(x=1, **more)`; those of a positional argument are not known."""
+    by_name: dict[str, ast.expr] = {}
+    whole = not literal.args
+    for keyword in literal.keywords:
+        if keyword.arg is not None:
+            by_name[keyword.arg] = keyword.value
+            continue
+        more = resolve_dict_entries(flow, keyword.value, depth + 1)
+        by_name.update(more.by_name)
+        whole = whole and more.whole
+    return DictEntries(by_name, whole)
 
 
 @dataclass(slots=True)
@@ -179,28 +234,30 @@ class WrittenDict:
 
 
 def _add_writes_before_use(
-    flow: DataFlow, name: ast.Name, literal: ast.AST, first: DictEntries
+    flow: DataFlow, name: ast.Name, literal: ast.Dict | ast.Call, first: DictEntries
 ) -> DictEntries:
     """The entries with those set between the dictionary's literal and the use of the name.
 
     Uses come in the order of the text mostly, so what an earlier use found is taken up again: a file that writes and
     uses one dictionary a thousand times is read once.
     """
-    key = (literal, flow.scopes.of[name], name.id)
-    so_far = flow.written_dicts.get(key)
+    scope = flow.scopes.of[name]
+    so_far = flow.written_dicts.get((literal, scope, name.id))
     if so_far is None or so_far.line > name.lineno:
         so_far = WrittenDict(first, 0, 0)
     by_name, whole = dict(so_far.entries.by_name), so_far.entries.whole
-    writes = _collect_writes(flow).get(key[1:], [])
-    after: int = literal.lineno  # type: ignore[attr-defined]
+    writes = _collect_writes(flow).get((scope, name.id), [])
     number = so_far.writes
     while number < len(writes) and writes[number].lineno <= name.lineno:
-        if writes[number].lineno > after:
-            more, known = _entries_written_by(flow, writes[number])
-            by_name.update(more)
-            whole = whole and known
+        # What is written before the literal belongs to an earlier dictionary of this name.
+        if writes[number].lineno > literal.lineno:
+            more = _entries_written_by(flow, writes[number])
+            by_name.update(more.by_name)
+            whole = whole and more.whole
         number += 1
-    flow.written_dicts[key] = WrittenDict(DictEntries(by_name, whole), number, name.lineno)
+    flow.written_dicts[literal, scope, name.id] = WrittenDict(
+        DictEntries(by_name, whole), number, name.lineno
+    )
     return DictEntries(dict(by_name), whole)
 
 
@@ -213,9 +270,9 @@ def _add_writes_in_other_scopes(
     """
     by_name, whole = dict(first.by_name), first.whole
     for write in _collect_writes_by_literal(flow).get(literal, ()):
-        more, known = _entries_written_by(flow, write)
+        more, is_whole = _entries_written_by(flow, write)
         by_name.update(more)
-        whole = whole and known
+        whole = whole and is_whole
     return DictEntries(by_name, whole)
 
 
@@ -240,9 +297,10 @@ def _entries_written_by(flow: DataFlow, node: ast.Assign | ast.Call) -> DictEntr
         if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
             return DictEntries({target.slice.value: node.value}, True)
         return DictEntries({}, False)
-    more, known = resolve_dict_entries(flow, node.args[0]) if node.args else ({}, True)
+    more = resolve_dict_entries(flow, node.args[0]) if node.args else DictEntries({}, True)
     named = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
-    return DictEntries({**more, **named}, known and all(keyword.arg for keyword in node.keywords))
+    has_stars = any(keyword.arg is None for keyword in node.keywords)
+    return DictEntries({**more.by_name, **named}, more.whole and not has_stars)
 
 
 def _collect_writes(flow: DataFlow) -> dict[tuple[Scope, str], list[ast.Assign | ast.Call]]:
@@ -250,34 +308,28 @@ def _collect_writes(flow: DataFlow) -> dict[tuple[Scope, str], list[ast.Assign |
     if flow.dictionary_writes is None:
         flow.dictionary_writes = {}
         for node in flow.scopes.order:
-            if (base := _name_written_to(node)) and isinstance(node, (ast.Assign, ast.Call)):
+            base = _name_written_to(node)
+            if base is not None and isinstance(node, (ast.Assign, ast.Call)):
                 flow.dictionary_writes.setdefault((flow.scopes.of[base], base.id), []).append(node)
     return flow.dictionary_writes
 
 
 def _name_written_to(node: ast.AST) -> ast.Name | None:
+    """The name `d` in `d[...] = x` and `d.update(...)`; None for any other node."""
+    base: ast.expr | None = None
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        base: ast.expr = node.targets[0].value
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "update"
-    ):
-        base = node.func.value
-    else:
-        return None
+        base = node.targets[0].value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        base = node.func.value if node.func.attr == "update" else None
     return base if isinstance(base, ast.Name) else None
 
 
 def default_of_parameter(arguments: ast.arguments, parameter: ast.arg) -> ast.expr | None:
-    """The default of a parameter."""
+    """The default of a parameter; None where it has none."""
+    for keyword_only, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if keyword_only is parameter:
+            return default
+    # `ast` gives the defaults of the last positional parameters alone, so both are read from their ends.
     positional = [*arguments.posonlyargs, *arguments.args]
-    with_default = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
-    with_default.update(
-        {
-            a: d
-            for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            if d is not None
-        }
-    )
-    return with_default.get(parameter)
+    with_default = zip(reversed(positional), reversed(arguments.defaults), strict=False)
+    return next((default for one, default in with_default if one is parameter), None)

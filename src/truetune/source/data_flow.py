@@ -1,10 +1,21 @@
-"""Flow: what names and expressions stand for, as far as the file says, and those that are judged with it."""
+"""What names and expressions stand for, as far as the file says, and those that are judged with it.
+
+How it works: an expression is followed backwards, step by step, to its origins: a name to the bindings that may reach
+it (`scopes.py`), a parameter to what calls give for it, a call to what the function of the files returns, `self.x` to
+what the class sets it to, an imported name to the file that makes it (`imported_names.py`). What can be followed no
+further (a literal, a call of a library, a parameter that nobody gives) is an origin. Values (`constant_values.py`),
+dictionaries and types (`inferred_types.py`) are asked of the origins.
+
+The trade-off: branches are not evaluated and calls are not told apart by where they stand, so an expression may have
+several origins, and a rule must hold for all of them. Limits on steps and branches bound the time on any file; what
+they cut is kept as an origin of itself, which counts as unknown. Results are cached by node, as nodes never change.
+"""
 
 from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -23,12 +34,17 @@ if TYPE_CHECKING:
     from truetune.source.imported_names import ImportedName, ImportedNames
 
 MAX_STEPS = 10
-"""Steps that an expression is followed"""
+"""Steps that an expression is followed. Chosen, not measured: helper, wrapper, `self` and a configuration object take
+about two each; more steps cost time in files of tests and make the origins less certain."""
 MAX_ORIGINS = 12
 """Origins that are kept; where there are more, the expression itself is one of them, for not all is known"""
 MAX_BRANCHES = 48
 """Bindings, calls or assignments that one step follows: a helper that a test file calls a thousand times is not
-followed into each of them"""
+followed into each of them. Chosen, not measured: four times the origins that are kept"""
+
+
+AssignedValue = tuple[ast.expr, tuple[int, ...]]
+"""What an attribute is set to: an expression, and which part of it where a tuple is taken apart"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,8 @@ class Origin:
 
 
 class DataFlow:
+    """What the expressions of some files stand for; see the module. It holds what was found, by node."""
+
     def __init__(self, scopes: Scopes, links: ImportedNames | None = None) -> None:
         """`links`: what the imports stand for among files that are judged together; None where there is one file."""
         self.scopes = scopes
@@ -56,55 +74,51 @@ class DataFlow:
         self.writes_by_literal: dict[ast.AST, list[ast.Assign | ast.Call]] | None = None
         self.written_dicts: dict[tuple[ast.AST, Scope, str], constant_values.WrittenDict] = {}
         """Kept by constant_values.py"""
+        # The tables above and below belong to other modules. They stand here, because they must live as long as the
+        # trees whose nodes are their keys.
         self.known_values: dict[ast.AST, Any] = {}
-        self.known_kinds: dict[ast.AST, frozenset[str]] = {}
+        self.known_types: dict[ast.AST, frozenset[str]] = {}
         """Kept by inferred_types.py"""
 
     def name(self, node: ast.AST) -> str | None:
         """The qualified name of what an expression is, where it is imported or built in.
 
         `transformers.AutoTokenizer.from_pretrained`, `torch.nn.functional.cross_entropy`, `len`; modules inside the
-        libraries of FLAT are left out. None for objects, and for what the file defines itself.
+        libraries of LIBRARIES_WITH_SHORT_NAMES are left out. None for objects, and for what the file defines itself.
         """
         if node not in self._names:
-            self._names[node] = None
-            self._names[node] = self._name(node, 0)
+            self._names[node] = None  # `name = name` in a cycle of bindings ends here
+            self._names[node] = self._qualified_name(node, 0)
         return self._names[node]
 
-    def _name(self, node: ast.AST, depth: int) -> str | None:
-        node, attributes = split_off_attributes(node)
-        if not isinstance(node, ast.Name) or depth > MAX_STEPS:
+    def _qualified_name(self, node: ast.AST, depth: int) -> str | None:
+        """`name`, after so many aliases."""
+        base, attributes = split_off_attributes(node)
+        if not isinstance(base, ast.Name) or depth > MAX_STEPS:
             return None
-        bindings = self.scopes.reaching(node)
-        imported = next((b for b in bindings if b.kind == "import"), None)
-        links = self._linked_elsewhere(node, imported, attributes)
+        bindings = self.scopes.reaching(base)
+        imported = _first_import(bindings)
+        links = self._linked_elsewhere(base, imported, attributes)
         if links:
-            return self._name_of_link(links[0], depth)
-        base: str | None = None
+            return self._name_of_binding(links[0].binding, links[0].rest, depth)
         if imported is not None:
-            base = imported.target
-        elif not bindings:
-            base = node.id if hasattr(builtins, node.id) else self._name_from_star(node)
-        else:
-            value = bindings[0].value
-            if (
-                bindings[0].kind == "value"
-                and not bindings[0].path
-                and isinstance(value, (ast.Name, ast.Attribute))
-            ):
-                base = self._name(value, depth + 1)
-        return None if base is None else shorten_library_name(".".join((base, *attributes)))
+            return _join_name(imported.target, attributes)
+        if bindings:
+            return self._name_of_binding(bindings[0], attributes, depth)
+        if hasattr(builtins, base.id):
+            return _join_name(base.id, attributes)
+        return _join_name(self._name_from_star(base), attributes)
 
-    def _name_of_link(self, link: ImportedName, depth: int) -> str | None:
-        binding, rest = link
-        base = binding.target if binding.kind == "import" else None
-        if (
-            binding.kind == "value"
-            and not binding.path
-            and isinstance(binding.value, (ast.Name, ast.Attribute))
-        ):
-            base = self._name(binding.value, depth + 1)
-        return None if base is None else shorten_library_name(".".join((base, *rest)))
+    def _name_of_binding(
+        self, binding: Binding, attributes: Sequence[str], depth: int
+    ) -> str | None:
+        """The qualified name of a binding with attributes: of an import, or of another name for one."""
+        if binding.kind == "import":
+            return _join_name(binding.target, attributes)
+        is_alias = binding.kind == "value" and not binding.path
+        if is_alias and isinstance(binding.value, (ast.Name, ast.Attribute)):
+            return _join_name(self._qualified_name(binding.value, depth + 1), attributes)
+        return None
 
     def _linked_elsewhere(
         self, name: ast.Name, imported: Binding | None, attributes: list[str]
@@ -122,13 +136,10 @@ class DataFlow:
     def imported_name(self, node: ast.expr) -> str | None:
         """The dotted name that an import gives, whether or not its file is judged too; None for anything else."""
         base, attributes = split_off_attributes(node)
-        bindings = self.scopes.reaching(base) if isinstance(base, ast.Name) else ()
-        imported = next((binding for binding in bindings if binding.kind == "import"), None)
-        return (
-            None
-            if imported is None
-            else shorten_library_name(".".join((imported.target, *attributes)))
-        )
+        if not isinstance(base, ast.Name):
+            return None
+        imported = _first_import(self.scopes.reaching(base))
+        return None if imported is None else _join_name(imported.target, attributes)
 
     def links(self, node: ast.expr) -> tuple[ImportedName, ...]:
         """What a name, or an attribute of a module, stands for in another file that is judged with this one."""
@@ -136,17 +147,23 @@ class DataFlow:
         if self._links is None or not isinstance(base, ast.Name):
             return ()
         bindings = self.scopes.reaching(base)
-        imported = next((binding for binding in bindings if binding.kind == "import"), None)
+        imported = _first_import(bindings)
         if bindings and imported is None:
             return ()
         return self._linked_elsewhere(base, imported, attributes)
 
     def _name_from_star(self, node: ast.Name) -> str | None:
-        stars = [star for scope in self._around(node) for star in scope.stars]
+        """The qualified name that the last `from x import *` around a name may have given it.
+
+        Only for names of classes (`Trainer`) and of several words (`get_peft_model`): a short word is more often a
+        variable that is set in a way not seen here, such as `exec` or a notebook's earlier state.
+        """
+        stars = [star for scope in self._scopes_around(node) for star in scope.stars]
         is_likely = bool(stars) and (node.id[:1].isupper() or "_" in node.id)
         return f"{stars[-1].module or ''}.{node.id}" if is_likely else None
 
-    def _around(self, node: ast.AST) -> Iterator[Any]:
+    def _scopes_around(self, node: ast.AST) -> Iterator[Scope]:
+        """The scope of a node and those around it, from the inside out."""
         scope = self.scopes.of.get(node)
         while scope is not None:
             yield scope
@@ -154,35 +171,37 @@ class DataFlow:
 
     def names(self, node: ast.AST) -> tuple[str, ...]:
         """`name`, or where it is a class of the file, the names of its bases."""
-        if found := self.name(node):
-            return (found,)
+        name = self.name(node)
+        if name:
+            return (name,)
+        classes = (origin.node for origin in self.origins(node))
         return tuple(
-            name
-            for origin in self.origins(node)
-            if isinstance(origin.node, ast.ClassDef)
-            for name in self.bases(origin.node)
+            base for one in classes if isinstance(one, ast.ClassDef) for base in self.bases(one)
         )
 
     def bases(self, node: ast.ClassDef, depth: int = 0) -> tuple[str, ...]:
         """The qualified names of what a class is derived from, through classes of the file."""
         if depth > MAX_STEPS:
             return ()
-        found: list[str] = []
+        names: list[str] = []
         for base in node.bases:
-            if name := self.name(base):
-                found.append(name)
-            else:
-                for origin in self.origins(base):
-                    if isinstance(origin.node, ast.ClassDef) and origin.node is not node:
-                        found += self.bases(origin.node, depth + 1)
-        return tuple(found)
+            name = self.name(base)
+            if name:
+                names.append(name)
+                continue
+            for origin in self.origins(base):
+                if isinstance(origin.node, ast.ClassDef) and origin.node is not node:
+                    names += self.bases(origin.node, depth + 1)
+        return tuple(names)
 
     def call(self, node: ast.Call) -> Call:
+        """The call with its names resolved and its `**kwargs` laid out."""
         if node not in self._calls:
-            self._calls[node] = self._call(node)
+            self._calls[node] = self._resolve_call(node)
         return self._calls[node]
 
-    def _call(self, node: ast.Call) -> Call:
+    def _resolve_call(self, node: ast.Call) -> Call:
+        """`call`, computed."""
         names = self.names(node.func)
         method = receiver = None
         if isinstance(node.func, ast.Attribute) and self.name(node.func.value) is None:
@@ -201,32 +220,35 @@ class DataFlow:
     def origins(self, node: ast.AST) -> tuple[Origin, ...]:
         """What an expression may stand for: through aliases, tuples, parameters, local functions, `self`."""
         if node not in self._origins:
+            # A value that is defined by itself (`x = f(x)`) asks for its own origins again: it is one itself then.
             self._origins[node] = (Origin(node),)
             self._origins[node] = self._follow(Origin(node))
         return self._origins[node]
 
     def _follow(self, start: Origin) -> tuple[Origin, ...]:
-        found: dict[Origin, None] = {}
+        """All origins that are reached from one in MAX_STEPS, in the order of the text, each once.
+
+        Where more than MAX_ORIGINS or MAX_BRANCHES are found, the expression that was cut is an origin too, so no rule
+        takes the others for all.
+        """
+        origins: dict[Origin, None] = {}
         seen = {start}
         waiting = [(start, 0)]
-        while waiting and len(found) < MAX_ORIGINS:
+        while waiting and len(origins) < MAX_ORIGINS:
             origin, depth = waiting.pop()
-            following_ones = (
-                list(islice(self._step(origin), MAX_BRANCHES + 1))
-                if depth < MAX_STEPS
-                else [origin]
-            )
-            if len(following_ones) > MAX_BRANCHES:
-                found[origin] = None
-            for following in reversed(following_ones[:MAX_BRANCHES]):
+            steps = self._step(origin) if depth < MAX_STEPS else iter((origin,))
+            next_ones = list(islice(steps, MAX_BRANCHES + 1))
+            if len(next_ones) > MAX_BRANCHES:
+                origins[origin] = None
+            for following in reversed(next_ones[:MAX_BRANCHES]):
                 if following == origin:
-                    found[origin] = None
+                    origins[origin] = None
                 elif following not in seen:
                     seen.add(following)
                     waiting.append((following, depth + 1))
         if waiting:
-            found[start] = None
-        return tuple(found) or (start,)
+            origins[start] = None
+        return tuple(origins) or (start,)
 
     def calls_passed(self, node: ast.AST) -> frozenset[ast.Call]:
         """The calls of functions of the files whose results an expression may be, on the way to its origins.
@@ -241,41 +263,46 @@ class DataFlow:
                     seen.add(following)
                     waiting.append(following)
         return frozenset(
-            one.node for one in seen if isinstance(one.node, ast.Call) and self._returned(one.node)
+            one.node
+            for one in seen
+            if isinstance(one.node, ast.Call) and self._returned_values(one.node)
         )
 
     def _step(self, origin: Origin) -> Iterator[Origin]:
+        """What an origin is made of, one step back; the origin itself where it can be followed no further."""
         node, path = origin.node, origin.path
         if origin.element:
+            # What a loop gives is not followed into the items: a rule asks for the whole that is looped over.
             yield origin
         elif isinstance(node, ast.Name):
             yield from self._step_of_name(node, path)
-        elif isinstance(node, ast.NamedExpr):
-            yield Origin(node.value, path)
-        elif isinstance(node, ast.IfExp):
-            yield from (Origin(node.body, path), Origin(node.orelse, path))
-        elif isinstance(node, ast.BoolOp):
-            yield from (Origin(value, path) for value in node.values)
-        elif isinstance(node, ast.Await):
-            yield Origin(node.value, path)
         elif isinstance(node, (ast.Tuple, ast.List)) and path and 0 <= path[0] < len(node.elts):
             yield Origin(node.elts[path[0]], path[1:])
-        elif isinstance(node, ast.arg):
-            given = self.arguments_given(node)
-            yield from (Origin(value, path) for value in given) if given else (origin,)
         elif isinstance(node, ast.Attribute):
             assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
             yield from assigned or self._in_other_files(node, path) or [origin]
-        elif isinstance(node, ast.Subscript):
-            yield from (
-                [Origin(value, path) for value in self._items_of_subscript(node)] or [origin]
-            )
-        elif isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
-            yield from ([Origin(value, path) for value in self._returned(node)] or [origin])
         else:
-            yield origin
+            values = self._values_behind(node)
+            yield from [Origin(value, path) for value in values] or [origin]
+
+    def _values_behind(self, node: ast.AST) -> Iterable[ast.expr]:
+        """The expressions whose value an expression may have, part by part the same; empty where none is known."""
+        if isinstance(node, (ast.NamedExpr, ast.Await)):
+            return (node.value,)
+        if isinstance(node, ast.IfExp):
+            return (node.body, node.orelse)
+        if isinstance(node, ast.BoolOp):
+            return node.values
+        if isinstance(node, ast.arg):
+            return self.arguments_given(node)
+        if isinstance(node, ast.Subscript):
+            return self._items_of_subscript(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
+            return self._returned_values(node)
+        return ()
 
     def _step_of_name(self, node: ast.Name, path: tuple[int, ...]) -> Iterator[Origin]:
+        """What the bindings that may reach a name give it."""
         bindings = self.scopes.reaching(node)
         for binding in bindings:
             if binding.kind == "import":
@@ -291,7 +318,7 @@ class DataFlow:
         """What an imported name, or an attribute of an imported module, is bound to where it is made."""
         links = [link for link in self.links(node) if not link.rest]
         if any(link.binding in self._set_from_outside for link in links):
-            return []
+            return []  # which of the two values holds depends on the order in which the files run
         return [self._origin_of_binding(link.binding, path) for link in links]
 
     @cached_property
@@ -306,6 +333,7 @@ class DataFlow:
         )
 
     def _origin_of_binding(self, binding: Binding, path: tuple[int, ...]) -> Origin:
+        """What a binding gives, and which part of it."""
         if binding.kind == "value" and binding.value is not None:
             return Origin(binding.value, (*binding.path, *path))
         if binding.kind == "element" and binding.value is not None:
@@ -313,6 +341,7 @@ class DataFlow:
         return Origin(binding.node, path)
 
     def _items_of_subscript(self, node: ast.Subscript) -> Iterator[ast.expr]:
+        """What `x[0]` or `x["key"]` is, where `x` is a literal list, tuple or dictionary."""
         if not isinstance(node.slice, ast.Constant):
             return
         key = node.slice.value
@@ -349,7 +378,8 @@ class DataFlow:
             self._methods_of[owner] = {item.name: item for item in reversed(functions)}
         return self._methods_of[owner]
 
-    def _returned(self, node: ast.Call) -> list[ast.expr]:
+    def _returned_values(self, node: ast.Call) -> list[ast.expr]:
+        """What a call of a function of the files may return; empty for any other."""
         function = self.function(node.func) if not self.name(node.func) else None
         if isinstance(function, ast.Lambda):
             return [function.body]
@@ -358,11 +388,11 @@ class DataFlow:
     @cached_property
     def returns(self) -> dict[ast.AST, list[ast.expr]]:
         """What the `return` statements of each function return; generators and properties are no different."""
-        found: dict[ast.AST, list[ast.expr]] = {}
+        returned_by: dict[ast.AST, list[ast.expr]] = {}
         for node in self.scopes.order:
             if isinstance(node, ast.Return) and node.value is not None:
-                found.setdefault(self.scopes.of[node].node, []).append(node.value)
-        return found
+                returned_by.setdefault(self.scopes.of[node].node, []).append(node.value)
+        return returned_by
 
     def arguments_given(self, parameter: ast.arg) -> list[ast.expr]:
         """What calls in the file give for a parameter; its default where no call gives one."""
@@ -371,44 +401,43 @@ class DataFlow:
         return self._given[parameter]
 
     def _arguments_in_calls(self, parameter: ast.arg) -> list[ast.expr]:
+        """`arguments_given`, computed. Nothing for `*args` and `**kwargs`, which stand for many values."""
         arguments = self.scopes.parent.get(parameter)
-        if not isinstance(arguments, ast.arguments) or parameter in (
-            arguments.vararg,
-            arguments.kwarg,
-        ):
+        if not isinstance(arguments, ast.arguments):
+            return []
+        if parameter in (arguments.vararg, arguments.kwarg):
             return []
         function = self.scopes.parent[arguments]
-        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-        bound = (
-            bool(names)
-            and names[0] in ("self", "cls")
-            and isinstance(self.scopes.of[function].node, ast.ClassDef)
-        )
-        place = names.index(parameter.arg) - bound if parameter.arg in names else -1
-        found: list[ast.expr] = []
+        position = self._position_in_call(function, arguments, parameter)
+        values: list[ast.expr] = []
         for call in self.calls_of(function):
-            by_name = next((k.value for k in call.keywords if k.arg == parameter.arg), None)
-            if by_name is not None:
-                found.append(by_name)
-            elif 0 <= place < len(call.args) and not any(
-                isinstance(a, ast.Starred) for a in call.args[: place + 1]
-            ):
-                found.append(call.args[place])
-        if (
-            not found
-            and (default := constant_values.default_of_parameter(arguments, parameter)) is not None
-        ):
-            found.append(default)
-        return found
+            value = _find_argument(call, position, parameter.arg)
+            if value is not None:
+                values.append(value)
+        if values:
+            return values
+        default = constant_values.default_of_parameter(arguments, parameter)
+        return [] if default is None else [default]
+
+    def _position_in_call(
+        self, function: ast.AST, arguments: ast.arguments, parameter: ast.arg
+    ) -> int:
+        """Where calls give a parameter by position, counted without `self`; -1 where only by name."""
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        if parameter.arg not in names:
+            return -1
+        is_method = isinstance(self.scopes.of[function].node, ast.ClassDef)
+        has_self = is_method and names[0] in ("self", "cls")
+        return names.index(parameter.arg) - has_self
 
     def calls_of(self, function: ast.AST) -> list[ast.Call]:
         """The calls, in any file, that may be of this function, or that make one of this class."""
         certain, by_attribute = self._call_sites
-        found = certain.get(function, [])
+        sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
-            return found + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
-        return found
+            return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
+        return sites
 
     @cached_property
     def _call_sites(
@@ -450,58 +479,58 @@ class DataFlow:
         owner = self._class_around(called)
         return self._methods(owner).get(called.attr) if owner else None
 
-    def assigned(self, node: ast.Attribute) -> list[tuple[ast.expr, tuple[int, ...]]]:
+    def assigned(self, node: ast.Attribute) -> list[AssignedValue]:
         """What `self.x` was set to anywhere in its class, or `Class.x` in the class's body."""
-        owner = None
-        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-            owner = self._class_around(node)
-        elif isinstance(node.value, ast.Name):
-            owner = next(
-                (o.node for o in self.origins(node.value) if isinstance(o.node, ast.ClassDef)), None
-            )
-            if owner is None:
-                made = next(
-                    (o.node for o in self.origins(node.value) if isinstance(o.node, ast.Call)), None
-                )
-                if made is not None and isinstance(made.func, (ast.Name, ast.Attribute)):
-                    owner = next(
-                        (
-                            o.node
-                            for o in self.origins(made.func)
-                            if isinstance(o.node, ast.ClassDef)
-                        ),
-                        None,
-                    )
+        if not isinstance(node.value, ast.Name):
+            return []
+        is_self = node.value.id in ("self", "cls")
+        owner = self._class_around(node) if is_self else self._class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
+    def _class_of_object(self, node: ast.Name) -> ast.ClassDef | None:
+        """The class of the files that a name is, or whose call made it."""
+        owner = self._class_named(node)
+        if owner is not None:
+            return owner
+        calls = (one.node for one in self.origins(node) if isinstance(one.node, ast.Call))
+        maker = next(calls, None)
+        if maker is None or not isinstance(maker.func, (ast.Name, ast.Attribute)):
+            return None
+        return self._class_named(maker.func)
+
+    def _class_named(self, node: ast.expr) -> ast.ClassDef | None:
+        """The first class among the origins of an expression."""
+        nodes = (origin.node for origin in self.origins(node))
+        return next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
+
     @cached_property
-    def attributes(self) -> dict[ast.AST, dict[str, list[tuple[ast.expr, tuple[int, ...]]]]]:
+    def attributes(self) -> dict[ast.AST, dict[str, list[AssignedValue]]]:
         """Class -> attribute -> the expressions that it is set to."""
-        found: dict[ast.AST, dict[str, list[tuple[ast.expr, tuple[int, ...]]]]] = {}
+        attributes: dict[ast.AST, dict[str, list[AssignedValue]]] = {}
         for node in self.scopes.order:
             if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
                 continue
             owner = self._class_around(node)
+            if owner is None:
+                continue
+            in_body = self.scopes.of[node].node is owner
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                for name, path in iterate_assigned_attributes(
-                    target, in_body=self.scopes.of[node].node is owner
-                ):
-                    if owner is not None:
-                        found.setdefault(owner, {}).setdefault(name, []).append((node.value, path))
-        return found
+                for name, path in iterate_assigned_attributes(target, in_body=in_body):
+                    of_class = attributes.setdefault(owner, {})
+                    of_class.setdefault(name, []).append((node.value, path))
+        return attributes
 
     def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        return next((s.node for s in self._around(node) if isinstance(s.node, ast.ClassDef)), None)
+        """The innermost class that a node stands in."""
+        around = (scope.node for scope in self._scopes_around(node))
+        return next((one for one in around if isinstance(one, ast.ClassDef)), None)
 
     def producing_call(self, node: ast.AST | None) -> Call | None:
         """The one call whose result an expression is."""
         origins = self.origins(node) if node is not None else ()
-        only = origins[0] if len(origins) == 1 else None
-        return (
-            self.call(only.node)
-            if only and isinstance(only.node, ast.Call) and not only.path
-            else None
-        )
+        if len(origins) != 1 or origins[0].path or not isinstance(origins[0].node, ast.Call):
+            return None
+        return self.call(origins[0].node)
 
     def value(self, node: ast.AST | None) -> Any:
         """The constant, list, tuple, set or dictionary that an expression is, else `constant_values.UNKNOWN`."""
@@ -518,3 +547,25 @@ class DataFlow:
     def types(self, node: ast.AST | None) -> frozenset[str]:
         """What kind of object an expression may be: see inferred_types.py."""
         return frozenset() if node is None else inferred_types.infer_types(self, node)
+
+
+def _first_import(bindings: Iterable[Binding]) -> Binding | None:
+    """The import among bindings; it names a thing best, where a fallback in `except ImportError` binds it too."""
+    return next((binding for binding in bindings if binding.kind == "import"), None)
+
+
+def _join_name(base: str | None, attributes: Sequence[str]) -> str | None:
+    """A qualified name of a base and its attributes; None without a base."""
+    return None if base is None else shorten_library_name(".".join((base, *attributes)))
+
+
+def _find_argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """What a call gives by this name, else at this position; nothing behind `*args`, whose length is not known."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if not 0 <= position < len(call.args):
+        return None
+    if any(isinstance(argument, ast.Starred) for argument in call.args[: position + 1]):
+        return None
+    return call.args[position]

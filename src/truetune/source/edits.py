@@ -1,4 +1,13 @@
-"""Changes of a text that leave everything else as it is."""
+"""Changes of a text that leave everything else as it is.
+
+How it works: a change is a span of characters and its new text, found by the positions of the syntax tree. So
+comments, quotes and line breaks that a change is not about cannot be lost. In a notebook the span is carried over into
+the JSON.
+
+The trade-off: every edit has to find commas, parentheses and indentation in the text by itself. Where that is not
+certain (a generator alone in a call, a statement that shares its line, a node of another file) there is no change, and
+the finding has no fix.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +24,7 @@ PARAMETERS_END = re.compile(r"\)\s*(?:->|:)")
 """Where the parameters of a `def` end"""
 
 
+# Sorted by position when they are applied, so a change is a tuple.
 class Change(NamedTuple):
     """Characters `start` to `end` of `Module.text` become `text`."""
 
@@ -41,9 +51,9 @@ def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
 
     Nothing where it comes from a `**` dictionary, or where a generator stands alone in the call.
     """
-    given = next((k for k in call.node.keywords if k.arg == name), None)
-    if given is not None:
-        return replace_expression(module, given.value, text)
+    keyword = next((k for k in call.node.keywords if k.arg == name), None)
+    if keyword is not None:
+        return replace_expression(module, keyword.value, text)
     return () if name in call.keywords else insert_argument(module, call.node, f"{name}={text}")
 
 
@@ -59,6 +69,7 @@ def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
         return ()
     last = max(arguments, key=lambda a: module.span(a)[1])
     begin, end = module.span(last)
+    # The node of a keyword argument is its value; the line begins with its name.
     begin = next((module.span(k)[0] for k in call.keywords if k.value is last), begin)
     return _insert_after_last(module, begin, end, close, text)
 
@@ -86,9 +97,12 @@ def _insert_after_last(module: Module, begin: int, end: int, close: int, text: s
     """`text` behind the last item of a list in parentheses, which stands from `begin` to `end`."""
     source, newline = module.text, module.lines.newline
     comma, end = _comma_and_last_sign(source, end, close)
+    # What stands before the item in its line: only indentation, where it begins the line.
     head = source[module.lines.starts[module.lines.place(begin)[0] - 1] : begin].rstrip("*(")
     if head.strip() or module.lines.place(close)[0] == module.lines.place(end)[0]:
         return (Change(end, end, f" {text}" if comma else f", {text}"),)
+    # From here on each item has a line of its own. A comment behind the last one must stay behind it, so the new line
+    # comes after the comment, and a missing comma before it.
     line_end = _find_line_end(source, end)
     if comma:
         return (Change(line_end, line_end, f"{newline}{head}{text},"),)
@@ -102,7 +116,7 @@ def _comma_and_last_sign(source: str, position: int, close: int) -> tuple[bool, 
     comma, end = False, position
     while position < close:
         sign = source[position]
-        if sign == "#":
+        if sign == "#":  # a comma or parenthesis in a comment is none
             position = _find_line_end(source, position)
             continue
         position += 1
@@ -112,6 +126,7 @@ def _comma_and_last_sign(source: str, position: int, close: int) -> tuple[bool, 
 
 
 def _find_line_end(source: str, position: int) -> int:
+    """Where the line of a position ends, before its line break."""
     match = re.compile(r"[\r\n]").search(source, position)
     return match.start() if match else len(source)
 
@@ -133,6 +148,7 @@ def delete_statement(module: Module, statement: ast.stmt) -> Changes:
 
 
 def _is_only_statement(module: Module, statement: ast.stmt) -> bool:
+    """Is it alone in its block, so that the block would be empty without it? A file may be."""
     parent = module.scopes.parent[statement]
     bodies = (
         value
@@ -163,6 +179,7 @@ def _text_in_file(module: Module, start: int, end: int) -> str:
 def _insert_beside(
     module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool
 ) -> Changes:
+    """Lines before or behind a statement, with its indentation; nothing where it shares its line."""
     if module.home(statement) is not module:
         return ()
     start, end = module.span(statement)
@@ -181,16 +198,16 @@ def to_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
     if not module.cells:
         return tuple(changes)
     ascii_only = module.file_text.isascii()
-    found = []
+    in_file = []
     for change in changes:
         cell = notebook.find_cell(module.cells, change.start)
         start, end = (
             cell.spots[min(at - cell.start, len(cell.text))] for at in (change.start, change.end)
         )
-        found.append(
+        in_file.append(
             Change(start, end, notebook.encode_for_cell(cell, change.text, ascii_only=ascii_only))
         )
-    return tuple(found)
+    return tuple(in_file)
 
 
 def apply_changes(text: str, changes: Iterable[Change]) -> str:

@@ -1,4 +1,8 @@
-"""The Python files, notebooks and files of commands of a folder."""
+"""The Python files, notebooks and files of commands of a folder.
+
+What a user names is always read; in a folder, environments, caches and hidden folders are left out, because findings
+in installed packages are not about the user's code. Symbolic links are resolved, so a file is judged once.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ SKIPPED_FOLDERS = frozenset(
         "unsloth_compiled_cache",
     )
 )
+"""Names of folders that hold no code of the project, whatever it is"""
 SOURCE_SUFFIXES = (".py", ".ipynb")
 
 
@@ -37,13 +42,16 @@ def find_source_files(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
         if not path.exists():
             raise UsageError(f"{name}: there is no such file or folder{near_path(name)}")
         for file in _walk_folder(path) if path.is_dir() else [path]:
-            if (key := file.resolve()) not in seen:
-                seen.add(key)
+            resolved = file.resolve()
+            if resolved not in seen:
+                seen.add(resolved)
                 yield name, file
 
 
 def _walk_folder(folder: Path) -> Iterator[Path]:
+    """The files of a folder and those below it that are read, in order of their names."""
     for root, folders, files in os.walk(folder):
+        # Changed in place: `os.walk` goes on with what is left of this list.
         folders[:] = sorted(
             name
             for name in folders

@@ -1,4 +1,9 @@
-"""Comments that keep a finding quiet: `# truetune: ignore` and `# truetune: ignore[SRC006, rule-name]`."""
+"""Comments that keep a finding quiet: `# truetune: ignore` and `# truetune: ignore[SRC006, rule-name]`.
+
+A comment covers the statement that its line belongs to, so it may stand on any line of a call that is spread over
+many; of a block it covers the head alone, else one comment would silence a whole function. Tokens are read instead of
+lines, because the same words in a string are no comment.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,7 @@ class IgnoreComment(NamedTuple):
     """Names and codes; empty: all"""
 
     def covers(self, offset: int, *names: str) -> bool:
+        """Is a finding of a rule with these names quiet at this character of the file?"""
         if not self.start <= offset < self.end:
             return False
         return not self.rules or not self.rules.isdisjoint(names)
@@ -32,24 +38,26 @@ def find_ignore_comments(module: Module) -> tuple[IgnoreComment, ...]:
     """The comments of a module."""
     if not IGNORE_COMMENT.search(module.text):
         return ()
-    found = []
+    comments = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
-            if token.type == tokenize.COMMENT and (match := IGNORE_COMMENT.search(token.string)):
-                names = frozenset(
-                    part.strip() for part in (match["rules"] or "").split(",") if part.strip()
-                )
-                first, last = _lines_of_statement(module, token.start[0])
-                start, end = module.lines.starts[first - 1], module.lines.starts[last - 1]
-                end += len(module.lines.line(last).rstrip("\r\n"))
-                found.append(
-                    IgnoreComment(
-                        module.offset_in_file(start), module.offset_in_file(end) + 1, names
-                    )
-                )
+            match = IGNORE_COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+            if match:
+                comments.append(_make_ignore(module, token.start[0], match["rules"] or ""))
     except (tokenize.TokenError, SyntaxError):
-        return tuple(found)
-    return tuple(found)
+        return tuple(
+            comments
+        )  # what does not parse is a finding of its own; those before the error hold
+    return tuple(comments)
+
+
+def _make_ignore(module: Module, line: int, rules: str) -> IgnoreComment:
+    """What a comment on this line covers, with the rules between its brackets."""
+    names = frozenset(part.strip() for part in rules.split(",") if part.strip())
+    first, last = _lines_of_statement(module, line)
+    start, end = module.lines.starts[first - 1], module.lines.starts[last - 1]
+    end += len(module.lines.line(last).rstrip("\r\n"))
+    return IgnoreComment(module.offset_in_file(start), module.offset_in_file(end) + 1, names)
 
 
 def _lines_of_statement(module: Module, line: int) -> tuple[int, int]:

@@ -1,9 +1,10 @@
-"""Imports: which of the files that are judged together an import means.
+"""Which of the files that are judged together an import means.
 
-A name is searched as Python would with the script's folder, the folders around it and their `src` on the path, so a
-project needs no installation and nothing is run. Libraries and the standard library are never searched among the files:
-a folder named `datasets` beside a script is taken for the data, not for the code. What is not among the files is left
-open.
+How it works: a name is searched as Python would with the script's folder, the folders around it and their `src` on the
+path, so a project needs no installation and nothing is run. What is not among the files is left open.
+
+The trade-off: libraries and the standard library are never searched among the files. A folder named `datasets` beside
+a script is taken for the data, not for the code, since it is one in nearly all projects.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ NEVER_IN_A_PROJECT = (
 )
 """Top-level modules that are no part of a project, even if one of its files or folders has that name"""
 SOURCES_FOLDER = "src"
+"""The folder of the packages in the usual layout of a project"""
 
 
 class FoundFile(NamedTuple):
@@ -60,13 +62,13 @@ class ImportSearch:
     @cached_property
     def _folders(self) -> frozenset[str]:
         """The folders that hold files, and those around them."""
-        found: set[str] = set()
+        folders: set[str] = set()
         for path in self._paths:
             folder = os.path.dirname(path)
-            while folder not in found:
-                found.add(folder)
+            while folder not in folders:
+                folders.add(folder)
                 folder = os.path.dirname(folder)
-        return frozenset(found)
+        return frozenset(folders)
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -85,6 +87,7 @@ class ImportSearch:
         Returns:
             None where it is none of the files.
         """
+        # Most imports are of libraries: a set answers these without a search.
         if not level and (
             not parts or parts[0] in NEVER_IN_A_PROJECT or parts[0] not in self._names
         ):
@@ -98,16 +101,20 @@ class ImportSearch:
         return self._found[key]
 
     def _relative(self, folder: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
+        """The file of `from ..parts import x`, from the importer's folder on."""
         for _ in range(level - 1):
             folder = os.path.dirname(folder)
         return self._in(folder, parts, least=0)
 
     def _absolute(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
+        """The file of `import parts`: in the importer's folder and its `src`, then in those around it."""
         while True:
             for base in (folder, os.path.join(folder, SOURCES_FOLDER)):
-                found = self._in(base, parts, least=1)
-                if found is not None:
-                    return found
+                file = self._in(base, parts, least=1)
+                if file is not None:
+                    return file
+            # Above what the user named, only the folders of a package are searched: its absolute imports begin at the
+            # folder around the package, and any other file up there is none of this project.
             outer = os.path.dirname(folder)
             in_package = os.path.join(folder, "__init__.py") in self._paths
             if outer == folder or (folder == self._top and not in_package):
@@ -117,6 +124,7 @@ class ImportSearch:
             folder = outer
 
     def _in(self, base: str, parts: tuple[str, ...], *, least: int) -> FoundFile | None:
+        """The file below a folder that most parts of a name mean, at least so many."""
         for used in range(len(parts), least - 1, -1):
             stem = os.path.join(base, *parts[:used])
             names = (

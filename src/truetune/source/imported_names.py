@@ -1,7 +1,10 @@
-"""Links: what a name that a file imports stands for in another file that is judged with it.
+"""What a name that a file imports stands for in another file that is judged with it.
 
-Re-exports (`from .part import name` in an `__init__.py`), stars and cycles are followed up to a depth; where the other
-file binds the name by no statement (`globals()[...]`, `__getattr__`), nothing is known of it.
+How it works: the file is found (`import_search.py`), and the name is looked up among its bindings as they are at its
+end. Re-exports (`from .part import name` in an `__init__.py`), stars and cycles are followed up to a depth.
+
+The trade-off: where the other file binds the name by no statement (`globals()[...]`, `__getattr__`), nothing is known
+of it, and the import's own qualified name is all that a rule sees.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from truetune.source.import_search import ImportSearch
 from truetune.source.scopes import Binding, Scope, Scopes
 
 MAX_REEXPORTS = 8
-"""Files that re-export a name one after the other"""
+"""Files that re-export a name one after the other. Chosen, not measured: packages re-export through two or three"""
 
 
 class ImportedName(NamedTuple):
@@ -55,17 +58,18 @@ class ImportedNames:
     def _follow(
         self, importer: Scope, level: int, parts: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
+        """What a dotted name stands for, seen from the file that imports it."""
         key = (importer, level, parts)
         if key in self._known or depth > MAX_REEXPORTS:
             return self._known.get(key, ())
         self._known[key] = ()  # a cycle of imports ends here
-        found = self._found(importer, level, parts)
-        if found is not None:
-            scope, used = found
+        target = self._find_target(importer, level, parts)
+        if target is not None:
+            scope, used = target
             self._known[key] = self._in_file(scope, parts[used:], depth)
         return self._known[key]
 
-    def _found(
+    def _find_target(
         self, importer: Scope, level: int, parts: tuple[str, ...]
     ) -> tuple[Scope, int] | None:
         """The file that a dotted name means, and how many parts of the name are used for it.
@@ -73,19 +77,21 @@ class ImportedNames:
         A name that a package binds goes before its module of the same name (`from .load import load`).
         """
         path = self._paths[importer]
-        found = self._imports.find(path, level, parts)
-        if found is None or found.path not in self._files:
+        target = self._imports.find(path, level, parts)
+        if target is None or target.path not in self._files:
             return None
-        package = self._imports.find(path, level, parts[: found.used - 1]) if found.used else None
-        if package is not None and package.used == found.used - 1 and package.path in self._files:
+        package = self._imports.find(path, level, parts[: target.used - 1]) if target.used else None
+        if package is not None and package.used == target.used - 1 and package.path in self._files:
             scope = self._files[package.path]
+            # The importer itself may be that package, on its way to bind the name: then its module is meant.
             if scope is not importer and self._scopes.at_end_of_file(scope, parts[package.used]):
                 return scope, package.used
-        return self._files[found.path], found.used
+        return self._files[target.path], target.used
 
     def _in_file(
         self, scope: Scope, parts: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
+        """What the parts of a name stand for in a file; the first part is one of its names."""
         if not parts:
             return ()
         bindings = self._scopes.at_end_of_file(scope, parts[0])
@@ -99,6 +105,7 @@ class ImportedNames:
     def _bound(
         self, binding: Binding, rest: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
+        """What a binding with attributes stands for: itself, or of an import what that leads to."""
         if binding.kind != "import":
             return (ImportedName(binding, rest),)
         statement = binding.node
@@ -110,13 +117,14 @@ class ImportedNames:
     def _from_stars(
         self, scope: Scope, parts: tuple[str, ...], depth: int
     ) -> tuple[ImportedName, ...]:
+        """What a name stands for that the last fitting `from x import *` brought; stars bring no private names."""
         if parts[0].startswith("_"):
             return ()
         for star in reversed(scope.stars):
             module = tuple(star.module.split(".")) if star.module else ()
-            found = self._follow(scope, star.level, (*module, *parts), depth + 1)
-            if found:
-                return found
+            links = self._follow(scope, star.level, (*module, *parts), depth + 1)
+            if links:
+                return links
         return ()
 
 

@@ -1,4 +1,12 @@
-"""Module: one Python file, or the code cells of one notebook."""
+"""One Python file, or the code cells of one notebook, parsed and ready to be asked.
+
+How it works: a Module holds the text of the file, the code in it and its syntax tree. Everything derived (scopes, data
+flow, tables of calls) is computed at the first question and kept, since most rules ask of calls by a name that a given
+file does not hold. Places go two ways: offsets in the code, and lines of the file, which differ in a notebook.
+
+The trade-off: a file that does not parse is not repaired; it has an empty tree and says where it broke. Of a notebook
+only the broken cells are left out, for one cell of pseudocode is usual there.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +58,7 @@ class SyntaxProblem:
     """It may be right in a newer Python than the one that runs truetune"""
 
 
+# Without slots, because `cached_property` keeps its values in the instance's dictionary.
 @dataclass(frozen=True)
 class Module:
     """Parsed source. Its rules ask `calls`, `methods`, `flow` and `text_of`; see docs/lint.md."""
@@ -69,6 +78,7 @@ class Module:
 
     @cached_property
     def lines(self) -> LineIndex:
+        """The lines of the code."""
         return LineIndex(self.text)
 
     @cached_property
@@ -78,6 +88,7 @@ class Module:
 
     @cached_property
     def flow(self) -> DataFlow:
+        """What its names and expressions stand for, across the files that it is judged with."""
         return DataFlow(self.scopes) if self.program is None else self.program.flow
 
     @property
@@ -119,16 +130,17 @@ class Module:
 
     @cached_property
     def _additions(self) -> dict[tuple[Scope, str], list[ast.expr]]:
-        found: dict[tuple[Scope, str], list[ast.expr]] = {}
+        """Scope and name -> what is added to it; made once, for `additions_to`."""
+        additions: dict[tuple[Scope, str], list[ast.expr]] = {}
         for added in self.nodes(ast.AugAssign):
             if isinstance(added.target, ast.Name):
                 key = (self.scopes.home_of(added.target), added.target.id)
-                found.setdefault(key, []).append(added.value)
+                additions.setdefault(key, []).append(added.value)
         for call in self.methods("append", "extend"):
             if isinstance(call.receiver, ast.Name) and call.args:
                 key = (self.scopes.home_of(call.receiver), call.receiver.id)
-                found.setdefault(key, []).append(call.args[0])
-        return found
+                additions.setdefault(key, []).append(call.args[0])
+        return additions
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""
@@ -141,19 +153,20 @@ class Module:
     @cached_property
     def _calls_by_name(self) -> dict[str, list[int]]:
         """Qualified name -> the calls of it, by their number in `all_calls`."""
-        found: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.all_calls):
             for name in call.names:
-                found.setdefault(name, []).append(number)
-        return found
+                numbers.setdefault(name, []).append(number)
+        return numbers
 
     @cached_property
     def _calls_by_method(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        """Method -> the calls of it, by their number in `all_calls`."""
+        numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.all_calls):
             if call.method is not None:
-                found.setdefault(call.method, []).append(number)
-        return found
+                numbers.setdefault(call.method, []).append(number)
+        return numbers
 
     def _matching(
         self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]
@@ -164,10 +177,12 @@ class Module:
             names = fnmatch.filter(numbers_by_name, pattern) if "*" in pattern else (pattern,)
             for name in names:
                 numbers.update(numbers_by_name.get(name, ()))
+        # A call with two names that fit is found twice; numbers keep it once and in the order of the text.
         return (self.all_calls[number] for number in sorted(numbers))
 
     def nodes(self, *kinds: type[N]) -> Iterator[N]:
         """Every node of these kinds, in the order of the text."""
+        # Rules ask for one class nearly always, and a table answers that; `ast.stmt` and the like need a search.
         by_type = self._nodes_by_type
         if len(kinds) == 1 and kinds[0] in by_type:
             return iter(by_type[kinds[0]])
@@ -176,10 +191,10 @@ class Module:
     @cached_property
     def _nodes_by_type(self) -> dict[type[ast.AST], list[Any]]:
         """The nodes of each class that has no subclass among the nodes; in the order of the text."""
-        found: dict[type[ast.AST], list[Any]] = {}
+        nodes: dict[type[ast.AST], list[Any]] = {}
         for node in self.order:
-            found.setdefault(type(node), []).append(node)
-        return found
+            nodes.setdefault(type(node), []).append(node)
+        return nodes
 
     @cached_property
     def imports_unsloth(self) -> bool:
@@ -221,6 +236,7 @@ class Module:
         return home.file_place(home.span(node)[0])
 
     def file_place(self, offset: int) -> tuple[int, int]:
+        """1-based line and column in the file of a character of the code."""
         return self.file_lines.place(self.offset_in_file(offset))
 
     def place_of_broken(self, broken: SyntaxProblem) -> tuple[int, int]:
@@ -229,6 +245,7 @@ class Module:
         return line, column + broken.column - 1
 
     def offset_in_file(self, offset: int) -> int:
+        """Where a character of the code stands in the file: the same, but in a notebook."""
         return notebook.find_offset_in_file(self.cells, offset) if self.cells else offset
 
     def cell_of(self, node: ast.AST) -> str | None:
@@ -257,6 +274,7 @@ class Module:
 
     @cached_property
     def file_lines(self) -> LineIndex:
+        """The lines of the file."""
         return LineIndex(self.file_text)
 
 
@@ -267,17 +285,16 @@ def begin_and_end(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
     """
     if not hasattr(node, "lineno"):
         parts = [begin_and_end(part) for part in ast.iter_child_nodes(node) if _has_position(part)]
-        return (
-            (min(begin for begin, _ in parts), max(end for _, end in parts))
-            if parts
-            else ((1, 0), (1, 0))
-        )
+        if not parts:
+            return (1, 0), (1, 0)
+        return min(begin for begin, _ in parts), max(end for _, end in parts)
     line, column = node.lineno, getattr(node, "col_offset", 0)
     end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
     return (line, column), (end_line or line, column if end_column is None else end_column)
 
 
 def _has_position(node: ast.AST) -> bool:
+    """Does it, or a part of it, stand at a known place? An empty `ast.arguments` does not."""
     return any(hasattr(part, "lineno") for part in ast.walk(node))
 
 
@@ -311,19 +328,28 @@ def parse_module(text: str, path: str, codec: str = "utf-8") -> Module:
         tree, broken = _parse_tree(text)
         return Module(path, text, text, tree, broken, codec)
     cells = notebook.read_code_cells(text, path)
-    whole, problems = [], []
+    parts: list[str] = []
+    problems: list[SyntaxProblem] = []
     for cell in cells:
-        for candidate in notebook.possible_python(cell.text):
-            broken = _parse_tree(candidate)[1]
-            if not broken:
-                whole.append(candidate)
-                break
-        else:
-            whole.append(notebook.blank_out(cell.text))
-            problems += [replace(b, line=cell.first_line + b.line - 1) for b in broken]
-    joined = "".join(part + "\n" for part in whole)
+        code, of_cell = _parse_cell(cell)
+        parts.append(code)
+        problems += of_cell
+    joined = "".join(part + "\n" for part in parts)
+    # Parsed again as a whole: cells that parse alone may not do so together (`from __future__` in a later one).
     tree, broken = _parse_tree(joined)
     return Module(path, text, joined, tree, (*problems, *broken), codec, cells)
+
+
+def _parse_cell(cell: notebook.Cell) -> tuple[str, list[SyntaxProblem]]:
+    """A cell as Python, as long as the cell; blank with what is wrong where no reading of it parses."""
+    broken: tuple[SyntaxProblem, ...] = ()
+    for candidate in notebook.possible_python(cell.text):
+        broken = _parse_tree(candidate)[1]
+        if not broken:
+            return candidate, []
+    # The last reading is the one that IPython would run, so its error is the one to show.
+    problems = [replace(one, line=cell.first_line + one.line - 1) for one in broken]
+    return notebook.blank_out(cell.text), problems
 
 
 def _may_be_newer(text: str, reason: str, line: int) -> bool:
@@ -338,6 +364,7 @@ def _may_be_newer(text: str, reason: str, line: int) -> bool:
 
 
 def _parse_tree(text: str) -> tuple[ast.Module, tuple[SyntaxProblem, ...]]:
+    """The tree of a text; where it does not parse, an empty one and what is wrong."""
     try:
         return parse_python(text), ()
     except SyntaxError as error:

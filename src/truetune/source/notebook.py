@@ -1,4 +1,14 @@
-"""The code cells of a notebook as one text, and the way back into the JSON."""
+"""The code cells of a notebook as one text, and the way back into the JSON.
+
+How it works: the JSON is parsed once to know that it is a notebook, and scanned once by tokens to know where each
+character of a cell's source stands in the file. Cells are joined to one module, because names of one cell are used in
+the next. What only IPython understands (magics, `!` commands, indented cells) is replaced by Python of the same
+length, so a place in the code is a place in the cell.
+
+The trade-off: a scanner of our own beside the JSON parser, since no parser tells where a string stood. In return a fix
+changes only the characters it is about, and the rest of the file (outputs, order of keys, indentation) stays as it is.
+Cells are read in the order of the file, not in the order in which they were run.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +23,17 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import NOTEBOOK
 from truetune.source.source_text import LineIndex
 
+# A string, a sign of the structure, or a run of anything else (a number, true, false, null).
 JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)
+# A surrogate pair is one character of the text, though it is written as two escapes; so it comes first.
 JSON_CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S
 )
 PYTHON_MAGICS = frozenset(
     {"time", "timeit", "capture", "prun", "python", "python3", "py3", "debug", "wandb"}
 )
+"""Cell magics (`%%time`) whose cell is Python; a cell of any other (`%%bash`, `%%html`) is none"""
+# `%matplotlib inline`, `!pip install x`, `?name`, `name?`
 MAGIC_LINE = re.compile(
     r"^(?P<indent>[ \t\f]*)(?:(?:%%?[A-Za-z]|[!?])[^\n]*|[\w.\[\]]+\?\??[ \t]*)$"
 )
@@ -28,10 +42,16 @@ AUTOMAGIC_CELL = re.compile(
     r"|who|whos|history|reset|alias|config|pylab)(?:[ \t][^\n]*)?\s*"
 )
 """A cell of one line that begins with the name of a magic: IPython runs it as if a `%` stood before it"""
+# The indentation of the first line that is not empty.
 FIRST_INDENT = re.compile(r"\s*^([ \t]+)(?=\S)", re.M)
+# `files = !ls`, `found = %sql ...`: the name stays bound.
 MAGIC_ASSIGNMENT = re.compile(
     r"^(?P<head>[ \t\f]*[\w.,\[\] \t'\"]+=[ \t]*)[%!][A-Za-z.\"'{$][^\n]*$"
 )
+
+
+SOURCE_KEYS = ("source", "input")
+"""Where a cell's code stands: in format 4, and in format 3 and before"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +75,19 @@ class _JsonObject:
     """An object of the JSON that is being read."""
 
     in_cells: bool
+    """It stands in a list `cells`"""
     key: str | None = None
+    """The last key that was read"""
     cell_type: str | None = None
     source: list[tuple[int, int]] = field(default_factory=list)
+    """Where the strings of its source begin and end in the file, with their quotes"""
     gap: str | None = None
+    """What stands in the file before the first string of a list, to be put between added lines as well"""
+
+    @property
+    def is_code(self) -> bool:
+        """Is it a code cell that is not empty?"""
+        return self.in_cells and self.cell_type == "code" and bool(self.source)
 
 
 def read_code_cells(text: str, path: str) -> tuple[Cell, ...]:
@@ -74,21 +103,25 @@ def read_code_cells(text: str, path: str) -> tuple[Cell, ...]:
         return ()
     cells: list[Cell] = []
     start, line = 0, 1
-    for found in _scan_code_cells(text):
-        parts, spots = [], []
-        for begin, end in found.source:
-            for match in JSON_CHARACTER.finditer(text, begin + 1, end - 1):
-                parts.append(
-                    _decode_json_string(f'"{match[0]}"') if match[0][0] == "\\" else match[0]
-                )
-                spots.append(match.start())
-        spots.append(found.source[-1][1] - 1)
-        gap = "" if found.gap is None else f'",{found.gap}"'
-        cell = Cell(len(cells) + 1, start, line, "".join(parts), tuple(spots), gap)
+    for json_cell in _scan_code_cells(text):
+        cell = _read_cell(text, json_cell, len(cells) + 1, start, line)
         cells.append(cell)
         start += len(cell.text) + 1
         line += len(LineIndex(cell.text))
     return tuple(cells)
+
+
+def _read_cell(text: str, json_cell: _JsonObject, number: int, start: int, line: int) -> Cell:
+    """One code cell: its text without the escapes of JSON, and where in the file each character stands."""
+    parts, spots = [], []
+    for begin, end in json_cell.source:
+        for match in JSON_CHARACTER.finditer(text, begin + 1, end - 1):
+            is_escape = match[0][0] == "\\"
+            parts.append(_decode_json_string(f'"{match[0]}"') if is_escape else match[0])
+            spots.append(match.start())
+    spots.append(json_cell.source[-1][1] - 1)
+    break_text = "" if json_cell.gap is None else f'",{json_cell.gap}"'
+    return Cell(number, start, line, "".join(parts), tuple(spots), break_text)
 
 
 def _kernel_language(notebook: dict[str, Any]) -> Any:
@@ -104,11 +137,14 @@ def _decode_json_string(token: str) -> Any:
 
 
 def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
-    """Objects in a list `cells` whose cell_type is code, with the strings of their source."""
-    stack: list[_JsonObject | str | None] = []
-    key_of_list: str | None = None
+    """Objects in a list `cells` whose cell_type is code, with the strings of their source.
+
+    The text is known to be JSON, so the tokens need no check.
+    """
+    # What is open, from the outside in: an object, or of a list the key that it stands under.
+    stack: list[_JsonObject | str] = []
     expects_key = False
-    previous_end = 0
+    list_begin = 0
     for match in JSON_TOKEN.finditer(text):
         token = match[0]
         top = stack[-1] if stack else None
@@ -116,46 +152,52 @@ def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
             stack.append(_JsonObject(in_cells=top == "cells"))
             expects_key = True
         elif token == "[":
-            key_of_list = top.key if isinstance(top, _JsonObject) else None
-            stack.append(key_of_list or "")
-            previous_end = match.end()
+            key = top.key if isinstance(top, _JsonObject) else None
+            stack.append(key or "")
+            list_begin = match.end()
         elif token in "]}":
             closed = stack.pop() if stack else None
-            if (
-                isinstance(closed, _JsonObject)
-                and closed.in_cells
-                and closed.cell_type == "code"
-                and closed.source
-            ):
+            if isinstance(closed, _JsonObject) and closed.is_code:
                 yield closed
             expects_key = False
         elif token == ",":
             expects_key = isinstance(top, _JsonObject)
         elif token[0] == '"':
-            if isinstance(top, _JsonObject):
-                if expects_key:
-                    top.key, expects_key = _decode_json_string(token), False
-                elif top.key == "cell_type":
-                    top.cell_type = _decode_json_string(token)
-                elif top.key in ("source", "input"):
-                    top.source.append(match.span())
-            elif (
-                top in ("source", "input") and len(stack) > 1 and isinstance(stack[-2], _JsonObject)
-            ):
-                owner = stack[-2]
-                if owner.gap is None:
-                    owner.gap = text[previous_end : match.start()]
-                owner.source.append(match.span())
+            _note_string(stack, match, list_begin, is_key=expects_key)
+            expects_key = False
+
+
+def _note_string(
+    stack: list[_JsonObject | str], match: re.Match[str], list_begin: int, *, is_key: bool
+) -> None:
+    """Keep a string where it is a key, or the type or source of a cell."""
+    top = stack[-1] if stack else None
+    if not isinstance(top, _JsonObject):
+        if top in SOURCE_KEYS:
+            _note_line_of_source(stack, match, list_begin)
+    elif is_key:
+        top.key = _decode_json_string(match[0])
+    elif top.key == "cell_type":
+        top.cell_type = _decode_json_string(match[0])
+    elif top.key in SOURCE_KEYS:
+        top.source.append(match.span())
+
+
+def _note_line_of_source(
+    stack: list[_JsonObject | str], match: re.Match[str], list_begin: int
+) -> None:
+    """Keep one string of a source that is a list of lines, and what stands before the first."""
+    cell = stack[-2] if len(stack) > 1 else None
+    if not isinstance(cell, _JsonObject):
+        return
+    if cell.gap is None:
+        cell.gap = match.string[list_begin : match.start()]
+    cell.source.append(match.span())
 
 
 def possible_python(text: str) -> Iterator[str]:
     """What a cell may be as Python, each as long as the cell."""
-    first = text.lstrip()
-    if (
-        first.startswith("%%")
-        and first[2:].split(None, 1)[:1]
-        and first[2:].split(None, 1)[0] not in PYTHON_MAGICS
-    ):
+    if _is_of_other_language(text):
         yield blank_out(text)
         return
     yield text
@@ -164,8 +206,16 @@ def possible_python(text: str) -> Iterator[str]:
     if dedented != text:
         yield dedented
         yield _replace_magics(dedented)
+    # Last, for `cat` or `run` alone may also be a name in Python.
     if AUTOMAGIC_CELL.fullmatch(text):
         yield blank_out(text)
+
+
+def _is_of_other_language(text: str) -> bool:
+    """Does the cell begin with a cell magic that makes it no Python, such as `%%bash`?"""
+    first = text.lstrip()
+    words = first[2:].split(None, 1) if first.startswith("%%") else []
+    return bool(words) and words[0] not in PYTHON_MAGICS
 
 
 def blank_out(text: str) -> str:
@@ -187,18 +237,22 @@ def _remove_indent(text: str) -> str:
 
 def _replace_magics(text: str) -> str:
     """Magics become `0`, so that what stands around them stays whole."""
-    lines, continued = [], False
+    lines, continues = [], False
     for line in text.split("\n"):
-        if continued:
+        if continues:
             lines.append(" " * len(line))
-        elif match := MAGIC_LINE.match(line):
-            lines.append((match["indent"] + "0").ljust(len(line)))
-        elif match := MAGIC_ASSIGNMENT.match(line):
-            lines.append((match["head"] + "0").ljust(len(line)))
+            continues = line.endswith("\\")
+            continue
+        magic = MAGIC_LINE.match(line)
+        assignment = None if magic else MAGIC_ASSIGNMENT.match(line)
+        if magic:
+            lines.append((magic["indent"] + "0").ljust(len(line)))
+        elif assignment:
+            lines.append((assignment["head"] + "0").ljust(len(line)))
         else:
             lines.append(line)
-            continue
-        continued = line.endswith("\\")
+        # A command that ends in a backslash goes on in the next line, as in the shell.
+        continues = bool(magic or assignment) and line.endswith("\\")
     return "\n".join(lines)
 
 
@@ -224,6 +278,6 @@ def encode_for_cell(cell: Cell, text: str, *, ascii_only: bool) -> str:
     written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
     if not cell.break_text:
         return written
-    return (
-        written.replace("\\\\", "\0").replace("\\n", "\\n" + cell.break_text).replace("\0", "\\\\")
-    )
+    # Escaped backslashes are set aside: one before an n is code that spells a line end, and is none.
+    protected = written.replace("\\\\", "\0")
+    return protected.replace("\\n", "\\n" + cell.break_text).replace("\0", "\\\\")

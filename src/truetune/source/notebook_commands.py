@@ -1,4 +1,8 @@
-"""The shell commands of a notebook: lines that begin with `!`, and cells of `%%bash`."""
+"""The shell commands of a notebook: lines that begin with `!`, and cells of `%%bash`.
+
+Everything but the commands is blanked out, so the reader of shell scripts reads what is left and its lines are those
+of the notebook. What the notebook saved is handed on with them: a server that it starts serves that model.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ from truetune.source.module import Module
 from truetune.source.notebook import blank_out
 from truetune.source.script_configs import find_model_name
 
+# The first line of a cell whose other lines are a shell script.
 SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|shell)\b[^\n]*")
 SAVING_METHODS = ("save_pretrained", "save_pretrained_merged", "save_model")
+"""Methods of models and trainers whose first argument is a folder"""
 
 
 def read_notebook_commands(module: Module) -> CommandFile | None:
@@ -37,9 +43,10 @@ def _blank_out_python(cell: str) -> str:
     lines, continues = [], False
     for line in cell.split("\n"):
         is_command = continues or line.lstrip().startswith("!")
-        lines.append(
-            line if continues else line.replace("!", " ", 1) if is_command else blank_out(line)
-        )
+        if is_command and not continues:
+            lines.append(line.replace("!", " ", 1))
+        else:
+            lines.append(line if is_command else blank_out(line))
         continues = is_command and line.endswith("\\")
     return "\n".join(lines)
 

@@ -1,8 +1,10 @@
-"""Defaults of options: what `args.lr` is where nobody gives `--lr`.
+"""Defaults of command-line options: what `args.lr` is where nobody gives `--lr`.
 
-Scripts hand their settings on from the command line. The default of `add_argument`, or of a field that HfArgumentParser
-fills, is what a run takes that gives no other; a command beside the script that gives the option overrules it, and
-then nothing is known.
+Scripts hand their settings on from the command line. The default of `add_argument`, or of a field that
+HfArgumentParser fills, is what a run takes that gives no other.
+
+The trade-off: a command beside the script that gives the option overrules the default, and then nothing is known. Only
+the script's own folder is searched for commands, so one that stands elsewhere, or is typed, is not seen.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 
 PARSING_METHODS = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
+"""Methods of argparse and HfArgumentParser whose result holds the options"""
 COMMAND_SUFFIXES = (
     ".sh",
     ".bash",
@@ -36,7 +39,10 @@ COMMAND_SUFFIXES = (
 )
 """Files in which a command may stand"""
 COMMAND_FILE_NAMES = ("Makefile", "justfile", "Dockerfile")
+"""Files of commands without a suffix"""
 MAX_FILES_IN_FOLDER = 100
+"""Files beside a script that are read, by name. Chosen, not measured: folders of scripts hold fewer, and one of outputs
+with thousands must not be read for one default."""
 
 
 def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
@@ -50,12 +56,12 @@ def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
         return None
     if not any(_is_parsed_command_line(origin.node) for origin in module.flow.origins(node.value)):
         return None
-    found = [
+    defaults = [
         one for one in _find_defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN
     ]
-    if len(found) != 1 or module.flow.value(found[0]) is None:
+    if len(defaults) != 1 or module.flow.value(defaults[0]) is None:
         return None
-    return None if _is_given_by_a_command(module.path, node.attr) else found[0]
+    return None if _is_given_by_a_command(module.path, node.attr) else defaults[0]
 
 
 def _is_parsed_command_line(node: ast.AST) -> bool:
@@ -68,20 +74,35 @@ def _is_parsed_command_line(node: ast.AST) -> bool:
 
 def _find_defaults(module: Module, name: str) -> Iterator[ast.expr]:
     """Defaults of the options and fields of that name."""
+    yield from _defaults_of_options(module, name)
+    yield from _defaults_of_fields(module, name)
+
+
+def _defaults_of_options(module: Module, name: str) -> Iterator[ast.expr]:
+    """The `default` of each `add_argument` whose flag or `dest` is this name."""
     for call in module.methods("add_argument"):
-        flags = (module.flow.value(flag) for flag in call.args)
-        written = {flag.lstrip("-").replace("-", "_") for flag in flags if isinstance(flag, str)}
         default = call.keywords.get("default")
-        if name in {*written, module.flow.value(call.keywords.get("dest"))} and default is not None:
+        if default is None:
+            continue
+        flags = (module.flow.value(flag) for flag in call.args)
+        names = {flag.lstrip("-").replace("-", "_") for flag in flags if isinstance(flag, str)}
+        names.add(module.flow.value(call.keywords.get("dest")))
+        if name in names:
             yield default
+
+
+def _defaults_of_fields(module: Module, name: str) -> Iterator[ast.expr]:
+    """The default of each field of a class with this name, also of `field(default=...)`."""
     for field in module.nodes(ast.AnnAssign):
-        is_of_class = isinstance(module.scopes.parent.get(field), ast.ClassDef)
-        if is_of_class and isinstance(field.target, ast.Name) and field.target.id == name:
-            value = field.value
-            if isinstance(value, ast.Call):
-                value = module.flow.call(value).keywords.get("default")
-            if value is not None:
-                yield value
+        if not isinstance(module.scopes.parent.get(field), ast.ClassDef):
+            continue
+        if not isinstance(field.target, ast.Name) or field.target.id != name:
+            continue
+        value = field.value
+        if isinstance(value, ast.Call):
+            value = module.flow.call(value).keywords.get("default")
+        if value is not None:
+            yield value
 
 
 def _is_given_by_a_command(path: str, name: str) -> bool:
@@ -96,6 +117,7 @@ def _is_given_by_a_command(path: str, name: str) -> bool:
     )
 
 
+# Each setting of each script asks for it; without the cache a folder is read once per setting.
 @lru_cache(maxsize=64)
 def _texts_naming_script(folder: Path, script: str) -> tuple[str, ...]:
     """The texts beside a script that name it."""

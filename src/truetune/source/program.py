@@ -1,8 +1,11 @@
-"""Program: the files that are judged together, because one imports another.
+"""The files that are judged together, because one imports another.
 
-Files that import each other form a group; each group has one table of scopes and one flow, and each file is parsed and
-walked once. A group that is too long for that is cut: what its parts import from each other stays open, as if these
-files were not given.
+How it works: files that import each other form a group. Lines that import are found as text, so files are grouped
+before any is parsed; then each group has one table of scopes and one data flow, and each file is parsed and walked
+once.
+
+The trade-off: a group that is too long for the memory is cut. What its parts import from each other stays open, as if
+these files were not given.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from truetune.source.scopes import Scope, Scopes
 MAX_GROUP_CHARACTERS = 2_000_000
 """Of one group: about 50,000 lines, whose tables take some 300 MB"""
 MAX_FILES_AROUND = 24
-"""Files that are analysed again with one whose fix is tried"""
+"""Files that are analysed again with one whose fix is tried. Chosen, not measured: a fix is tried for each finding, and
+with a whole package each try takes seconds; with fewer files a fix may lose what it was derived from"""
 IMPORT_LINE = re.compile(
     r"""^[ \t]*["']?[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*|[^\n#]*)|import[ \t]+([^\n#]*))""",
     re.M,
@@ -55,10 +59,10 @@ class Program:
         """
         if module.path not in self._running_with:
             users = _reachable_modules(module, self._importers)
-            found = {user.path: user for user in users}
+            running = {user.path: user for user in users}
             for user in users:
-                found.update((one.path, one) for one in _reachable_modules(user, self._imported))
-            self._running_with[module.path] = tuple(found.values())
+                running.update((one.path, one) for one in _reachable_modules(user, self._imported))
+            self._running_with[module.path] = tuple(running.values())
         return self._running_with[module.path]
 
     def around(self, module: Module) -> Module:
@@ -76,52 +80,50 @@ class Program:
     def _imported(self) -> dict[str, list[Module]]:
         """Path -> the files that it imports."""
         by_path = {module.path: module for module in self.modules}
-        found: dict[str, list[Module]] = {}
+        imported: dict[str, list[Module]] = {}
         for module in self.modules:
             targets = dict.fromkeys(find_imported_files(self.imports, module.path, module.text))
-            found[module.path] = [by_path[target] for target in targets if target in by_path]
-        return found
+            imported[module.path] = [by_path[target] for target in targets if target in by_path]
+        return imported
 
     @cached_property
     def _importers(self) -> dict[str, list[Module]]:
+        """Path -> the files that import it."""
         by_path = {module.path: module for module in self.modules}
-        found: dict[str, list[Module]] = {}
+        importers: dict[str, list[Module]] = {}
         for path, targets in self._imported.items():
             for target in targets:
-                found.setdefault(target.path, []).append(by_path[path])
-        return found
+                importers.setdefault(target.path, []).append(by_path[path])
+        return importers
 
 
 def _reachable_modules(module: Module, next_of: dict[str, list[Module]]) -> list[Module]:
     """A file and all that are reached from it, the near ones first."""
-    found = {module.path: module}
+    reachable = {module.path: module}
     waiting = [module]
     for one in waiting:
         for following in next_of.get(one.path, ()):
-            if following.path not in found:
-                found[following.path] = following
+            if following.path not in reachable:
+                reachable[following.path] = following
                 waiting.append(following)
-    return list(found.values())
+    return list(reachable.values())
 
 
 def find_imported_files(imports: ImportSearch, path: str, text: str) -> Iterator[str]:
     """The files that the text of a file imports, as far as its lines say."""
     for match in IMPORT_LINE.finditer(text):
         dots, base, names, modules = match.groups()
-        if modules is not None:
-            wanted = [
-                (0, tuple(name.partition(" ")[0].split(".")))
-                for name in map(str.strip, modules.split(","))
-            ]
-        else:
+        if modules is not None:  # `import a.b, c as d`
+            names_of_modules = (name.strip().partition(" ")[0] for name in modules.split(","))
+            wanted = [(0, tuple(name.split("."))) for name in names_of_modules]
+        else:  # `from ..a import b`, where `b` may be a module too; a star leaves the package
             parts = tuple(part for part in base.split(".") if part)
-            wanted = [(len(dots), (*parts, name)) for name in DOTTED_NAME.findall(names)] or [
-                (len(dots), parts)
-            ]
+            wanted = [(len(dots), (*parts, name)) for name in DOTTED_NAME.findall(names)]
+            wanted = wanted or [(len(dots), parts)]
         for level, dotted in wanted:
-            found = imports.find(path, level, dotted)
-            if found is not None and found.path != path:
-                yield found.path
+            file = imports.find(path, level, dotted)
+            if file is not None and file.path != path:
+                yield file.path
 
 
 def group_by_imports(texts: Sequence[tuple[str, str]], imports: ImportSearch) -> list[list[str]]:
@@ -139,24 +141,25 @@ def group_by_imports(texts: Sequence[tuple[str, str]], imports: ImportSearch) ->
                 neighbours[path].add(target)
                 neighbours[target].add(path)
     groups: list[list[str]] = []
-    taken: set[str] = set()
+    grouped: set[str] = set()
     for path, _ in texts:
-        if path not in taken:
-            groups.append(_grow_group(path, neighbours, lengths, taken))
+        if path not in grouped:
+            groups.append(_grow_group(path, neighbours, lengths, grouped))
     return groups
 
 
 def _grow_group(
-    path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], taken: set[str]
+    path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], grouped: set[str]
 ) -> list[str]:
-    """One group, from its first file on, as far as MAX_CHARACTERS reach; `taken` is added to."""
+    """One group, from its first file on, as far as MAX_GROUP_CHARACTERS reach; `grouped` is added to."""
     group = [path]
-    taken.add(path)
+    grouped.add(path)
     characters = lengths[path]
+    # The list grows while it is read, so near files come before far ones where a group is cut.
     for one in group:
-        for near in sorted(neighbours[one] - taken):
+        for near in sorted(neighbours[one] - grouped):
             if characters + lengths[near] <= MAX_GROUP_CHARACTERS:
-                taken.add(near)
+                grouped.add(near)
                 group.append(near)
                 characters += lengths[near]
     return group

@@ -1,4 +1,9 @@
-"""Names: how dotted names are taken apart, and how those of libraries are written."""
+"""How dotted names are taken apart, and how those of libraries are written.
+
+A class has one name in rules, however a script imports it: libraries move their modules between releases and export
+their classes at the top, so the modules between are left out. The price is that two classes of one name in different
+modules of a library are one to us.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,9 @@ LIBRARIES_WITH_SHORT_NAMES = (
 
 
 def shorten_library_name(name: str) -> str:
-    """A qualified name without the modules inside a library of FLAT."""
+    """A qualified name without the modules inside a library of LIBRARIES_WITH_SHORT_NAMES."""
     parts = name.split(".")
+    # A class begins with a capital; of a function the module is the top one, so only its last part is kept.
     if parts[0] not in LIBRARIES_WITH_SHORT_NAMES or len(parts) < 3:
         return name
     first = next((i for i, part in enumerate(parts) if i and part[:1].isupper()), len(parts) - 1)
@@ -42,10 +48,8 @@ def iterate_assigned_attributes(
     """The attributes that a target sets: `self.x`, in the body of a class `x` too; where in a tuple each stands."""
     if isinstance(target, ast.Tuple):
         for i, item in enumerate(target.elts):
-            yield from (
-                (name, (i, *path))
-                for name, path in iterate_assigned_attributes(item, in_body=in_body)
-            )
+            for name, path in iterate_assigned_attributes(item, in_body=in_body):
+                yield name, (i, *path)
     elif (
         isinstance(target, ast.Attribute)
         and isinstance(target.value, ast.Name)

@@ -1,4 +1,10 @@
-"""Settings of a quantization that a script builds, and whether anything reads them."""
+"""Settings of a quantization that a script builds, and whether anything reads them.
+
+Examples and notebooks leave a `BitsAndBytesConfig` behind that no longer reaches a model; rules on quantization must
+not judge it, and one rule says so. The trade-off: a config counts as read wherever code might read it in a way not
+seen here (`globals()`, a text with its name, another file), so some unused ones are missed and none is called unused
+wrongly.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +23,7 @@ MODEL_READERS = (
     "transformers.*Trainer",
     "trl.*Trainer",
 )
+"""Calls that load or wrap a model: a file with one of them uses its settings itself"""
 CALLS_READING_ANY_NAME = ("locals", "globals", "vars", "eval", "exec")
 """Functions that may read a name that the code does not spell"""
 
@@ -73,6 +80,7 @@ def _may_be_read_unseen(module: Module, name: ast.Name, scope: Scope) -> bool:
 def _is_only_printed(module: Module, read: ast.Name) -> bool:
     """Is the name read to be printed, or to set an attribute of it?"""
     around = next(module.parents(read), None)
+    # A bare name as the last line of a notebook's cell is shown, and no more.
     if isinstance(around, ast.Attribute):
         return isinstance(around.ctx, ast.Store)
     return isinstance(around, ast.Expr) or (

@@ -1,4 +1,9 @@
-"""What a script says of the labels that it makes by markers: `train_on_responses_only`, a collator of completions."""
+"""What a script says of the labels that it makes by markers: `train_on_responses_only`, a collator of completions.
+
+Such labels depend on a text that must stand in every rendered row. The marker is kept only where the tokenizer's own
+template is sure to render the rows; a script that writes turns itself, or replaces the template, may use any marker,
+and a rule that compared it with the template would be wrong.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,11 @@ UNSLOTH_RESPONSE_MASKING = (
     "unsloth.*train_on_responses_only",
     "unsloth_zoo.*train_on_responses_only",
 )
+"""Unsloth's function that labels answers only, under the names of both its packages"""
 UNSLOTH_TEMPLATE_CALL = "unsloth.*get_chat_template"
+"""Gives a tokenizer another template"""
 TRL_COMPLETION_COLLATOR = "trl.DataCollatorForCompletionOnlyLM"
+"""TRL's collator that labels what follows a marker"""
 TURN_START_OF_TEMPLATE = {
     "chatml": "<|im_start|>",
     "qwen": "<|im_start|>",
@@ -51,19 +59,19 @@ def find_response_masking(module: Module) -> ResponseMasking | None:
     return ResponseMasking(not several, marker)
 
 
-def _usable_marker(module: Module, given: ast.expr | None) -> str | None:
+def _usable_marker(module: Module, argument: ast.expr | None) -> str | None:
     """The marker that a script gives, where the tokenizer's template shows whether rows hold it.
 
     A row that the script writes by a format of its own may hold any marker; so may one of a template that the script
     puts in the tokenizer's place, but where this template is known to open its turns otherwise.
     """
-    marker = module.flow.value(given) if given is not None else None
-    if given is None or not isinstance(marker, str) or not marker.strip():
+    marker = module.flow.value(argument) if argument is not None else None
+    if argument is None or not isinstance(marker, str) or not marker.strip():
         return None
     if (
         assigns_chat_template(module)
         or writes_marker_in_own_text(module, marker)
-        or not _renders_chats_before(module, given)
+        or not _renders_chats_before(module, argument)
     ):
         return None
     replaced = next(module.calls(UNSLOTH_TEMPLATE_CALL), None)
@@ -81,11 +89,11 @@ def _turn_start(module: Module, replaced: Call) -> str | None:
     return next((mark for of, mark in TURN_START_OF_TEMPLATE.items() if name.startswith(of)), None)
 
 
-def _renders_chats_before(module: Module, given: ast.expr) -> bool:
+def _renders_chats_before(module: Module, marker_argument: ast.expr) -> bool:
     """Does the script render conversations by a chat template before it gives the marker? Behind it, and with a
     generation prompt, it asks the trained model."""
     return any(
-        call.node.lineno < given.lineno
+        call.node.lineno < marker_argument.lineno
         and module.flow.value(call.keywords.get("add_generation_prompt")) is not True
         for call in module.methods("apply_chat_template")
     )

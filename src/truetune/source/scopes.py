@@ -1,4 +1,13 @@
-"""Scopes: where each name is bound, and which of its bindings may reach a place."""
+"""Where each name is bound, and which of its bindings may reach a place.
+
+How it works: one pass over the trees notes for each node its scope and its arms (the branches of `if`, loops, `try`
+and `match` around it); a second one collects the bindings of each scope in the order of the text. A use of a name then
+asks for the bindings before it, from the last one back, until one of them must have run.
+
+The trade-off: order and nesting stand in for a control-flow graph. Both branches of an `if` reach what follows it,
+unless one of them leaves; a function is taken to run after the whole file; conditions are never evaluated. So a use
+has too many bindings rather than too few, and the work grows with the length of a file, not with its paths.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +21,12 @@ Position = tuple[int, int]
 Arm = tuple[int, str]
 """An `if`, loop, `try` or `match` (its id) and the part of it"""
 END_OF_SCOPE: Position = (1 << 40, 0)
+"""Behind every line: a function runs when its file is done, so all bindings of the file may reach it"""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 STATEMENTS_THAT_LEAVE = (ast.Return, ast.Raise, ast.Continue)
+"""At the end of a branch: what it binds does not reach the code behind it. `break` is none of them, for what a loop
+binds before it is used after the loop."""
 PARTS_EVALUATED_OUTSIDE = (
     "decorator_list",
     "returns",
@@ -26,7 +38,8 @@ PARTS_EVALUATED_OUTSIDE = (
 )
 """Parts of a function or class that are evaluated around it"""
 MAX_REACHING_BINDINGS = 24
-"""Bindings that may reach one place: of a name that is bound in hundreds of branches no more can be said with more"""
+"""Bindings that may reach one place: of a name that is bound in hundreds of branches no more can be said with more.
+Chosen, not measured: twice the origins that `data_flow` keeps"""
 CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 BindingKind = Literal["value", "element", "import", "parameter", "def", "class", "other"]
 
@@ -49,6 +62,7 @@ class Binding:
     arms: tuple[Arm, ...]
 
 
+# Compared by identity: two scopes are never the same, and each is the key of tables.
 @dataclass(eq=False, slots=True)
 class Scope:
     """A module, function, class or comprehension."""
@@ -73,6 +87,10 @@ class Scope:
         while scope.outer is not None:
             scope = scope.outer
         return scope
+
+
+_Visit = tuple[ast.AST, Scope, tuple[Arm, ...]]
+"""A node that waits for its visit, with the scope and the arms that it stands in"""
 
 
 class Scopes:
@@ -100,7 +118,9 @@ class Scopes:
         self._bind()
 
     def _walk(self, tree: ast.Module) -> None:
-        stack: list[tuple[ast.AST, Scope, tuple[Arm, ...]]] = [(tree, self.inside[tree], ())]
+        """Note the order, scope, arms and parent of each node of a tree."""
+        # A stack, because generated code nests deeper than Python's recursion limit.
+        stack: list[_Visit] = [(tree, self.inside[tree], ())]
         while stack:
             node, scope, arms = stack.pop()
             self.order.append(node)
@@ -110,24 +130,24 @@ class Scopes:
                 inner = self.inside[node] = Scope(node, scope)
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 scope.elsewhere.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
-            children: list[tuple[ast.AST, Scope, tuple[Arm, ...]]] = []
+            children: list[_Visit] = []
             for name, child in _iterate_children(node):
                 self.parent[child] = node
-                if name in PARTS_EVALUATED_OUTSIDE and (
-                    inner is not scope or isinstance(node, ast.arguments)
-                ):
-                    around = scope.outer if isinstance(node, ast.arguments) else scope
-                    assert around is not None
-                    children.append(
-                        (child, around, arms if around is scope else self.arms[scope.node])
-                    )
+                is_outside = name in PARTS_EVALUATED_OUTSIDE
+                if is_outside and isinstance(node, ast.arguments):
+                    # Defaults are evaluated where the function is defined, one scope further out than its arguments.
+                    assert scope.outer is not None
+                    children.append((child, scope.outer, self.arms[scope.node]))
+                elif is_outside and inner is not scope:
+                    children.append((child, scope, arms))
+                elif inner is not scope:
+                    children.append((child, inner, ()))
                 else:
-                    children.append(
-                        (child, inner, () if inner is not scope else self._arms(node, name, arms))
-                    )
+                    children.append((child, scope, self._arms(node, name, arms)))
             stack.extend(reversed(children))
 
     def _arms(self, node: ast.AST, name: str, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+        """The arms of a node's parts of that name; arms that leave at their end are noted."""
         if isinstance(node, CONDITIONAL) and name in ("body", "orelse", "handlers", "cases"):
             arm = (id(node), name)
             body = getattr(node, name)
@@ -142,83 +162,49 @@ class Scopes:
         return arms
 
     def _bind(self) -> None:
+        """Collect the bindings of each scope, in the order of the text."""
         for node in self.order:
-            for binding in self._bindings(node):
-                scope = (
-                    self.inside[node]
-                    if isinstance(node, FUNCTIONS) and binding.kind == "parameter"
-                    else self.of[node]
-                )
-                if isinstance(node, ast.NamedExpr):
-                    while isinstance(scope.node, COMPREHENSIONS) and scope.outer:
-                        scope = scope.outer
-                if binding.name in scope.elsewhere:
-                    home = _declared_scope(scope, binding.name)
-                    arm = (id(scope.node), "elsewhere")
-                    binding = replace(binding, arms=(arm,))
-                    scope = home
-                scope.bindings.setdefault(binding.name, []).append(binding)
+            for binding in _bindings_of_node(node, self.arms[node]):
+                self._add_binding(node, binding)
             if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
                 self.of[node].stars.append(node)
         for scope in self.inside.values():
             for bindings in scope.bindings.values():
-                bindings.sort(key=lambda b: b.position)
+                bindings.sort(key=lambda binding: binding.position)
 
-    def _bindings(self, node: ast.AST) -> Iterator[Binding]:
-        arms = self.arms[node]
-        end = (getattr(node, "end_lineno", 0) or 0, getattr(node, "end_col_offset", 0) or 0)
-        start = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-
-        def targets(
-            target: ast.expr, kind: BindingKind, value: ast.expr | None, at: Position
-        ) -> Iterator[Binding]:
-            for name, path in _iterate_target_names(target):
-                yield Binding(name, kind, node, value, path, "", at, arms)
-
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                yield from targets(target, "value", node.value, end)
-        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-            yield from targets(node.target, "value", node.value, end)
-        elif isinstance(node, ast.AugAssign):
-            yield from targets(node.target, "other", None, end)
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            begins = (node.iter.end_lineno or 0, node.iter.end_col_offset or 0)
-            for binding in targets(node.target, "element", node.iter, begins):
-                yield replace(binding, arms=(*arms, (id(node), "body")))
-        elif isinstance(node, ast.comprehension):
-            yield from targets(node.target, "element", node.iter, (0, 0))
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            at = node.optional_vars
-            position = (at.end_lineno or 0, at.end_col_offset or 0)
-            yield from targets(at, "value", node.context_expr, position)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            for bound, qualified in _iterate_imported_names(node):
-                yield Binding(bound, "import", node, None, (), qualified, end, arms)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            kind: BindingKind = "class" if isinstance(node, ast.ClassDef) else "def"
-            yield Binding(node.name, kind, node, None, (), "", start, arms)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            yield Binding(node.name, "other", node, None, (), "", start, arms)
-        if isinstance(node, FUNCTIONS):
-            for arg in _iterate_parameters(node.args):
-                yield Binding(arg.arg, "parameter", arg, None, (), "", (0, 0), ())
+    def _add_binding(self, node: ast.AST, binding: Binding) -> None:
+        """Put a binding into the scope whose name it binds."""
+        scope = self.of[node]
+        if isinstance(node, FUNCTIONS) and binding.kind == "parameter":
+            scope = self.inside[node]
+        if isinstance(node, ast.NamedExpr):
+            # `:=` in a comprehension binds in the function around it (PEP 572).
+            while isinstance(scope.node, COMPREHENSIONS) and scope.outer:
+                scope = scope.outer
+        if binding.name in scope.elsewhere:
+            # Whether the function that declares the name global has run is open, so its binding stands in an arm of
+            # its own: it may reach every use and replaces none.
+            arm = (id(scope.node), "elsewhere")
+            binding = replace(binding, arms=(arm,))
+            scope = _declared_scope(scope, binding.name)
+        scope.bindings.setdefault(binding.name, []).append(binding)
 
     def reaching(self, name: ast.Name) -> tuple[Binding, ...]:
         """The bindings that may hold where `name` is used, the last one first."""
         scope: Scope | None = self.of[name]
-        assert scope is not None
         position, arms = (name.lineno, name.col_offset), self.arms[name]
         first = scope
         while scope is not None:
+            # A class body's names are not seen by the functions in it, but by its own statements.
             if scope is first or not isinstance(scope.node, ast.ClassDef):
                 if name.id in scope.elsewhere:
                     scope = _declared_scope(scope, name.id)
                     position, arms = END_OF_SCOPE, ()
-                found = self._in_scope(scope, name.id, position, arms)
-                if found:
-                    return found
+                reaching = self._in_scope(scope, name.id, position, arms)
+                if reaching:
+                    return reaching
                 if name.id in scope.bindings and position != END_OF_SCOPE and not scope.inline:
+                    # A local that is bound later only: in a loop its first binding is the one that comes around.
                     return tuple(scope.bindings[name.id][:1])
             if scope.inline:
                 arms = self.arms[scope.node]
@@ -241,20 +227,26 @@ class Scopes:
     def _in_scope(
         self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]
     ) -> tuple[Binding, ...]:
-        found: list[Binding] = []
+        """The bindings of a scope that may hold at a position in these arms, the last one first."""
+        reaching: list[Binding] = []
         bindings = scope.bindings.get(name, [])
+        # Bisected, because a test file may bind one name a thousand times and use it as often.
         before = bisect_right(bindings, position, key=lambda binding: binding.position)
         for number in range(before - 1, -1, -1):
             binding = bindings[number]
             if self._excluded(binding.arms, arms):
                 continue
-            found.append(binding)
-            if len(found) == MAX_REACHING_BINDINGS or arms[: len(binding.arms)] == binding.arms:
+            reaching.append(binding)
+            has_run = arms[: len(binding.arms)] == binding.arms
+            if has_run or len(reaching) == MAX_REACHING_BINDINGS:
                 break
-        return tuple(found)
+        return tuple(reaching)
 
     def _excluded(self, bound: tuple[Arm, ...], used: tuple[Arm, ...]) -> bool:
-        """Can a binding in these arms never reach a use in those?"""
+        """Can a binding in these arms never reach a use in those?
+
+        It can not where its branch leaves at its end, or where the use stands in the other branch.
+        """
         common = 0
         while common < min(len(bound), len(used)) and bound[common] == used[common]:
             common += 1
@@ -276,7 +268,68 @@ def _declared_scope(scope: Scope, name: str) -> Scope:
     return scope.of_file if of_file else scope.outer or scope
 
 
+def _bindings_of_node(node: ast.AST, arms: tuple[Arm, ...]) -> Iterator[Binding]:
+    """The bindings that a node makes, its parts not counted.
+
+    A value is bound behind its whole statement (`x = f(x)` reads the old `x`), a definition where it begins.
+    """
+    start = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        kind: BindingKind = "class" if isinstance(node, ast.ClassDef) else "def"
+        yield Binding(node.name, kind, node, None, (), "", start, arms)
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        for bound, qualified in _iterate_imported_names(node):
+            yield Binding(bound, "import", node, None, (), qualified, _end_of(node), arms)
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        yield Binding(node.name, "other", node, None, (), "", start, arms)
+    else:
+        yield from _bindings_of_targets(node, arms)
+    if isinstance(node, FUNCTIONS):
+        for parameter in _iterate_parameters(node.args):
+            yield Binding(parameter.arg, "parameter", parameter, None, (), "", (0, 0), ())
+
+
+def _bindings_of_targets(node: ast.AST, arms: tuple[Arm, ...]) -> Iterator[Binding]:
+    """The bindings of an assignment, a loop or a `with`, by the names in its targets."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _bind_names(target, "value", node, node.value, _end_of(node), arms)
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        yield from _bind_names(node.target, "value", node, node.value, _end_of(node), arms)
+    elif isinstance(node, ast.AugAssign):
+        yield from _bind_names(node.target, "other", node, None, _end_of(node), arms)
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        # A loop may run zero times, so what it binds is in its own arm and does not replace what was before.
+        body = (*arms, (id(node), "body"))
+        yield from _bind_names(node.target, "element", node, node.iter, _end_of(node.iter), body)
+    elif isinstance(node, ast.comprehension):
+        # Its names are read before they are bound in the text (`f(x) for x in xs`): they hold from the beginning.
+        yield from _bind_names(node.target, "element", node, node.iter, (0, 0), arms)
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        target = node.optional_vars
+        yield from _bind_names(target, "value", node, node.context_expr, _end_of(target), arms)
+
+
+def _bind_names(
+    target: ast.expr,
+    kind: BindingKind,
+    node: ast.AST,
+    value: ast.expr | None,
+    position: Position,
+    arms: tuple[Arm, ...],
+) -> Iterator[Binding]:
+    """A binding for each name in a target."""
+    for name, path in _iterate_target_names(target):
+        yield Binding(name, kind, node, value, path, "", position, arms)
+
+
+def _end_of(node: ast.AST) -> Position:
+    """Line and column where a node ends."""
+    return getattr(node, "end_lineno", 0) or 0, getattr(node, "end_col_offset", 0) or 0
+
+
 def _iterate_children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The nodes in a node, each with the name of the field that holds it."""
     for name, value in ast.iter_fields(node):
         if isinstance(value, ast.AST):
             yield name, value
@@ -289,6 +342,7 @@ def _iterate_children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 def _iterate_target_names(
     target: ast.expr, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The names in a target, each with its place in the tuples around it; -1 where a star takes the rest."""
     stack = [(target, path)]
     while stack:
         node, where = stack.pop()
@@ -301,6 +355,7 @@ def _iterate_target_names(
 
 
 def _iterate_imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """The names that an import binds, each with its qualified name; dots before a relative one are kept."""
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
             if alias.name != "*":
@@ -316,5 +371,6 @@ def _iterate_imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple
 
 
 def _iterate_parameters(args: ast.arguments) -> Iterator[ast.arg]:
+    """All parameters of a function, `*args` and `**kwargs` with them."""
     yield from (*args.posonlyargs, *args.args, *args.kwonlyargs)
     yield from (arg for arg in (args.vararg, args.kwarg) if arg is not None)

@@ -1,10 +1,18 @@
-"""The settings that a script gives to trainers, LoRA and models, as a Config."""
+"""The settings that a script gives to trainers, LoRA and models, as a Config.
+
+How it works: each call of a trainer's arguments is laid out as a plain call (names and evaluated values), with those
+that belong to it: `LoraConfig`, `BitsAndBytesConfig`, the model's `from_pretrained`, `trainer.train`. `spec.stacks`
+makes a Config of these, as it does of a config file, so the same rules judge scripts and files.
+
+The trade-off: which calls belong together is seen only where a script holds one of each, or hands the objects over in
+the open. Otherwise a part counts as unknown, and the rules that need it say so instead of guessing.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from truetune.source.calls import Call
@@ -25,6 +33,7 @@ from truetune.spec.releases import major
 from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.transformers import METHODS, defaults
 
+# Calls beside a trainer's arguments that its Config takes settings from.
 PART_CALLS = {
     "LoraConfig": ("peft.LoraConfig",),
     "from_pretrained": (
@@ -46,6 +55,11 @@ SEQ2SEQ_ONLY_SETTINGS = frozenset(
     )
 )
 """Settings of `Seq2SeqTrainingArguments` alone, which are about evaluation"""
+FIRST_PARAMETER = {
+    "from_pretrained": "pretrained_model_name_or_path",
+    "train": "resume_from_checkpoint",
+}
+"""What the first positional argument of a call is; of any class of arguments it is `output_dir`"""
 
 
 def extract_configs(module: Module) -> tuple[Config, ...]:
@@ -56,42 +70,62 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
     other use of peft counts as an adapter of which nothing is known. Raises SpecError for a value that its field does
     not take.
     """
-    trainers = [
-        (call, names[0]) for call in module.all_calls if (names := _argument_classes(module, call))
-    ]
-    parts = {name: list(module.calls(*patterns)) for name, patterns in PART_CALLS.items()}
-    parts["BitsAndBytesConfig"] = list(find_quantization_configs(module))
-    parts["train"] = [
+    argument_calls: list[tuple[Call, str]] = []
+    for call in module.all_calls:
+        classes = _argument_classes(module, call)
+        if classes:
+            argument_calls.append((call, classes[0]))
+    if not argument_calls:
+        return ()
+    parts = _read_parts(module)
+    return tuple(_make_config(module, call, name, parts) for call, name in argument_calls)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileParts:
+    """What a file says for all its trainers; read once, as files of tests hold hundreds of them."""
+
+    single: tuple[stacks.Call, ...]
+    """The parts of which the file holds one each"""
+    loads: tuple[Call, ...]
+    """All calls that load a model"""
+    has_older_pins: bool
+    """A release is asked for whose defaults are not known"""
+    freezes: bool
+    """The script freezes parameters by hand"""
+
+
+def _read_parts(module: Module) -> _FileParts:
+    """The parts of a file that belong to each of its trainers."""
+    calls = {name: list(module.calls(*patterns)) for name, patterns in PART_CALLS.items()}
+    calls["BitsAndBytesConfig"] = list(find_quantization_configs(module))
+    calls["train"] = [
         call for call in module.methods("train") if "trainer" in module.flow.types(call.receiver)
     ]
-    beside = _lay_out_single_parts(module, parts)
-    if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
-        beside.append(stacks.Call("LoraConfig", {}, complete=False))
-    if not trainers:
-        return ()
-    pins = module.pins
-    older = {
-        stack
-        for stack in ("trl", "transformers")
-        if pins.before(stack, major(facts(stack).release))
-    }
-    freezes = freezes_parameters(module)
-    found = []
-    for call, name in trainers:
-        own = [
-            part
-            for part in beside
-            if part.name != "LoraConfig" or not _trains_no_adapter(module, call)
-        ]
-        if len(parts["from_pretrained"]) > 1:
-            own.append(_lay_out_trained_load(module, call, parts["from_pretrained"]))
-        laid_out = [_lay_out_call(module, call, name, older=bool(older)), *own]
-        config = stacks.config_of_calls(laid_out, module.path, module.file_text)
-        is_default = "max_length" not in config.places
-        limit = None if is_default and not _truncates_at_default(module, call) else config.limit
-        config = replace(config, pins=pins, limit=limit, freezes_by_hand=freezes)
-        found.append(_drop_excused_faults(config, module, call))
-    return tuple(found)
+    single = _lay_out_single_parts(module, calls)
+    if len(calls["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
+        single.append(stacks.Call("LoraConfig", {}, complete=False))
+    has_older_pins = any(
+        module.pins.before(stack, major(facts(stack).release)) for stack in ("trl", "transformers")
+    )
+    loads = tuple(calls["from_pretrained"])
+    return _FileParts(tuple(single), loads, has_older_pins, freezes_parameters(module))
+
+
+def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Config:
+    """The Config of one call of a trainer's arguments, which is of the class `name`."""
+    own = list(parts.single)
+    if any(part.name == "LoraConfig" for part in own) and _trains_no_adapter(module, call):
+        own = [part for part in own if part.name != "LoraConfig"]
+    if len(parts.loads) > 1:
+        own.append(_lay_out_trained_load(module, call, parts.loads))
+    laid_out = [_lay_out_call(module, call, name, older=parts.has_older_pins), *own]
+    config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+    is_default = "max_length" not in config.places
+    # A default that cuts no row is no limit, else rules would count rows as cut that are not.
+    limit = None if is_default and not _truncates_at_default(module, call) else config.limit
+    config = replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
+    return _drop_excused_faults(config, module, call)
 
 
 def extract_loop_config(module: Module) -> Config | None:
@@ -128,21 +162,20 @@ def extract_loop_config(module: Module) -> Config | None:
 
 def find_model_name(module: Module) -> str | None:
     """The one model that a script names in a plain text: to its trainer, or where it is loaded; None otherwise."""
-    flow = module.flow
-    given = [
-        call.argument(0, "model") for call in module.calls("trl.*Trainer", "transformers.*Trainer")
-    ]
-    named = {value for node in given if isinstance(value := flow.value(node), str)}
-    loaded = {
-        name for call in module.calls(*MODEL_LOADS) if (name := _loaded_model_name(module, call))
-    }
-    return next((next(iter(names)) for names in (named, loaded) if len(names) == 1), None)
+    trainers = module.calls("trl.*Trainer", "transformers.*Trainer")
+    models = (module.flow.value(call.argument(0, "model")) for call in trainers)
+    named = {value for value in models if isinstance(value, str)}
+    if len(named) == 1:
+        return named.pop()
+    loads = (_loaded_model_name(module, call) for call in module.calls(*MODEL_LOADS))
+    loaded = {name for name in loads if name}
+    return loaded.pop() if len(loaded) == 1 else None
 
 
 def _largest_max_length(module: Module) -> int | None:
     """The largest plain `max_length` in the file; None where there is none."""
-    given = (call.keywords.get("max_length") for call in module.all_calls)
-    lengths = [module.flow.value(node) for node in given if node is not None]
+    arguments = (call.keywords.get("max_length") for call in module.all_calls)
+    lengths = [module.flow.value(node) for node in arguments if node is not None]
     return max((length for length in lengths if type(length) is int), default=None)
 
 
@@ -187,25 +220,32 @@ def _trains_no_adapter(module: Module, arguments: Call) -> bool:
     )
 
 
-def _lay_out_trained_load(module: Module, arguments: Call, loads: list[Call]) -> stacks.Call:
+def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]) -> stacks.Call:
     """Of several loads that of the model which these arguments' trainers are given.
 
     Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
     value in which they differ is not known.
     """
-    given = [
+    models = [
         module.flow.producing_call(trainer.argument(0, "model"))
         for trainer in _trainers_given(module, arguments)
     ]
-    trained = [load for load in loads if any(one is load for one in given)]
-    if given and len(trained) == 1 and all(one is trained[0] for one in given):
-        return _lay_out_call(module, trained[0], "from_pretrained")
-    laid_out = [_lay_out_call(module, load, "from_pretrained") for load in loads]
+    for load in loads:
+        if models and all(one is load for one in models):
+            return _lay_out_call(module, load, "from_pretrained")
+    return _common_of([_lay_out_call(module, load, "from_pretrained") for load in loads])
+
+
+def _common_of(laid_out: list[stacks.Call]) -> stacks.Call:
+    """One load with the values that all loads share; the others are unknown."""
     common: dict[str, Any] = {}
     for key in {key for one in laid_out for key in one.arguments}:
         values = [one.arguments.get(key, stacks.UNKNOWN) for one in laid_out]
-        common[key] = values[0] if all(value == values[0] for value in values) else stacks.UNKNOWN
-    places = {key: place for one in reversed(laid_out) for key, place in one.places.items()}
+        is_shared = all(value == values[0] for value in values)
+        common[key] = values[0] if is_shared else stacks.UNKNOWN
+    places: dict[str, Place] = {}
+    for one in reversed(laid_out):  # the first load's places win
+        places.update(one.places)
     complete = all(one.complete for one in laid_out)
     return stacks.Call("from_pretrained", common, places, complete=complete)
 
@@ -235,8 +275,8 @@ def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
     """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
     if isinstance(module.flow.value(model), str):
         return True
-    made = module.flow.producing_call(model)
-    return made is not None and made.named(
+    maker = module.flow.producing_call(model)
+    return maker is not None and maker.named(
         "transformers.*.from_pretrained", "transformers.*.from_config"
     )
 
@@ -251,30 +291,29 @@ def _argument_classes(module: Module, call: Call) -> list[str]:
     """The classes of arguments that a call may be of; those of TRL first, which know what they add themselves."""
     if not call.names:
         return []
-    parts = [
-        name.rpartition(".")
-        for name in sorted({*call.names, *find_possible_names(module, call.node.func)})
-    ]
-    known = [
-        (package, last)
-        for package, _, last in parts
-        if package in ("trl", "transformers") and last in METHODS
-    ]
-    return [last for package, last in sorted(known, key=lambda part: part[0] != "trl")]
+    classes: list[tuple[str, str]] = []
+    for name in sorted({*call.names, *find_possible_names(module, call.node.func)}):
+        package, _, last = name.rpartition(".")
+        if package in ("trl", "transformers") and last in METHODS:
+            classes.append((package, last))
+    return [last for _, last in sorted(classes, key=lambda one: one[0] != "trl")]
 
 
 def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
-    """`older`: a release is asked for whose defaults are not known."""
+    """A call with its evaluated arguments and their places.
+
+    Args:
+        module: The script.
+        call: The call, of the class or method `name`.
+        name: `SFTConfig`, `LoraConfig`, `from_pretrained`, ...
+        older: A release is asked for whose defaults are not known.
+    """
     arguments: dict[str, Any] = {}
     places: dict[str, Place] = {}
-    given = dict(call.keywords)
-    first = {
-        "from_pretrained": "pretrained_model_name_or_path",
-        "train": "resume_from_checkpoint",
-    }.get(name)
+    expressions = dict(call.keywords)
     if call.args and not isinstance(call.args[0], ast.Starred):
-        given.setdefault(first or "output_dir", call.args[0])
-    for key, node in given.items():
+        expressions.setdefault(FIRST_PARAMETER.get(name, "output_dir"), call.args[0])
+    for key, node in expressions.items():
         if name.startswith("Seq2Seq") and key in SEQ2SEQ_ONLY_SETTINGS:
             continue
         value = _evaluate_setting(module, node)
@@ -290,10 +329,12 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
 def _evaluate_setting(module: Module, node: ast.expr) -> Any:
     """A constant; a dtype by its name; UNKNOWN."""
     value = module.flow.value(node)
-    if value is UNKNOWN and (name := module.flow.name(node)) and name.startswith("torch."):
-        return name.removeprefix("torch.")
+    if value is UNKNOWN:
+        name = module.flow.name(node)
+        return name.removeprefix("torch.") if name and name.startswith("torch.") else UNKNOWN
     return value if _is_plain_value(value) else UNKNOWN
 
 
 def _is_plain_value(value: Any) -> bool:
+    """Is it a value that a config file can hold too? Bytes and complex numbers are none."""
     return value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, frozenset))

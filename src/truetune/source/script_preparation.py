@@ -1,4 +1,8 @@
-"""What a script makes ready itself before it trains: the rows, and which weights take part."""
+"""What a script makes ready itself before it trains: the rows, and which weights take part.
+
+Rules on settings ask this before they judge a default: a trainer's `max_length` truncates nothing where the script
+made ids or batches on its own. What is not seen to be prepared counts as left to the trainer.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,10 @@ LIBRARY_COLLATORS = (
     "transformers.default_data_collator",
 )
 """Collators that leave the preparation of the rows to the trainer"""
+MESSAGE_KEYS = frozenset(("role", "content"))
+MAX_DATASET_CALLS = 20
+"""Calls of a data set that are followed back: `load().map().filter().shuffle()`. Chosen, not measured: no chain is as
+long, and it ends where a data set is mapped in a loop and so comes from itself"""
 
 
 def trainer_truncates_rows(module: Module, arguments: Call) -> bool:
@@ -22,7 +30,7 @@ def trainer_truncates_rows(module: Module, arguments: Call) -> bool:
     script's own makes the batches, or the rows come with ids.
     """
     if module.imports_unsloth:
-        return False
+        return False  # its patched trainer takes the length from the model, not from the arguments
     trainers = [
         call
         for part in module.with_linked
@@ -43,8 +51,9 @@ def find_message_mapping(module: Module) -> Call | None:
 
 
 def _makes_messages(module: Module, mapped: Call) -> bool:
-    given = mapped.argument(0, "function")
-    function = module.flow.function(given) if given is not None else None
+    """Does the function of a `map` name the keys of a message, or render a chat template?"""
+    function_argument = mapped.argument(0, "function")
+    function = module.flow.function(function_argument) if function_argument is not None else None
     if function is None:
         return False
     nodes = list(ast.walk(function))
@@ -56,45 +65,39 @@ def _makes_messages(module: Module, mapped: Call) -> bool:
     return renders or keys >= MESSAGE_KEYS
 
 
-MESSAGE_KEYS = frozenset(("role", "content"))
-
-
 def _has_own_collator(module: Module, trainer: Call) -> bool:
+    """Does a collator make the batches that is none of the libraries'?"""
     collator = trainer.argument(2, "data_collator")
     if collator is None or module.flow.value(collator) is None:
         return False
-    made = module.flow.producing_call(collator)
-    return made is None or not made.named(*LIBRARY_COLLATORS)
+    maker = module.flow.producing_call(collator)
+    return maker is None or not maker.named(*LIBRARY_COLLATORS)
 
 
 def _rows_are_tokenized(module: Module, trainer: Call) -> bool:
-    """Are the rows mapped by a function of the script that gives ids?"""
+    """Are the rows mapped by a function of the script that gives ids?
+
+    The calls of a data set are followed back from the trainer's argument to where the rows were loaded.
+    """
     rows = trainer.argument(3, "train_dataset")
     seen = 0
     while rows is not None and seen < MAX_DATASET_CALLS:
         seen += 1
-        made = module.flow.producing_call(rows)
-        if made is None:
+        maker = module.flow.producing_call(rows)
+        if maker is None:
             return False
-        if made.method == "map" and made.args and _returns_token_ids(module, made.args[0]):
+        if maker.method == "map" and maker.args and _returns_token_ids(module, maker.args[0]):
             return True
-        rows = made.receiver
+        rows = maker.receiver
     return False
 
 
-MAX_DATASET_CALLS = 20
-"""Calls of a data set that are followed back: `load().map().filter().shuffle()`"""
-
-
 def _returns_token_ids(module: Module, function: ast.expr) -> bool:
+    """Does a function return what a tokenizer gave, or a dictionary with `input_ids`?"""
     node = module.flow.function(function)
-    returned = (
-        [node.body]
-        if isinstance(node, ast.Lambda)
-        else module.flow.returns.get(node, [])
-        if node
-        else []
-    )
+    returned = module.flow.returns.get(node, []) if node is not None else []
+    if isinstance(node, ast.Lambda):
+        returned = [node.body]
     return any(
         "encoding" in module.flow.types(value) or "input_ids" in module.flow.entries(value)[0]
         for value in returned

@@ -1,4 +1,9 @@
-"""Bytes of a Python file as text, and positions in it."""
+"""Bytes of a Python file as text, and positions in it.
+
+Line ends are kept as they are, because a fix must write back the same bytes around it; so text is decoded here and not
+by `open`, and lines are counted as Python counts them. Positions have three forms: offsets in characters (what we
+use), lines with columns in bytes (what `ast` gives), lines with columns in characters (what a person is shown).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,8 @@ from pathlib import Path
 from truetune.errors import DataError
 
 MAX_SOURCE_BYTES = 4 << 20
-"""Bytes; a larger file is no training script."""
+"""Chosen, not measured: the largest scripts of the field have some 500 KB, and a larger file is generated code or data,
+whose parsing takes gigabytes."""
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -31,7 +37,7 @@ def decode_source(data: bytes, path: str) -> tuple[str, str]:
 
 
 def read_source_bytes(path: Path) -> bytes:
-    """Raises DataError for a file that is missing, unreadable or larger than `LARGEST`."""
+    """Raises DataError for a file that is missing, unreadable or larger than `MAX_SOURCE_BYTES`."""
     try:
         size = path.stat().st_size
         if size > MAX_SOURCE_BYTES:
@@ -44,7 +50,7 @@ def read_source_bytes(path: Path) -> bytes:
 
 
 class LineIndex:
-    """Lines of a text as Python counts them."""
+    """Lines of a text as Python counts them: `str.splitlines` also splits at form feeds and other signs."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -72,6 +78,7 @@ class LineIndex:
 
     @cached_property
     def ascii(self) -> bool:
+        """Are all characters ASCII? Then columns in bytes are columns in characters, and none need be counted."""
         return self.text.isascii()
 
     @cached_property

@@ -1,8 +1,8 @@
 """Where a program itself asks which arguments a class takes, before or after it gives them.
 
 Code for several releases looks at `trl.__version__`, at `inspect.signature(SFTTrainer)` or at the fields of a class,
-or it catches the TypeError and calls again. What such a call gives is not what another release would refuse. The trade:
-a condition is told by the words in it, so one that looks at another package's version excuses a call too.
+or it catches the TypeError and calls again. What such a call gives is not what another release would refuse. The
+trade-off: a condition is told by the words in it, so one that looks at another package's version excuses a call too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.qualified_names import shorten_library_name
+from truetune.source.scopes import Binding
 
 ASKS_WHAT_IS_TAKEN = re.compile(
     r"version|signature|getfullargspec|hasattr|\.__init__|\.__name__|_fields|\bfields\b|\bparameters\b|co_varnames",
@@ -21,7 +22,8 @@ ASKS_WHAT_IS_TAKEN = re.compile(
 )
 """Words in a condition on the release, or on what a class takes"""
 MAX_ALIASES = 5
-"""Names of names that are followed: `Arguments = SFTConfig`"""
+"""Names of names that are followed: `Arguments = SFTConfig`. Chosen, not measured: it ends
+cycles, and scripts use one"""
 ERRORS_OF_REFUSED_ARGUMENTS = frozenset(("TypeError", "Exception", "BaseException"))
 """What catches the error that an argument raises which is not taken"""
 CALLS_GIVING_VARIABLES = frozenset(("globals", "locals", "vars", "dir"))
@@ -43,39 +45,38 @@ ADDED_BY_UNSLOTH = frozenset(
 
 def find_possible_names(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """The qualified names of all that an expression may be, where `try` and `if` import or assign it differently."""
-    bindings = (
-        module.scopes.reaching(node) if isinstance(node, ast.Name) and depth < MAX_ALIASES else []
-    )
-    found: set[str] = set()
+    bindings: tuple[Binding, ...] = ()
+    if isinstance(node, ast.Name) and depth < MAX_ALIASES:
+        bindings = module.scopes.reaching(node)
+    names: set[str] = set()
     for binding in bindings:
-        if binding.kind == "import" and binding.target is not None:
-            found.add(shorten_library_name(binding.target))
-        elif (
-            binding.kind == "value"
-            and not binding.path
-            and isinstance(binding.value, (ast.Name, ast.Attribute))
-        ):
-            found |= find_possible_names(module, binding.value, depth + 1)
+        if binding.kind == "import":
+            names.add(shorten_library_name(binding.target))
+            continue
+        is_alias = binding.kind == "value" and not binding.path
+        if is_alias and isinstance(binding.value, (ast.Name, ast.Attribute)):
+            names |= find_possible_names(module, binding.value, depth + 1)
     name = module.flow.name(node)
-    return frozenset(found | {name}) if name is not None else frozenset(found)
+    return frozenset(names | {name}) if name is not None else frozenset(names)
 
 
 def arguments_added_by_subclass(module: Module, call: Call) -> frozenset[str]:
     """The fields and constructor's parameters that a class of the file adds to the class it is derived from."""
-    found: set[str] = set()
+    names: set[str] = set()
     for origin in module.flow.origins(call.node.func):
         for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-                found.add(item.target.id)
+                names.add(item.target.id)
             elif isinstance(item, ast.FunctionDef) and item.name == "__init__":
-                found |= {parameter.arg for parameter in (*item.args.args, *item.args.kwonlyargs)}
-    return frozenset(found)
+                names |= {parameter.arg for parameter in (*item.args.args, *item.args.kwonlyargs)}
+    return frozenset(names)
 
 
 def find_guarded_arguments(module: Module, call: Call) -> frozenset[str]:
     """The arguments of a call that the program gives only where it has asked whether they are taken."""
     if _is_repeated_after_refusal(module, call) or is_behind_version_check(module, call.node):
         return frozenset(call.keywords)
+    # What stands in the call itself is judged with the call; what comes by `**kwargs` may be set under a condition.
     written = {keyword.value for keyword in call.node.keywords if keyword.arg is not None}
     return frozenset(
         name
@@ -108,24 +109,29 @@ def _stands_under_its_name(module: Module, name: str, value: ast.expr) -> bool:
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return False
         if isinstance(parent, (ast.If, ast.IfExp)) and inner is not parent.test:
-            where_true = (
-                inner is parent.body if isinstance(parent, ast.IfExp) else inner in parent.body
-            )
-            for is_found, container in _tests_of_name(parent.test, name):
-                if is_found is where_true and not _holds_values(container, value):
+            branch_is_true = _is_in_true_branch(parent, inner)
+            for is_found, container in _find_membership_tests(parent.test, name):
+                if is_found is branch_is_true and not _holds_values(container, value):
                     return True
         inner = parent
     return False
 
 
+def _is_in_true_branch(condition: ast.If | ast.IfExp, part: ast.AST) -> bool:
+    """Does this part of an `if` run where its condition is true?"""
+    if isinstance(condition, ast.IfExp):
+        return part is condition.body
+    return part in condition.body
+
+
 def _holds_values(container: ast.expr, value: ast.expr) -> bool:
-    """Are these variables, or settings that the value is taken from, and not the names that a class takes?"""
-    if (
-        isinstance(container, ast.Call)
-        and isinstance(container.func, ast.Name)
-        and container.func.id in CALLS_GIVING_VARIABLES
-    ):
-        return True
+    """Are these variables, or settings that the value is taken from, and not the names that a class takes?
+
+    `if "lr" in settings: Trainer(lr=settings["lr"])` asks what the user set, not what the class takes.
+    """
+    if isinstance(container, ast.Call) and isinstance(container.func, ast.Name):
+        if container.func.id in CALLS_GIVING_VARIABLES:
+            return True
     text = ast.unparse(container)
     return any(
         isinstance(node, (ast.Subscript, ast.Attribute)) and ast.unparse(node.value) == text
@@ -133,54 +139,64 @@ def _holds_values(container: ast.expr, value: ast.expr) -> bool:
     )
 
 
-def _tests_of_name(test: ast.expr, name: str) -> Iterator[tuple[bool, ast.expr]]:
+def _find_membership_tests(test: ast.expr, name: str) -> Iterator[tuple[bool, ast.expr]]:
     """For each test of a name that decides the whole condition: whether it is found where the condition is true, and
     in what."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from (
-            (not is_found, container) for is_found, container in _tests_of_name(test.operand, name)
-        )
+        for is_found, container in _find_membership_tests(test.operand, name):
+            yield not is_found, container
     elif isinstance(test, ast.BoolOp):
-        decides = isinstance(test.op, ast.And)
-        tests = (one for part in test.values for one in _tests_of_name(part, name))
-        yield from (one for one in tests if one[0] is decides)
+        # A true `and` has only true parts, and a false `or` only false ones; of the other cases nothing follows.
+        is_and = isinstance(test.op, ast.And)
+        for part in test.values:
+            for is_found, container in _find_membership_tests(part, name):
+                if is_found is is_and:
+                    yield is_found, container
     elif isinstance(test, ast.Compare) and len(test.ops) == 1 and _is_text(test.left, name):
         if isinstance(test.ops[0], (ast.In, ast.NotIn)):
             yield isinstance(test.ops[0], ast.In), test.comparators[0]
 
 
 def _is_text(node: ast.expr, text: str) -> bool:
+    """Is it this text, as a literal?"""
     return isinstance(node, ast.Constant) and node.value == text
 
 
 def _asks_what_is_taken(module: Module, test: ast.expr) -> bool:
+    """Does a condition look at a release, or at what a class takes?"""
     return ASKS_WHAT_IS_TAKEN.search(ast.unparse(test)) is not None
 
 
 def _is_repeated_after_refusal(module: Module, call: Call) -> bool:
     """Is it tried, and called again with other arguments where it is refused; or is it that second call?"""
-    for attempt in _attempts_around(module, call.node):
-        catching = [handler for handler in attempt.handlers if _catches_refusal(handler)]
-        if any(_catches_type_error_alone(handler) for handler in catching):
-            return True
-        again = [
-            node for handler in catching for node in ast.walk(handler) if isinstance(node, ast.Call)
-        ]
-        function = ast.unparse(call.node.func)
-        if any(node is not call.node and ast.unparse(node.func) == function for node in again):
-            return True
-        if any(node is call.node for node in again):
-            return True
+    return any(_repeats_call(attempt, call.node) for attempt in _attempts_around(module, call.node))
+
+
+def _repeats_call(attempt: ast.Try, call: ast.Call) -> bool:
+    """Does a `try` catch what a refused argument raises, and call the same function again?
+
+    Who catches a TypeError alone expects just that refusal, whatever is done then.
+    """
+    catching = [handler for handler in attempt.handlers if _catches_refusal(handler)]
+    if any(_catches_type_error_alone(handler) for handler in catching):
+        return True
+    function = ast.unparse(call.func)
+    for handler in catching:
+        for node in ast.walk(handler):
+            if isinstance(node, ast.Call) and (node is call or ast.unparse(node.func) == function):
+                return True
     return False
 
 
 def _attempts_around(module: Module, node: ast.AST) -> Iterator[ast.Try]:
+    """The `try` statements around a node, from the inside out."""
     for parent in module.parents(node):
         if isinstance(parent, ast.Try):
             yield parent
 
 
 def _catches_refusal(handler: ast.ExceptHandler) -> bool:
+    """Does an `except` catch the TypeError of an argument that is not taken?"""
     return handler.type is None or any(
         isinstance(node, ast.Name) and node.id in ERRORS_OF_REFUSED_ARGUMENTS
         for node in ast.walk(handler.type)
@@ -188,4 +204,5 @@ def _catches_refusal(handler: ast.ExceptHandler) -> bool:
 
 
 def _catches_type_error_alone(handler: ast.ExceptHandler) -> bool:
+    """Does it catch TypeError and nothing else?"""
     return isinstance(handler.type, ast.Name) and handler.type.id == "TypeError"
