@@ -153,6 +153,7 @@ def _is_sure(config: Config, rate: float, lost: float | None) -> bool:
 def _is_pure_bfloat16(config: Config) -> bool:
     """Are all weights trained, in bfloat16, without a float32 copy?"""
     training, raw = config.spec.training, config.raw
+    # What a program freezes itself is not seen, and so not which weights are trained.
     if config.freezes_by_hand or is_value_untold(config, "optim") or _is_sharded(config):
         return False
     if training.lora or training.adapter or training.load_in:

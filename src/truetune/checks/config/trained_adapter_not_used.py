@@ -111,6 +111,7 @@ class TrainedAdapterNotUsed(ConfigRule):
         if of_output:
             yield from self._lacking_the_start(of_output, start, output)
             return
+        # Nothing names the output: the base alone, the weights of the start, or another run are used in its place.
         of_base = [use for use in uses if _merges_the_base(config, use)]
         if len(of_base) == len(uses):
             yield self._of_the_base(of_base[0], output)

@@ -67,6 +67,7 @@ from truetune.errors import name_list
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.facts import facts
 
+# Chosen, not measured: a line of a terminal holds about so many; the rest is counted.
 MAX_NAMES_SHOWN = 8
 """Names in one message"""
 

@@ -57,6 +57,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
+# Recipes take 0.03 to 0.1. At 0.25 slow starts that are meant would be found, at 1 only runs that miss their rate.
 MAX_WARMUP_SHARE = 0.5
 """Share of the run that a warm-up may take."""
 

@@ -86,6 +86,7 @@ class DeviceMapInADistributedScript(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Commands of the project are opened only where a map stands in the file.
         if not any(_maps_of_several(module)):
             return
         signs = (module.text_of(node) for node in signs_of_several_processes(module))

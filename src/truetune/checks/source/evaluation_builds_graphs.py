@@ -188,6 +188,7 @@ def _is_evaluation_pass(module: Module, node: ast.Call) -> bool:
     """Is it a pass of an evaluation: eval() before it in its function, and no gradient wanted there?"""
     scope = _function_or_loop(module, node)
     inner = _loops_around(module, node)[0]
+    # Without a weight that requires gradients, torch records no graph either.
     if WANTS_GRADIENTS.search(module.text_of(inner)) or FREEZING_CODE.search(module.text):
         return False
     if isinstance(scope, FUNCTIONS) and WANTS_GRADIENTS.search(module.text_of(scope)):

@@ -106,6 +106,7 @@ class LabelsCopyInputIds(SourceRule):
         if only_evaluates(module):
             yield from self._of_evaluation()
             return
+        # Several lines may set labels of one batch: the call that pads is one fault.
         reported: set[ast.AST] = set()
         for node, value in _labels_set(module):
             copied = copied_padded_ids(module, value)

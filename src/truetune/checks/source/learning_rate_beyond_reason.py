@@ -77,6 +77,7 @@ MIN_SGD_RATE = 1e-4
 weights have a norm of some hundreds"""
 MAX_RATE = 0.1
 """Weights of published models have a standard deviation of 0.01 to 0.1; prompt tuning is done at up to 0.3"""
+# Soft prompts start at random and are trained with rates at which weights fall apart.
 PROMPT_TUNING = ("PromptTuning", "PrefixTuning", "PromptEncoder", "soft_prompt", "prompt_embed")
 
 

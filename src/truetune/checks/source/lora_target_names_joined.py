@@ -84,6 +84,7 @@ def _target_names(module: Module, given: ast.expr | None) -> Iterator[ast.Consta
             )
 
 
+# Python joins neighbouring literals without a word: a comma that is missing makes one name of two.
 def _comma_changes(module: Module, node: ast.Constant) -> Changes:
     """A comma behind each literal of several that form one string."""
     start, end = module.span(node)

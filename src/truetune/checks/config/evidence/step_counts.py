@@ -1,4 +1,8 @@
-"""How many optimizer steps a run makes at most, with the arithmetic."""
+"""How many optimizer steps a run makes at most, with the arithmetic.
+
+The rows of all training files are counted, and divided by batch, accumulation and processes. It is a bound from above:
+what drops or packs rows makes a run shorter, and a file that is too large to count makes it unknown.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from truetune.spec.stacks.readers import launched_processes
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
+# Above it the product of rows and epochs is no plan of a run; the value is left to `setting-out-of-range`.
 MAX_EPOCHS = 1e6
 MAX_PARSED_BYTES = 50_000_000
 """Bytes of a file that has to be parsed to be counted."""
@@ -87,6 +92,7 @@ def training_rows(config: Config) -> TrainingRows | None:
         total += used
         part = f"{Path(name).name} holds {count:,} rows"
         parts.append(f"{part}, max_samples {used:,}" if used < count else part)
+    # `dataset.select(range(n))` in a script, which is seen only as a limit on all rows.
     if config.row_limit is not None and config.row_limit < total:
         total = config.row_limit
         parts.append(f"the code keeps {total:,} of them")

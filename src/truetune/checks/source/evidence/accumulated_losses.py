@@ -1,4 +1,8 @@
-"""Losses that a loop keeps: appended to a list, or added to a sum; and whether they still have their graph."""
+"""Losses that a loop keeps: appended to a list, or added to a sum; and whether they still have their graph.
+
+A place counts only where a graph is certainly recorded and certainly kept. Below `no_grad`, behind `item()`, and in
+functions whose callers are not seen, nothing is said: some leaks are missed for it.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ WITHOUT_GRAPH = ("no_grad", "inference_mode", "set_grad_enabled(False")
 RENEWED_BY = frozenset(("clear", "pop", "popleft"))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# Names, calls and functions that are followed. Chosen, not measured: fewer miss sums that pass through a helper.
 MAX_STEPS = 6
 
 

@@ -1,4 +1,8 @@
-"""Outputs of a model that a loop keeps: what is added to a list in each step, and how large it is."""
+"""Outputs of a model that a loop keeps: what is added to a list in each step, and how large it is.
+
+Size is judged by the part of the output (logits, hidden states, attentions), for no code says its shapes. What is
+moved to the CPU, cut to a slice or kept in a list that is emptied in the loop is left out.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 STEP_METHODS = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
 """Methods that Lightning calls for each batch"""
 EMPTYING_METHODS = frozenset(("clear", "pop", "popleft", "popitem"))
+# Moves, joins and names between the output and the list. Chosen, not measured; it ends chains that refer to each other.
 MAX_STEPS = 8
 FEW_STEPS = 64
 """A loop over fewer steps, as its code says, is a trial or a loop over layers: it keeps little"""

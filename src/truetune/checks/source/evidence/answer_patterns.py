@@ -18,6 +18,7 @@ from truetune.source.module import Module
 SEARCH_METHODS = ("search", "findall", "match", "fullmatch", "finditer")
 NESTED_REPETITION = re.compile(r"[+*}]\??[^()|]{0,20}\)[+*{]")
 """A repetition in a repetition, which may take for ever on a text that does not fit: such a pattern is not run"""
+# Chosen, not measured: patterns of answers have some 50 characters, and long ones take long on texts that do not fit.
 MAX_PATTERN_CHARS = 500
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -1,4 +1,8 @@
-"""Which columns of the rows a collator or a loss reads."""
+"""Which columns of the rows a collator or a loss reads.
+
+Only names that are spelt in the code of the file are found: a collator that hands its rows on reads what it likes, and
+counts as reading nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Generated texts from where they are decoded to where they are used as answers."""
+"""Generated texts from where they are decoded to where they are used as answers.
+
+A text is followed from `decode` through names, lists, loops and functions. A sign of a cut anywhere in its function is
+enough to say nothing of a text that is only kept: whether the prompt is cut off later cannot be seen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which of two places of a file runs first, where one way of calling decides it."""
+"""Which of two places of a file runs first, where one way of calling decides it.
+
+A place is described by routes: the calls that lead to it, from the inside out. Two places are compared in the first
+function or file that both pass, by their lines and by the loops around them. No code is run, and conditions are not
+evaluated: an order counts only where every route shows it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 MAX_CALLERS = 6
 """Functions that are followed outwards"""
+# Routes multiply with each helper that is called from several places; without a bound a long file takes minutes.
 MAX_ROUTES = 40
 """Ways to one place that are followed: a helper that a file calls a hundred times is no single place"""
 

@@ -1,4 +1,8 @@
-"""What the rules on generation ask of a call of `generate`."""
+"""What the rules on generation ask of a call of `generate`.
+
+Ids are followed back from the call to the tokenizer that made them: through moves to a device, dictionaries that are
+built anew, and the collator of a loader. What comes from outside of the file is not known, and no rule speaks of it.
+"""
 
 from __future__ import annotations
 

@@ -97,6 +97,7 @@ FAMILIES = (
 )
 """The first pattern that fits holds. Not in it: DeepSeek, whose `add_bos_token` transformers 4 obeys and 5 does not."""
 
+# A fine-tune keeps the tokenizer of its base far more often than its template or its size: only those facts are kept.
 FINE_TUNES = (
     Family("deepseek", KEPT_BY_FINE_TUNES),
     Family("gemma", KEPT_BY_FINE_TUNES, True, True, has_pad=True),
