@@ -30,7 +30,7 @@ from truetune.memory.architecture import parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
 from truetune.memory.memory_settings import resolve_settings
 from truetune.spec.config import Config
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 
 def _shape(**fields: Any) -> dict[str, Any]:

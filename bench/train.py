@@ -219,7 +219,7 @@ def _ours(
     steps: int,
     work: Path,
 ) -> Any:
-    from truetune.spec.files import spec_of
+    from truetune.spec.settings_files import spec_of
     from truetune.training.prepare_model import prepare_model
     from truetune.training.supervised_trainer import make_supervised_trainer
     from truetune.training.training_recipe import make_recipe

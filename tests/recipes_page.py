@@ -14,8 +14,8 @@ import click
 import yaml
 
 from truetune.demo import TOKENIZER
-from truetune.spec import schema
-from truetune.spec.files import spec_of
+from truetune.spec import settings_schema
+from truetune.spec.settings_files import spec_of
 from truetune.training.default_settings import DEFAULTS, EFFECTIVE_BATCH
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,
@@ -88,7 +88,10 @@ def parts() -> dict[str, str]:
     """The generated parts of the page, by name."""
     with workshop():
         made = starts()
-        sheets = {name: render_settings(found, Path(), schema.NAME) for name, found in made.items()}
+        sheets = {
+            name: render_settings(found, Path(), settings_schema.SCHEMA_NAME)
+            for name, found in made.items()
+        }
     others = []
     for name, text in sheets.items():
         settings = yaml.safe_load(text)

@@ -50,7 +50,7 @@ def read(draft):
 
 TURNS = RowFormat("turns", ("turns",), read)
 """
-READER = """from truetune.spec.stacks.document import draft_of
+READER = """from truetune.spec.stacks.config_draft import draft_of_document
 from truetune.spec.stacks.registry import ConfigReader
 
 DEFAULTS = {"base": None, "rows": None, "lr": 0.0001, "block": 1024}
@@ -61,7 +61,7 @@ def keys():
 
 
 def read(document):
-    draft = draft_of(document, "nano", "1.0", DEFAULTS)
+    draft = draft_of_document(document, "nano", "1.0", DEFAULTS)
     for field in ("model", "tokenizer"):
         draft.take(field, "base", made=draft.folder)
     draft.take("data", "rows", made=lambda name: [str(draft.find(name) or name)])

@@ -28,7 +28,7 @@ from truetune.demo import DATA as DEMO
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.report_terminal import as_text
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 
 @pytest.mark.parametrize("rule", rules(*DATA), ids=lambda rule: rule.name())

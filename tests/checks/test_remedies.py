@@ -20,8 +20,8 @@ from truetune.checks.findings import RANK, Finding
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.config_file import read_config
 
 CONFIG = [rule for rule in rules() if station(rule) == "config"]
 SOURCE = [rule for rule in rules() if station(rule) == "source"]

@@ -13,7 +13,7 @@ from truetune.checks.catalogue import find, rules
 from truetune.checks.lint import lint
 from truetune.checks.rule_runner import run_rules
 from truetune.checks.value_limits import LIMITS
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 RULES = ("setting-out-of-range", "preference-beta-out-of-range", "settings-train-nothing")
 DPO = {

@@ -14,8 +14,8 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import TruetuneError
 from truetune.rehearsal.training_command import find_training_command
-from truetune.spec.files import find_settings, spec_of
-from truetune.spec.near import near, near_path
+from truetune.spec.misspellings import did_you_mean, did_you_mean_path
+from truetune.spec.settings_files import find_settings, spec_of
 
 
 @pytest.fixture
@@ -79,6 +79,6 @@ def test_codes_in_any_case_and_the_beginning_of_one() -> None:
 
 
 def test_nothing_is_near(tmp_path: Path) -> None:
-    assert near("zzz", ["lora"]) == ""
-    assert near_path(tmp_path / "nowhere" / "file") == ""
-    assert near_path(tmp_path / "zzz") == ""
+    assert did_you_mean("zzz", ["lora"]) == ""
+    assert did_you_mean_path(tmp_path / "nowhere" / "file") == ""
+    assert did_you_mean_path(tmp_path / "zzz") == ""

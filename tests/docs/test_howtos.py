@@ -130,7 +130,7 @@ def test_a_config_reader(copy: Path) -> None:
     (stacks / "nano.py").write_text(reader, encoding="utf-8")
     registry = stacks / "registry.py"
     text = registry.read_text(encoding="utf-8")
-    text = text.replace("llama_factory, own, trl\n", "llama_factory, nano, own, trl\n")
+    text = text.replace("llama_factory, torchtune", "llama_factory, nano, torchtune")
     registry.write_text(text, encoding="utf-8")
     put_into(registry, '    ConfigReader(\n        name="trl",', entry.partition("\n")[2])
     base = copy.parents[1]

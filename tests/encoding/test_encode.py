@@ -25,7 +25,7 @@ from truetune.encoding.stream import batch
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import chat, prepared
 from truetune.render.tokenizer import load
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 Row = dict[str, Any]
 

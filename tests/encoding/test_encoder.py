@@ -17,7 +17,7 @@ from truetune.encoding.stream import batch, batches
 from truetune.render.probes import chat, probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 TEXTS = [
     "", " ", "hello world", "  two  spaces\n\n\tand tabs ", "héllo 日本 👩‍👩‍👧 \u200b", "<|im_end|>x</s><eos>",

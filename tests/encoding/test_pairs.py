@@ -17,7 +17,7 @@ from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches
 from truetune.render.probes import prepared
-from truetune.spec.run import Learn, RunSpec
+from truetune.spec.run_spec import Learn, RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3")
 TOOL = {

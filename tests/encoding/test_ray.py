@@ -27,7 +27,7 @@ from truetune.encoding.engines import EnginesDiffer
 from truetune.encoding.stream import void_notice
 from truetune.errors import DataError
 from truetune.render.probes import chat, prepared
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install truetune[ray]")
 ROWS = [{"messages": chat(f"question {i}", f"answer {i} " * (i % 9 + 1))} for i in range(200)]

@@ -33,7 +33,7 @@ from truetune.generation.model_evidence import ModelEvidence
 from truetune.generation.score_answer import score_answer
 from truetune.render.probes import prepared
 from truetune.render.serving_contract import contract_of
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 ROWS = tiny.chats(8)
 TARGETS = ["q_proj", "v_proj", "up_proj", "down_proj", "lm_head"]

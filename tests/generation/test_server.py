@@ -34,7 +34,7 @@ from truetune.generation.backends.request_fields import body_sender, survey_fiel
 from truetune.generation.build_prompts import build_prompts, make_decoder
 from truetune.generation.generate_answers import generate_answers
 from truetune.render.tokenizer import Tokenizer, load
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 __all__ = ["tiny_folder", "transformers_serve"]
 PLAIN = Decoding(frozenset({3}), max_new_tokens=20)

@@ -12,7 +12,7 @@ from truetune.memory.activation_memory import block_activations
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.architecture_families import FAMILIES
 from truetune.memory.memory_settings import resolve_settings
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 ROWS, LENGTH = 2, 40
 QV, LINEAR = ["q_proj", "v_proj"], "all-linear"

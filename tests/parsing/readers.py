@@ -106,26 +106,26 @@ def _scan(path: Path) -> Any:
 
 
 def _settings(path: Path) -> Any:
-    from truetune.spec.files import find_settings
+    from truetune.spec.settings_files import find_settings
 
     return find_settings(str(path), path.parent)
 
 
 def _config(path: Path) -> Any:
-    from truetune.spec.stacks import read_config
+    from truetune.spec.stacks.config_file import read_config
 
     return read_config(path)
 
 
 def _kind(path: Path) -> Any:
-    from truetune.spec.kind import recognise
+    from truetune.spec.input_kind import recognise_kinds
 
-    return recognise(path)
+    return recognise_kinds(path)
 
 
 def _fixed(path: Path) -> Any:
     from truetune.fixing.fix_file import fix_data_file
-    from truetune.spec.run import RunSpec
+    from truetune.spec.run_spec import RunSpec
 
     return fix_data_file(
         RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True
@@ -133,9 +133,9 @@ def _fixed(path: Path) -> Any:
 
 
 def _columns(path: Path) -> Any:
-    from truetune.spec.stacks.columns import columns
+    from truetune.spec.stacks.dataset_columns import columns_of_first_row
 
-    return columns((str(path),))
+    return columns_of_first_row((str(path),))
 
 
 def _log(path: Path) -> Any:
@@ -162,7 +162,7 @@ def _lint(path: Path) -> Any:
 
 def _modelfile(path: Path) -> Any:
     from truetune.checks.inspect_modelfile import inspect_modelfile
-    from truetune.spec.run import RunSpec
+    from truetune.spec.run_spec import RunSpec
 
     return inspect_modelfile(str(path), RunSpec())
 
@@ -378,11 +378,11 @@ def of_others() -> dict[str, list[Reader]]:
         "fixing.fix_tables": [
             Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")
         ],
-        "spec.files": [
+        "spec.settings_files": [
             Reader("truetune.yaml", SETTINGS, _settings),
             Reader("pyproject.toml", b"[tool.truetune]\nmax-length = 5\ndata = ['a']\n", _settings),
         ],
-        "spec.located": [
+        "spec.located_document": [
             Reader(
                 "c.yaml", b"base_model: x\ndatasets:\n  - {path: a, type: chat_template}\n", _config
             ),
@@ -390,8 +390,8 @@ def of_others() -> dict[str, list[Reader]]:
                 "c.json", b'{"model_name_or_path": "x", "stage": "sft", "dataset": "a"}', _config
             ),
         ],
-        "spec.kind": [Reader("k.json", array, _kind), Reader("k.yaml", SETTINGS, _kind)],
-        "spec.stacks.columns": [
+        "spec.input_kind": [Reader("k.json", array, _kind), Reader("k.yaml", SETTINGS, _kind)],
+        "spec.stacks.dataset_columns": [
             Reader("k.jsonl", LINES, _columns),
             Reader("k.parquet", parquet_file("parquet"), _columns),
         ],
@@ -480,14 +480,14 @@ OWN = {
     "checks.source.evidence.serving_templates": TELLS,
     "checks.check_paths": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
-    "spec.stacks.commands": TYPES_ALONE,
+    "spec.stacks.command_options": TYPES_ALONE,
     "checks.source.evidence.published_families": SWALLOWS,
     "checks.source.evidence.added_tokens": SWALLOWS,
-    "spec.stacks.readers": SWALLOWS,
-    "spec.stacks.signatures": WRITES,
+    "spec.stacks.project_commands": SWALLOWS,
+    "spec.stacks.removed_arguments": WRITES,
     "evaluation.custom_loop": TELLS,
-    "spec.pins": SWALLOWS,
-    "spec.run_signs": SWALLOWS,
+    "spec.release_pins": SWALLOWS,
+    "spec.run_evidence": SWALLOWS,
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
@@ -512,13 +512,13 @@ OWN = {
     "checks.vllm_servers": TYPES_ALONE,
     "checks.encoded_texts": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
-    "spec.other_names": WRITES,
+    "spec.unknown_settings": WRITES,
     "encoding.encoded_folder": TELLS,
     "encoding.folder_layout": TELLS,
     "encoding.object_store": TELLS,
     "evaluation.sample_report": TELLS,
     "report.file_signatures": TELLS,
-    "spec.schema": TELLS,
+    "spec.settings_schema": TELLS,
     "auditing.process_listener": "a message of truetune's own child, which knows a key",
     "auditing.recognise_rows": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
@@ -536,7 +536,7 @@ OWN = {
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
     "rehearsal.own_training_run": WRITES,
-    "spec.stacks.facts": WRITES,
+    "spec.stacks.known_keys": WRITES,
     "training.save_checkpoints": WRITES,
     "generation.sample_files": WRITES,
     "viewing.encoded_rows": WRITES,

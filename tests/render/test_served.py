@@ -17,7 +17,7 @@ from truetune.demo import TOKENIZER
 from truetune.errors import SpecError
 from truetune.render.probes import prepared
 from truetune.render.serving_contract import contract_of, verify
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2", "deepseek-r1")
 

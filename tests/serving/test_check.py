@@ -27,7 +27,7 @@ from truetune.serving.compare_prompts import compare_server_prompts
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
 from truetune.serving.training_record import TrainingRecord, load_training_record
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 ALPACA = (
     "{% for m in messages %}{% if m.role == 'user' %}### Instruction:\n{{ m.content }}\n\n"

@@ -10,7 +10,7 @@ from types import FrameType
 
 from truetune.checks.lint import lint_module
 from truetune.source.module import parse_module
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 IMPORTS = """
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments

@@ -8,7 +8,7 @@ import pytest
 
 from truetune.errors import SpecError
 from truetune.spec.config import Config
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 QLORA = """\
 base_model: some/model

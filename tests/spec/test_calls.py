@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from truetune.errors import SpecError
-from truetune.spec.config import Place
-from truetune.spec.stacks import UNKNOWN, Call, config_of_arguments, config_of_calls
+from truetune.spec.config import SettingLocation
+from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
+from truetune.spec.stacks.python_calls import ConfigCall, config_of_arguments, config_of_calls
 
 
-def place(key: str, line: int) -> Place:
-    return Place("train.py", line, key)
+def place(key: str, line: int) -> SettingLocation:
+    return SettingLocation("train.py", line, key)
 
 
 def test_one_call() -> None:
@@ -32,7 +33,7 @@ def test_one_call() -> None:
         64,
     )
     assert found.places["max_length"].line == 7
-    assert found.unknown == (Place("train.py", 1, "loss"),)
+    assert found.unknown == (SettingLocation("train.py", 1, "loss"),)
     assert (found.spec.max_length, found.spec.training.learning_rate, found.spec.training.bf16) == (
         64,
         2e-5,
@@ -50,22 +51,22 @@ def test_one_call() -> None:
 def test_several_calls() -> None:
     found = config_of_calls(
         [
-            Call(
+            ConfigCall(
                 "DPOConfig", {"beta": 0.2, "loss_type": ["sigmoid", "sft"], "max_prompt_length": 9}
             ),
-            Call(
+            ConfigCall(
                 "LoraConfig",
                 {"r": 64, "target_modules": {"v_proj", "q_proj"}, "alpha": 1},
                 {"r": place("r", 3)},
             ),
-            Call("BitsAndBytesConfig", {"load_in_4bit": True}),
-            Call(
+            ConfigCall("BitsAndBytesConfig", {"load_in_4bit": True}),
+            ConfigCall(
                 "from_pretrained",
                 {"pretrained_model_name_or_path": "a/b", "dtype": "torch.bfloat16"},
             ),
-            Call("from_pretrained", {"pretrained_model_name_or_path": "c/d"}),
-            Call("train", {"resume_from_checkpoint": True}),
-            Call("print", {"sep": ""}),
+            ConfigCall("from_pretrained", {"pretrained_model_name_or_path": "c/d"}),
+            ConfigCall("train", {"resume_from_checkpoint": True}),
+            ConfigCall("print", {"sep": ""}),
         ],
         "train.py",
         "",
@@ -91,15 +92,15 @@ def test_several_calls() -> None:
 
 def test_what_cannot_be_told_stays_open() -> None:
     unsure = {
-        "learning_rate": UNKNOWN,
-        "max_length": UNKNOWN,
-        "fp16": UNKNOWN,
-        "gradient_checkpointing": UNKNOWN,
+        "learning_rate": UNKNOWN_VALUE,
+        "max_length": UNKNOWN_VALUE,
+        "fp16": UNKNOWN_VALUE,
+        "gradient_checkpointing": UNKNOWN_VALUE,
     }
     found = config_of_calls(
         [
-            Call("SFTConfig", unsure, {"learning_rate": place("learning_rate", 2)}),
-            Call("LoraConfig", {"target_modules": ["q_proj", UNKNOWN]}),
+            ConfigCall("SFTConfig", unsure, {"learning_rate": place("learning_rate", 2)}),
+            ConfigCall("LoraConfig", {"target_modules": ["q_proj", UNKNOWN_VALUE]}),
         ],
         "train.py",
         "",
@@ -116,7 +117,7 @@ def test_what_cannot_be_told_stays_open() -> None:
     assert training.lora.target_modules is None
     assert found.places["training.learning_rate"].line == 2
     open_end = config_of_calls(
-        [Call("SFTConfig", {"packing": True}, complete=False)], "train.py", ""
+        [ConfigCall("SFTConfig", {"packing": True}, complete=False)], "train.py", ""
     )
     assert (open_end.limit, open_end.spec.training.learning_rate, open_end.spec.training.bf16) == (
         None,
@@ -127,7 +128,7 @@ def test_what_cannot_be_told_stays_open() -> None:
 
 
 def test_without_arguments_of_a_trainer() -> None:
-    found = config_of_calls([Call("LoraConfig", {})], "train.py", "")
+    found = config_of_calls([ConfigCall("LoraConfig", {})], "train.py", "")
     assert found.spec.training.lora is not None
     assert found.spec.training.learning_rate is None
 

@@ -11,7 +11,7 @@ from tests.parts.shelf import Missing
 from truetune.data.rows import read_conversations
 from truetune.errors import SpecError
 from truetune.spec.config import Config
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 UNKNOWN = {
     "llama3_fp8_fsdp_sft.yaml": {"fsdp_transformer_layer_cls_to_wrap"},

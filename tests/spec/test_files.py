@@ -9,8 +9,8 @@ import pytest
 import truetune
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
-from truetune.spec.files import find_settings, spec_of
-from truetune.spec.run import Encoding, RunSpec, Watch
+from truetune.spec.run_spec import Encoding, RunSpec, Watch
+from truetune.spec.settings_files import find_settings, spec_of
 
 
 def test_which_file_counts(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import truetune
 from tests.parts import data, model
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import UsageError
-from truetune.spec.kind import recognise, title_of_kind
+from truetune.spec.input_kind import recognise_kinds, title_of_kind
 
 LOG = (
     '{"step": 1, "loss": 2.5, "learning_rate": 1e-4}\n{"step": 2, "loss": 2.1, "learning_rate":'
@@ -83,7 +83,7 @@ def laid(path: Path, content: str | bytes) -> Path:
     ],
 )
 def test_files(tmp_path: Path, name: str, content: str | bytes, kind: str) -> None:
-    assert recognise(laid(tmp_path / name, content)) == (kind,)
+    assert recognise_kinds(laid(tmp_path / name, content)) == (kind,)
     assert title_of_kind(kind)
 
 
@@ -109,37 +109,37 @@ def test_files(tmp_path: Path, name: str, content: str | bytes, kind: str) -> No
 )
 def test_what_is_none_of_them(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
     with pytest.raises(UsageError) as error:
-        recognise(laid(tmp_path / name, content))
+        recognise_kinds(laid(tmp_path / name, content))
     assert said in str(error.value)
     assert "expected data (JSONL" in str(error.value)
 
 
 def test_a_launch_configuration_of_accelerate(tmp_path: Path) -> None:
     path = laid(tmp_path / "acc.yaml", "distributed_type: FSDP\nnum_processes: 2\n")
-    assert recognise(path)[0] == "accelerate"
+    assert recognise_kinds(path)[0] == "accelerate"
 
 
 def test_folders_that_are_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found an empty folder"):
-        recognise(tmp_path)
+        recognise_kinds(tmp_path)
     laid(tmp_path / "notes.md", "")
     with pytest.raises(UsageError, match=r"found a folder with notes\.md; expected"):
-        recognise(tmp_path)
+        recognise_kinds(tmp_path)
     with pytest.raises(UsageError, match="no such file or folder"):
-        recognise(tmp_path / "none")
+        recognise_kinds(tmp_path / "none")
 
 
 def test_folders(tmp_path: Path, family: Path) -> None:
-    assert recognise(family)[-1] == "tokenizer"
-    assert recognise(TOKENIZER) == ("tokenizer",)
-    assert recognise(DATA.parent) == ("data",)
-    assert recognise(Path(truetune.__file__).parent) == ("source",)
+    assert recognise_kinds(family)[-1] == "tokenizer"
+    assert recognise_kinds(TOKENIZER) == ("tokenizer",)
+    assert recognise_kinds(DATA.parent) == ("data",)
+    assert recognise_kinds(Path(truetune.__file__).parent) == ("source",)
     laid(tmp_path / "scripts/train.py", "")
     laid(tmp_path / "scripts/explore.ipynb", "{}")
-    assert recognise(tmp_path / "scripts") == ("source", "notebook")
+    assert recognise_kinds(tmp_path / "scripts") == ("source", "notebook")
     laid(tmp_path / "work/truetune.yaml", "data: a.jsonl\n")
     laid(tmp_path / "work/a.jsonl", ROW)
-    assert recognise(tmp_path / "work") == ("truetune", "data")
+    assert recognise_kinds(tmp_path / "work") == ("truetune", "data")
 
 
 LLAMA = '{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "use_cache": false}'
@@ -148,20 +148,20 @@ LLAMA = '{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "use_cac
 def test_the_json_files_of_a_model_without_its_weights(tmp_path: Path) -> None:
     laid(tmp_path / "merged/config.json", LLAMA)
     laid(tmp_path / "merged/generation_config.json", "{}")
-    assert recognise(tmp_path / "merged") == ("model config",)
+    assert recognise_kinds(tmp_path / "merged") == ("model config",)
     laid(tmp_path / "run/config.json", LLAMA)
     laid(tmp_path / "run/trainer_state.json", '{"log_history": []}')
-    assert recognise(tmp_path / "run") == ("run", "model config")
+    assert recognise_kinds(tmp_path / "run") == ("run", "model config")
     laid(tmp_path / "whole/config.json", LLAMA)
     laid(tmp_path / "whole/model.safetensors", b"")
-    assert recognise(tmp_path / "whole") == ("model",)
+    assert recognise_kinds(tmp_path / "whole") == ("model",)
 
 
 @pytest.mark.parametrize("config", ['{"port": 8000}', "[1]", "{", '{"model_type": 3}'])
 def test_the_config_of_another_program_is_no_model(tmp_path: Path, config: str) -> None:
     laid(tmp_path / "app/config.json", config)
     with pytest.raises(UsageError, match="found a folder with"):
-        recognise(tmp_path / "app")
+        recognise_kinds(tmp_path / "app")
 
 
 @pytest.mark.parametrize(
@@ -177,17 +177,17 @@ def test_the_config_of_another_program_is_no_model(tmp_path: Path, config: str) 
 )
 def test_folders_of_a_run(tmp_path: Path, name: str, content: bytes) -> None:
     laid(tmp_path / "out" / name, content)
-    assert recognise(tmp_path / "out") == ("run",)
+    assert recognise_kinds(tmp_path / "out") == ("run",)
 
 
 def test_real_weights_and_data() -> None:
-    assert recognise(model()) == ("model", "tokenizer")
-    assert recognise(data("llamafactory/alpaca_en_demo.json")) == ("data",)
+    assert recognise_kinds(model()) == ("model", "tokenizer")
+    assert recognise_kinds(data("llamafactory/alpaca_en_demo.json")) == ("data",)
 
 
 def test_encoded_data(tmp_path: Path) -> None:
     truetune.encode(data=str(DATA), tokenizer=str(TOKENIZER), out=str(tmp_path / "encoded"))
-    assert recognise(tmp_path / "encoded") == ("encoded",)
+    assert recognise_kinds(tmp_path / "encoded") == ("encoded",)
 
 
 @pytest.fixture(scope="module")
@@ -217,9 +217,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_real_run(run: Path) -> None:
-    assert recognise(run) == ("run", "adapter")
-    assert recognise(run / "checkpoint-2") == ("adapter", "run")
-    assert recognise(run / "checkpoint-2" / "trainer_state.json") == ("log",)
+    assert recognise_kinds(run) == ("run", "adapter")
+    assert recognise_kinds(run / "checkpoint-2") == ("adapter", "run")
+    assert recognise_kinds(run / "checkpoint-2" / "trainer_state.json") == ("log",)
 
 
 @pytest.mark.parametrize(
@@ -227,4 +227,4 @@ def test_a_real_run(run: Path) -> None:
 )
 def test_a_file_of_commands(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\nvllm serve model --enforce-eager\n")
-    assert recognise(tmp_path / name) == ("commands",)
+    assert recognise_kinds(tmp_path / name) == ("commands",)

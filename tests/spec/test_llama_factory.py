@@ -10,7 +10,7 @@ import pytest
 
 from truetune.errors import SpecError
 from truetune.spec.config import Config
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 LORA = """\
 model_name_or_path: some/model

@@ -8,7 +8,7 @@ import pytest
 
 from truetune.source.module import read_module
 from truetune.source.script_configs import extract_only_config
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,18 @@ import pytest
 import yaml
 
 from truetune.errors import SpecError
-from truetune.spec.files import spec_of
-from truetune.spec.other_names import LINES, NOT_NEEDED, SAME, VALUES, advice, settings
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import spec_of
 from truetune.spec.stacks import axolotl, llama_factory
-from truetune.spec.stacks.facts import facts
+from truetune.spec.stacks.known_keys import load_known_keys
+from truetune.spec.unknown_settings import (
+    FIELD_OF_OTHER_NAME,
+    LINES,
+    NOT_NEEDED,
+    VALUES,
+    advise_unknown_setting,
+    settings,
+)
 
 PLACES = {".".join(setting.place) for setting in settings()}
 MOST = 200
@@ -70,8 +77,8 @@ def test_what_is_said_to_be_written_is_understood(line: str) -> None:
 
 
 def test_other_names_lead_to_settings_that_there_are() -> None:
-    assert set(SAME.values()) <= PLACES
-    others = [*SAME, *LINES, *NOT_NEEDED]
+    assert set(FIELD_OF_OTHER_NAME.values()) <= PLACES
+    others = [*FIELD_OF_OTHER_NAME, *LINES, *NOT_NEEDED]
     assert len(others) == len(set(others))
     own = set(RunSpec.model_fields)
     assert own.isdisjoint(others)
@@ -80,11 +87,11 @@ def test_other_names_lead_to_settings_that_there_are() -> None:
 KNOWN = [
     *(
         (key, f"training.{field}")
-        for field, key in (*axolotl.FIELDS.items(), *llama_factory.FIELDS.items())
+        for field, key in (*axolotl.FIELD_KEYS.items(), *llama_factory.FIELD_KEYS.items())
     ),
     *(
         (key, f"training.lora.{field}")
-        for field, key in (*axolotl.LORA.items(), *llama_factory.LORA.items())
+        for field, key in (*axolotl.LORA_KEYS.items(), *llama_factory.LORA_KEYS.items())
     ),
 ]
 ELSEWHERE = {"training.packing": "encode", "training.adapter": "training"}
@@ -94,7 +101,7 @@ ELSEWHERE = {"training.packing": "encode", "training.adapter": "training"}
 def test_the_keys_of_other_stacks_lead_to_the_field_that_their_readers_fill(
     key: str, place: str
 ) -> None:
-    told = advice([key], 1)
+    told = advise_unknown_setting([key], 1)
     if key in NOT_NEEDED:
         assert told.startswith("remove it: ")
     elif place in ELSEWHERE:
@@ -105,17 +112,17 @@ def test_the_keys_of_other_stacks_lead_to_the_field_that_their_readers_fill(
 
 def test_every_key_of_every_stack_gets_one_short_line() -> None:
     for package in ("axolotl", "llama-factory", "transformers", "trl"):
-        for keys in facts(package).classes.values():
+        for keys in load_known_keys(package).classes.values():
             for key in keys:
                 for place in ([key], ["training", key]):
-                    told = advice(place, [{"path": "a" * 500}])
+                    told = advise_unknown_setting(place, [{"path": "a" * 500}])
                     assert told
                     assert len(told) < MOST + len(key), told
 
 
 @pytest.mark.parametrize("value", [None, {}, {1: 2}, "x" * 9_999, "a\nb", ["a"], 1e400, True])
 def test_any_value_is_shown_in_one_line(value: Any) -> None:
-    told = advice(["lr"], value)
+    told = advise_unknown_setting(["lr"], value)
     assert told.startswith("write training: {learning_rate: ")
     assert len(told) < MOST
     assert "\n" not in told

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from truetune.checks.plan_memory import config_of
 from truetune.memory.plan_memory import plan_memory
-from truetune.spec.kind import recognise
-from truetune.spec.stacks import read_config
+from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.stacks.config_file import read_config
 
 RECIPE = """
 model:
@@ -34,7 +34,7 @@ NPROC_PER_NODE=2 swift {kind} --model Qwen/Qwen2.5-7B-Instruct --train_type {tun
 def test_a_recipe_of_torchtune(tmp_path: Path) -> None:
     path = tmp_path / "8B.yaml"
     path.write_text(RECIPE.format(builder="qlora_llama3_1_8b"), encoding="utf-8")
-    assert recognise(path) == ("torchtune",)
+    assert recognise_kinds(path) == ("torchtune",)
     spec = read_config(path).spec
     training = spec.training
     assert spec.model == "Llama-3.1-8B-Instruct"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truetune.errors import SpecError
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 
 def test_places(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from tests.source.modules import notebook
 from tests.spec.unasked import UNASKED
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
-from truetune.spec.pins import Age, Pin, installed_release
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config
+from truetune.spec.release_pins import Pin, ReleaseAge, installed_release
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.config_file import read_config
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from truetune.spec.stacks import read_config
         ("not a bound", "unknown"),
     ],
 )  # fmt: skip
-def test_a_bound_is_before_a_change_or_after_it(wanted: str, age: Age) -> None:
+def test_a_bound_is_before_a_change_or_after_it(wanted: str, age: ReleaseAge) -> None:
     assert Pin(wanted, "requirements.txt", 1).age("0.19.1", "0.20.0") == age
 
 
@@ -39,7 +39,7 @@ def test_a_bound_is_before_a_change_or_after_it(wanted: str, age: Age) -> None:
         ("<5", "older"),
     ],
 )
-def test_between_two_releases_that_were_read_nothing_is_known(wanted: str, age: Age) -> None:
+def test_between_two_releases_that_were_read_nothing_is_known(wanted: str, age: ReleaseAge) -> None:
     assert Pin(wanted, "requirements.txt", 1).age("5.10.0", "5.23.0") == age
 
 

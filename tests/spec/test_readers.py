@@ -12,10 +12,10 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
 from truetune.spec.config import Config
-from truetune.spec.kind import recognise
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config
-from truetune.spec.stacks.readers import launches_of_several
+from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.config_file import read_config
+from truetune.spec.stacks.project_commands import launches_of_several
 
 OWN_FILES: list[dict[str, Any]] = [
     {"output_dir": "o", "batch_size": 2, "gradient_accumulation_steps": 8, "learning_rate": 1e-4, "num_epochs": 2,
@@ -65,7 +65,7 @@ def test_what_would_tell_is_named(tmp_path: Path) -> None:
     path = laid(tmp_path, OWN_FILES[4])
     with pytest.raises(SpecError, match=r"give --trainer trl or .*`trl sft --config FILE`"):
         read_config(path)
-    assert recognise(path) == ("settings",)
+    assert recognise_kinds(path) == ("settings",)
     report = check_paths([path], RunSpec())
     (told,) = report.not_judged
     assert (told.place, report.exit_code()) == (str(path), 3)
@@ -78,7 +78,7 @@ def test_what_would_tell_is_named(tmp_path: Path) -> None:
 def test_the_user_says_who_reads_it(tmp_path: Path) -> None:
     path = laid(tmp_path, OWN_FILES[4])
     assert read_config(path, "trl").stack == "trl"
-    assert recognise(path, "trl") == ("trl",)
+    assert recognise_kinds(path, "trl") == ("trl",)
     with pytest.raises(SpecError):
         read_config(path, "axolotl")
     assert read_config(laid(tmp_path, OWN_FILES[8]), "axolotl").stack == "axolotl"

@@ -11,16 +11,16 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from truetune.errors import SpecError
-from truetune.spec import schema
-from truetune.spec.files import spec_of
+from truetune.spec import settings_schema
+from truetune.spec.settings_files import spec_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "schema" / "truetune.json"
 """Written by `truetune init --schema docs/schema/truetune.json`"""
-SCHEMA = schema.schema()
+SCHEMA = settings_schema.build_settings_schema()
 
 
 def test_the_published_schema_is_that_of_the_settings() -> None:
-    assert PAGE.read_text(encoding="utf-8") == schema.text()
+    assert PAGE.read_text(encoding="utf-8") == settings_schema.settings_schema_text()
     Draft202012Validator.check_schema(SCHEMA)
 
 

@@ -8,13 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from truetune.spec.releases import Taken
-from truetune.spec.stacks.signatures import ANY, _recorded, gone_argument, gone_name
+from truetune.spec.removed_names import RemovalWindow
+from truetune.spec.stacks.removed_arguments import (
+    ANY_ARGUMENTS,
+    _recorded_signatures,
+    find_removed_argument,
+    find_removed_export,
+)
 
 
 def newest(package: str) -> Iterator[tuple[str, list[str]]]:
     """The trainers of the newest release that is recorded."""
-    for name, history in _recorded()[package]["trainers"].items():
+    for name, history in _recorded_signatures()[package]["trainers"].items():
         if history[-1][1] is not None:
             yield name, history[-1][1]
 
@@ -22,11 +27,11 @@ def newest(package: str) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize("package", ["transformers", "trl"])
 def test_the_newest_record_is_what_the_package_takes(package: str) -> None:
     module = pytest.importorskip(package)
-    if module.__version__ != _recorded()[package]["releases"][-1]:
+    if module.__version__ != _recorded_signatures()[package]["releases"][-1]:
         pytest.skip("another release than the newest one that is recorded")
     for name, takes in newest(package):
         parameters = inspect.signature(getattr(module, name).__init__).parameters
-        assert [one for one in takes if one != ANY] == [
+        assert [one for one in takes if one != ANY_ARGUMENTS] == [
             parameter.name
             for parameter in parameters.values()
             if parameter.name != "self" and parameter.kind != parameter.VAR_KEYWORD
@@ -35,9 +40,9 @@ def test_the_newest_record_is_what_the_package_takes(package: str) -> None:
 
 def test_names_that_are_gone_are_not_in_the_package() -> None:
     trl = pytest.importorskip("trl")
-    if trl.__version__ != _recorded()["trl"]["releases"][-1]:
+    if trl.__version__ != _recorded_signatures()["trl"]["releases"][-1]:
         pytest.skip("another release than the newest one that is recorded")
-    for name, (_, _, home) in _recorded()["trl"]["gone"].items():
+    for name, (_, _, home) in _recorded_signatures()["trl"]["gone"].items():
         assert not hasattr(trl, name), name
         if home is not None:
             assert hasattr(importlib.import_module(home), name), name
@@ -46,11 +51,11 @@ def test_names_that_are_gone_are_not_in_the_package() -> None:
 @pytest.mark.parametrize(
     ("package", "trainer", "name", "taken"),
     [
-        ("transformers", "Trainer", "tokenizer", Taken("4.57.6", "5.0.0")),
-        ("trl", "SFTTrainer", "tokenizer", Taken("0.15.2", "0.16.1")),
-        ("trl", "SFTTrainer", "max_seq_length", Taken("0.12.2", "0.13.0")),
-        ("trl", "DPOTrainer", "beta", Taken("0.12.2", "0.13.0")),
-        ("trl", "DPOTrainer", "model_init", Taken("0.18.2", "0.19.1")),
+        ("transformers", "Trainer", "tokenizer", RemovalWindow("4.57.6", "5.0.0")),
+        ("trl", "SFTTrainer", "tokenizer", RemovalWindow("0.15.2", "0.16.1")),
+        ("trl", "SFTTrainer", "max_seq_length", RemovalWindow("0.12.2", "0.13.0")),
+        ("trl", "DPOTrainer", "beta", RemovalWindow("0.12.2", "0.13.0")),
+        ("trl", "DPOTrainer", "model_init", RemovalWindow("0.18.2", "0.19.1")),
         ("trl", "SFTTrainer", "train_dataset", None),
         ("trl", "SFTTrainer", "no_release_took_this", None),
         ("trl", "ORPOTrainer", "tokenizer", None),
@@ -58,12 +63,12 @@ def test_names_that_are_gone_are_not_in_the_package() -> None:
     ],
 )
 def test_an_argument_is_gone_from_the_release_after_the_last_that_took_it(
-    package: str, trainer: str, name: str, taken: Taken | None
+    package: str, trainer: str, name: str, taken: RemovalWindow | None
 ) -> None:
-    gone = gone_argument(package, trainer, name)
+    gone = find_removed_argument(package, trainer, name)
     assert (gone.taken if gone else None) == taken
 
 
 def test_a_name_that_is_still_exported_is_not_gone() -> None:
-    assert gone_name("trl", "SFTTrainer") is None
-    assert gone_name("transformers", "AdamW") is None
+    assert find_removed_export("trl", "SFTTrainer") is None
+    assert find_removed_export("transformers", "AdamW") is None

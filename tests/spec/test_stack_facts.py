@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.spec.stack_facts import STACKS, facts
-from truetune.spec.stacks.facts import DEPRECATED, RENAMED
-from truetune.spec.stacks.facts import facts as written
+from truetune.spec.stacks.known_keys import DEPRECATED_KEYS, RENAMED_KEYS
+from truetune.spec.stacks.known_keys import load_known_keys as written
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -21,7 +21,7 @@ def test_as_the_package_says(stack: str) -> None:
     assert json.loads(json.dumps(facts(stack)["classes"])) == written(stack).classes
 
 
-@pytest.mark.parametrize("stack", RENAMED)
+@pytest.mark.parametrize("stack", RENAMED_KEYS)
 def test_old_names_are_old(stack: str) -> None:
     """A name of an earlier release is none of this one, unless it is still taken; what it is today is one."""
     classes = dict(written(stack).classes)
@@ -29,9 +29,11 @@ def test_old_names_are_old(stack: str) -> None:
         classes |= written("transformers").classes
     every = {key for keys in classes.values() for key in keys}
     main = {key for name in (MAIN if stack == "trl" else classes) for key in classes[name]}
-    assert RENAMED[stack].keys() & main - DEPRECATED == set()
+    assert RENAMED_KEYS[stack].keys() & main - DEPRECATED_KEYS == set()
     elsewhere = {"processing_class", "dtype", "fsdp_config.final_state_dict_type"}
-    assert {now for now in RENAMED[stack].values() if now is not None} - every - elsewhere == set()
+    assert {
+        now for now in RENAMED_KEYS[stack].values() if now is not None
+    } - every - elsewhere == set()
 
 
 MAIN = (

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from truetune.errors import SpecError
-from truetune.spec.stacks import axolotl, llama_factory, read_config, trl
-from truetune.spec.stacks.draft import SAME
+from truetune.spec.stacks import axolotl, llama_factory, trl
+from truetune.spec.stacks.config_draft import SHARED_FIELDS
+from truetune.spec.stacks.config_file import read_config
 
 WEIRD: tuple[Any, ...] = (
     [], {}, "", "x", -1, None, [1], [None], [{"a": 1}], {"a": {}}, True, float("inf"), [[["a"]]], "\0", "**x/*.y",
@@ -40,7 +41,7 @@ BASES = {
 COMMON = {"fsdp", "fsdp_config", "deepspeed", "gradient_checkpointing_kwargs"}
 KEYS = {
     "axolotl": (
-        {*axolotl.FIELDS.values(), *axolotl.LORA.values(), *COMMON}
+        {*axolotl.FIELD_KEYS.values(), *axolotl.LORA_KEYS.values(), *COMMON}
         | {
             "datasets",
             "test_datasets",
@@ -60,7 +61,7 @@ KEYS = {
         }
     ),
     "llama-factory": (
-        {*llama_factory.FIELDS.values(), *llama_factory.LORA.values(), *COMMON}
+        {*llama_factory.FIELD_KEYS.values(), *llama_factory.LORA_KEYS.values(), *COMMON}
         | {
             "dataset",
             "dataset_dir",
@@ -73,7 +74,7 @@ KEYS = {
         }
     ),
     "trl": (
-        {*SAME & trl.keys(), *COMMON}
+        {*SHARED_FIELDS & trl.trl_keys(), *COMMON}
         | {
             "datasets",
             "dataset_name",

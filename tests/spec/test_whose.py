@@ -13,10 +13,10 @@ import yaml
 from truetune.checks.config.unknown_setting import UnknownSetting
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config, stack_of
-from truetune.spec.stacks.draft import near
-from truetune.spec.stacks.facts import facts
+from truetune.spec.misspellings import find_misspelt_key
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.config_file import identify_stack, read_config
+from truetune.spec.stacks.known_keys import load_known_keys
 
 TRL = {
     "model_name_or_path": "a/b",
@@ -39,9 +39,9 @@ def found(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
 def test_every_script_of_trl_is_written_down() -> None:
     """Each script merges dataclasses into one set of keys; none of those may be unknown."""
     scripts = pytest.importorskip("trl.scripts")
-    if importlib.import_module("trl").__version__ != facts("trl").release:
+    if importlib.import_module("trl").__version__ != load_known_keys("trl").release:
         pytest.skip("another release than the one that is written down")
-    trained = {name for name in facts("trl").classes if name.endswith("Config")}
+    trained = {name for name in load_known_keys("trl").classes if name.endswith("Config")}
     seen = set()
     for info in pkgutil.iter_modules(scripts.__path__):
         module = importlib.import_module(f"trl.scripts.{info.name}")
@@ -51,8 +51,8 @@ def test_every_script_of_trl_is_written_down() -> None:
         if not trained & kinds.keys():
             continue  # a server
         seen.add(info.name)
-        known = {key for name in kinds for key in facts("trl").classes.get(name, {})}
-        known |= set(facts("transformers").classes["TrainingArguments"])
+        known = {key for name in kinds for key in load_known_keys("trl").classes.get(name, {})}
+        known |= set(load_known_keys("transformers").classes["TrainingArguments"])
         assert {
             key for kind in kinds.values() for key in kind.__dataclass_fields__
         } - known == set(), info.name
@@ -146,7 +146,7 @@ def test_a_misspelling_is_a_warning_beside_keys_of_ones_own(
 )
 def test_another_word_is_another_name(key: str) -> None:
     assert (
-        near(
+        find_misspelt_key(
             key,
             {
                 "dataset_name",
@@ -255,7 +255,7 @@ def test_llama_factorys_v1_form_is_named_and_not_read(
     ],
 )  # fmt: skip
 def test_a_file_of_no_known_stack_is_not_read_as_one(settings: dict[str, Any]) -> None:
-    assert stack_of(settings) is None
+    assert identify_stack(settings) is None
 
 
 @pytest.mark.parametrize(
@@ -274,4 +274,4 @@ def test_a_file_of_no_known_stack_is_not_read_as_one(settings: dict[str, Any]) -
     ],
 )
 def test_our_own_settings_stay_ours(settings: dict[str, Any]) -> None:
-    assert stack_of(settings) == "truetune"
+    assert identify_stack(settings) == "truetune"

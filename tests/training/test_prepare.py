@@ -17,8 +17,8 @@ from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.probes import prepared
 from truetune.render.tokenizer import load
-from truetune.spec.run import RunSpec
-from truetune.spec.training import Lora, Training
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.training_settings import Lora, Training
 from truetune.training import load_base_model
 from truetune.training.peft_adapter import add_adapter
 from truetune.training.prepare_model import PreparedModel, prepare_model

@@ -15,8 +15,8 @@ from tests.auditing.tiny import model as tiny
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.render.tokenizer import load
-from truetune.spec.run import RunSpec
-from truetune.spec.training import Lora, Training
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.training_settings import Lora, Training
 from truetune.training.embeddings import enlarge
 from truetune.training.extend_tokenizer import extend_tokenizer
 from truetune.training.prepare_model import PreparedModel, prepare_model

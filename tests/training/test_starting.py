@@ -25,11 +25,11 @@ from truetune.cli.init_command import init
 from truetune.demo import DATA
 from truetune.errors import UsageError
 from truetune.memory.plan_memory import plan_memory
-from truetune.spec import schema
-from truetune.spec.files import find_settings, spec_of
-from truetune.spec.run import Encoding, Learn, RunSpec, Watch
-from truetune.spec.stacks import read_config
-from truetune.spec.training import Lora, Training
+from truetune.spec import settings_schema
+from truetune.spec.run_spec import Encoding, Learn, RunSpec, Watch
+from truetune.spec.settings_files import find_settings, spec_of
+from truetune.spec.stacks.config_file import read_config
+from truetune.spec.training_settings import Lora, Training
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,
     RECIPES,
@@ -99,9 +99,9 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
     assert (spec.model, spec.tokenizer) == (str(folder / "model"),) * 2
     first, *rest = text.splitlines()
     assert first == "# yaml-language-server: $schema=truetune.schema.json"
-    Draft202012Validator(json.loads(Path(schema.NAME).read_text(encoding="utf-8"))).validate(
-        yaml.safe_load(text)
-    )
+    Draft202012Validator(
+        json.loads(Path(settings_schema.SCHEMA_NAME).read_text(encoding="utf-8"))
+    ).validate(yaml.safe_load(text))
     shown = [line for line in rest if re.match(r"\s*(# +)?\w+: \S", line)]
     assert len(shown) > 60
     assert [line for line in shown if not re.search(r"\S +# \w", line)] == []
@@ -199,7 +199,7 @@ def test_paths_stand_beside_the_file(folder: Path) -> None:
     assert plain["eval_data"] == str(folder / "chats.jsonl")
     spec = spec_of(find_settings("runs/a.yaml", folder)[0], "test")
     assert Path(str(spec.model)).resolve() == folder / "model"
-    assert (folder / "runs" / schema.NAME).is_file()
+    assert (folder / "runs" / settings_schema.SCHEMA_NAME).is_file()
 
 
 def test_a_path_from_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,15 +340,17 @@ def test_a_gpu(folder: Path) -> None:
         assert made.recipe.training.bf16
         assert made.lines[-1].endswith(f"GiB on a GPU: {verdict}")
     assert (
-        yaml.safe_load(sheet(made, folder, schema.NAME))["training"]["gradient_checkpointing"]
+        yaml.safe_load(sheet(made, folder, settings_schema.SCHEMA_NAME))["training"][
+            "gradient_checkpointing"
+        ]
         is True
     )
 
 
 def test_the_schema_alone(folder: Path) -> None:
-    assert run("--schema", "-").output == schema.text()
+    assert run("--schema", "-").output == settings_schema.settings_schema_text()
     assert run("--schema", "given.json").exit_code == 0
-    assert Path("given.json").read_text(encoding="utf-8") == schema.text()
+    assert Path("given.json").read_text(encoding="utf-8") == settings_schema.settings_schema_text()
     assert not Path("truetune.yaml").exists()
 
 

@@ -13,7 +13,7 @@ import torch
 import truetune
 from tests.auditing import tiny
 from truetune.errors import DataError, FindingsError, UsageError
-from truetune.spec.files import spec_of
+from truetune.spec.settings_files import spec_of
 from truetune.training import preflight_checks
 from truetune.training.prepare_model import prepare_model
 from truetune.training.supervised_trainer import make_supervised_trainer

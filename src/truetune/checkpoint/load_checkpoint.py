@@ -20,7 +20,7 @@ from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
 from truetune.checkpoint.weight_files import FileFault, WeightFiles, read_object, read_weights
 from truetune.errors import UsageError
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 if TYPE_CHECKING:
     from truetune.checkpoint.weight_diff import MovementManifest
@@ -141,7 +141,7 @@ def read_checkpoint(
     if base_path and candidate is None:
         raise UsageError(
             f"{base_path}: no such folder, and no model of that name in the local hub"
-            f" cache{near_path(base_path)}"
+            f" cache{did_you_mean_path(base_path)}"
         )
     if candidate is None or candidate.resolve() == checkpoint.folder.resolve():
         return replace(checkpoint, base_name=name)
@@ -192,7 +192,7 @@ def _checkpoint_folder(name: str | os.PathLike[str]) -> Path:
     if not folder.is_dir():
         raise UsageError(
             f"{folder}: no such folder; name the folder of a saved model or"
-            f" adapter{near_path(folder)}"
+            f" adapter{did_you_mean_path(folder)}"
         )
     if not is_checkpoint(folder):
         raise UsageError(f"{folder}: holds no config.json, adapter_config.json or safetensors file")

@@ -27,7 +27,7 @@ from truetune.encoding.stream import batches, with_proof
 from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, prepared, probes
 from truetune.render.tokenizer import Tokenizer, with_special
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 PAGE_ROWS = 1_000
 """Rows that a page shows, where they are not long"""

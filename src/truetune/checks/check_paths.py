@@ -34,24 +34,24 @@ from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import locate
 from truetune.source.find_source_files import SKIPPED_FOLDERS
-from truetune.spec import located
+from truetune.spec import located_document
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.kind import (
-    DESCRIBES,
-    MANY,
-    Kind,
+from truetune.spec.input_kind import (
+    MAX_FOLDER_ENTRIES,
+    METADATA_FILES,
+    InputKind,
     is_model_without_weights,
-    recognise,
+    recognise_kinds,
     title_of_kind,
 )
-from truetune.spec.near import near_path
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config, what_would_tell
+from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.config_file import how_to_identify, read_config
 from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.trainer_facts import TrainerName
 
-SOURCE_KINDS: tuple[Kind, ...] = ("source", "notebook")
-MODEL_BELOW: tuple[Kind, ...] = ("model",)
+SOURCE_KINDS: tuple[InputKind, ...] = ("source", "notebook")
+MODEL_BELOW: tuple[InputKind, ...] = ("model",)
 """What a folder with a model's files is taken for where it lies in the folder that was named"""
 MAX_MODELS_BELOW = 8
 """Models that are looked at in a folder that holds other things: a store of models is named one by one"""
@@ -318,7 +318,7 @@ def _check_path(path: str, seen: PathsCheck, *, is_alone: bool) -> None:
 
 
 def _check_path_of_kinds(
-    path: str, kinds: tuple[Kind, ...], seen: PathsCheck, *, is_alone: bool
+    path: str, kinds: tuple[InputKind, ...], seen: PathsCheck, *, is_alone: bool
 ) -> None:
     """Look at a path whose kinds are known; raises as `_check_path`."""
     if kinds[0] in REASON_BY_UNJUDGED_KIND:
@@ -343,7 +343,7 @@ def _check_path_of_kinds(
         seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=True),)))
 
 
-def _check_kinds(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
+def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """What the rules say on a path of these kinds."""
     if ("data" in kinds and kinds[0] in ("data", *SOURCE_KINDS)) or kinds[0] == "encoded":
         seen.data.append(path)
@@ -355,7 +355,7 @@ def _check_kinds(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
     _check_beside(path, kinds, seen)
 
 
-def _check_beside(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
+def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """What belongs to a path besides: files of its model, settings beside its sources, the last checkpoint of a run."""
     if "tokenizer" in kinds:
         if is_model_without_weights(Path(path)):
@@ -380,7 +380,7 @@ def _check_settings_in(folder: Path, seen: PathsCheck) -> None:
             _check_settings(str(file), seen)
 
 
-def check_folder(folder: Path, kinds: tuple[Kind, ...], seen: PathsCheck) -> bool:
+def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> bool:
     """Look at a folder of files of several kinds, one after another; what none of them is, is said.
 
     Args:
@@ -406,8 +406,8 @@ def check_folder(folder: Path, kinds: tuple[Kind, ...], seen: PathsCheck) -> boo
 
 def _check_members(
     folder: Path,
-    kinds: tuple[Kind, ...],
-    members: Sequence[tuple[Path, tuple[Kind, ...]]],
+    kinds: tuple[InputKind, ...],
+    members: Sequence[tuple[Path, tuple[InputKind, ...]]],
     seen: PathsCheck,
 ) -> None:
     """Look at the sources of a folder, at its members, and take its rows as data where no settings name others."""
@@ -426,7 +426,7 @@ def _check_members(
 
 def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     """Judge the rows that the one training script of a folder reads, with the limit that it sets."""
-    run = run_of_scripts(sorted(folder.glob("*.py"))[:MANY])
+    run = run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
     if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
         return
     settings = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set - {"data"}}
@@ -445,15 +445,15 @@ def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> It
         yield NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
 
 
-def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:
+def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[InputKind, ...]]], list[str]]:
     """What lies in a folder of several kinds: (path, its kinds), and the names of what is of no kind."""
-    members: list[tuple[Path, tuple[Kind, ...]]] = []
+    members: list[tuple[Path, tuple[InputKind, ...]]] = []
     unread = []
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name in DESCRIBES or path.name in SKIPPED_FOLDERS:
+        if path.name.startswith(".") or path.name in METADATA_FILES or path.name in SKIPPED_FOLDERS:
             continue
         try:
-            kinds = recognise(path)
+            kinds = recognise_kinds(path)
         except (UsageError, OSError):
             if _holds_commands(path):
                 members.append((path, ("commands",)))
@@ -480,7 +480,7 @@ def _user_folders(folder: Path) -> list[Path]:
     """The folders in a folder that may be the user's, by name."""
     return [
         path
-        for path in sorted(islice(folder.iterdir(), MANY))
+        for path in sorted(islice(folder.iterdir(), MAX_FOLDER_ENTRIES))
         if path.is_dir() and not path.name.startswith(".") and path.name not in SKIPPED_FOLDERS
     ]
 
@@ -493,10 +493,10 @@ def _is_model(path: Path) -> bool:
     return not {"model", "model config", "adapter"}.isdisjoint(kinds)
 
 
-def _kinds_or_none(path: Path) -> tuple[Kind, ...]:
+def _kinds_or_none(path: Path) -> tuple[InputKind, ...]:
     """What a folder is; nothing where it is none of what truetune looks at, or can't be read."""
     try:
-        return recognise(path)
+        return recognise_kinds(path)
     except (UsageError, OSError):
         return ()
 
@@ -505,16 +505,16 @@ def _holds_commands(path: Path) -> bool:
     """Is it a folder with files of commands in it, or below (lm_eval writes its results two folders down)?"""
     if not path.is_dir():
         return False
-    names = islice(path.rglob("*"), MANY)
+    names = islice(path.rglob("*"), MAX_FOLDER_ENTRIES)
     return any(is_command_file(file) for file in names if file.is_file())
 
 
-def _is_member(kind: Kind) -> bool:
+def _is_member(kind: InputKind) -> bool:
     """Is a file of this kind looked at where it lies in a folder of several kinds?"""
     return kind in MEMBER_KINDS or kind in config_readers()
 
 
-def _check_member(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
+def _check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """Look at a file or run in a folder; one that can't be read is not judged, and keeps no other back."""
     try:
         if kinds[0] in REASON_BY_UNJUDGED_KIND:
@@ -559,13 +559,13 @@ def _of_unknown_program(path: str) -> NotJudged:
         "the settings",
         "no key of theirs is that of one program alone: a script may read them",
         place=path,
-        unlock=what_would_tell(located.read(Path(path)).value),
+        unlock=how_to_identify(located_document.read_document(Path(path)).value),
     )
 
 
 def _of_launch(path: str) -> NotJudged:
     """How accelerate starts a script: which GPUs the machine has that it starts on is not in the file."""
-    value = located.read(Path(path)).value
+    value = located_document.read_document(Path(path)).value
     settings = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
     return NotJudged(
         "the accelerate launch configuration",
@@ -576,23 +576,23 @@ def _of_launch(path: str) -> NotJudged:
     )
 
 
-def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[Kind, ...]:
+def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[InputKind, ...]:
     """As `recognise`; a glob, a URI and the name of a cached data set of the hub name data."""
     if is_hub_name(path):
         if find_cached_data(path):
             return ("data",)
-        if not near_path(path):
+        if not did_you_mean_path(path):
             raise UsageError(not_cached_in_words(path))
     return (
         ("data",)
         if "://" in path or (glob.has_magic(path) and not Path(path).exists())
-        else recognise(path, trained_by)
+        else recognise_kinds(path, trained_by)
     )
 
 
 def _is_settings(file: Path) -> bool:
     try:
-        return recognise(file)[0] in config_readers()
+        return recognise_kinds(file)[0] in config_readers()
     except UsageError:
         return False
 
@@ -726,7 +726,7 @@ def _check_modelfile(path: str, seen: PathsCheck) -> Report:
     return inspect_modelfile(path, seen.spec)
 
 
-CHECK_BY_KIND: Mapping[Kind, Callable[[str, PathsCheck], Report]] = {
+CHECK_BY_KIND: Mapping[InputKind, Callable[[str, PathsCheck], Report]] = {
     "source": _lint_sources,
     "notebook": _lint_sources,
     "commands": _lint_commands,
@@ -739,17 +739,17 @@ CHECK_BY_KIND: Mapping[Kind, Callable[[str, PathsCheck], Report]] = {
 }
 
 
-REASON_BY_UNJUDGED_KIND: Mapping[Kind, Callable[[str], NotJudged]] = {
+REASON_BY_UNJUDGED_KIND: Mapping[InputKind, Callable[[str], NotJudged]] = {
     "settings": _of_unknown_program,
     "accelerate": _of_launch,
     "deepspeed": _of_deepspeed,
 }
 """Configurations that no rule reads alone"""
-MEMBER_KINDS: frozenset[Kind] = frozenset(
+MEMBER_KINDS: frozenset[InputKind] = frozenset(
     (*REASON_BY_UNJUDGED_KIND, "commands", "log", "modelfile", "run")
 )
 """What is looked at file by file where it lies in a folder of several kinds"""
-WHOLE_FOLDER_KINDS: frozenset[Kind] = frozenset(
+WHOLE_FOLDER_KINDS: frozenset[InputKind] = frozenset(
     ("encoded", "run", "adapter", "model", "model config", "tokenizer", "truetune")
 )
 """What a folder is as a whole"""

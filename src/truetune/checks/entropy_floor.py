@@ -22,7 +22,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
 from truetune.logs.run_log import DataFacts
 from truetune.render.probes import prepared
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 from truetune.tokenized.supervised_frequencies import count_supervised
 from truetune.tokenized.token_cache import cache_at
 

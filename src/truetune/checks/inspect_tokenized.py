@@ -23,8 +23,8 @@ from truetune.errors import TruetuneError
 from truetune.render.probes import prepared
 from truetune.render.rendering import Rendering
 from truetune.spec.config import Config
-from truetune.spec.kind import recognise
-from truetune.spec.run import RunSpec
+from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.run_spec import RunSpec
 from truetune.tokenized.row_chunks import Progress
 from truetune.tokenized.token_cache import TokenCache, cache_at, named_tokenizer
 from truetune.tokenized.token_columns import are_tokenized
@@ -110,7 +110,7 @@ def is_tokenized(path: str, spec: RunSpec) -> bool:
     if spec.format is not None or "://" in path:
         return False
     try:
-        if Path(path).is_dir() and recognise(path)[0] == "encoded":
+        if Path(path).is_dir() and recognise_kinds(path)[0] == "encoded":
             return True
         return are_tokenized(cache_at(path).sources)
     except (TruetuneError, OSError):

@@ -19,7 +19,7 @@ from truetune.parsing.shell_commands import (
     parse_whole_number,
     variables_set_once,
 )
-from truetune.spec import located
+from truetune.spec import located_document
 
 GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
 """`gpu:4`, `gpu:a100:4`"""
@@ -322,7 +322,7 @@ def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
 def _accelerate_config(path: Path) -> dict[str, Any] | None:
     """accelerate's configuration; None where it is not there or can't be read."""
     try:
-        value = located.read(path).value if path.is_file() else None
+        value = located_document.read_document(path).value if path.is_file() else None
     except TruetuneError:
         return None
     return value if isinstance(value, dict) else None

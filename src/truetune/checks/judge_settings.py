@@ -12,7 +12,7 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.trainer_sightings import trainer_of
 from truetune.memory.read_machine import Launch, Machine, read_machine
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 from truetune.trainers.trainer_facts import parse_trainer_name
 
 

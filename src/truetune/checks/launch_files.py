@@ -17,8 +17,8 @@ from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
-from truetune.spec import located
-from truetune.spec.located import Located
+from truetune.spec import located_document
+from truetune.spec.located_document import LocatedDocument
 
 ARGUMENTS = ("TrainingArguments", "Config")
 """Ends of the names of classes that hold the settings of a Trainer: `SFTConfig`, `Seq2SeqTrainingArguments`"""
@@ -43,9 +43,9 @@ class LaunchFiles(NamedTuple):
     """A command that starts a training, and the files that it reads."""
 
     command: ShellCommand
-    accelerate: Located | None
-    deepspeed: Located | None
-    settings: Located | None
+    accelerate: LocatedDocument | None
+    deepspeed: LocatedDocument | None
+    settings: LocatedDocument | None
     script: Path | None
     command_file: str
 
@@ -116,11 +116,11 @@ def _behind_script(command: ShellCommand) -> tuple[str, ...]:
 
 def _deepspeed_file(
     command: ShellCommand,
-    accelerate: Located | None,
-    settings: Located | None,
+    accelerate: LocatedDocument | None,
+    settings: LocatedDocument | None,
     script: Path | None,
     folder: Path,
-) -> Located | None:
+) -> LocatedDocument | None:
     """The DeepSpeed file of a launch, by whoever names it first."""
     named = last_option(command.words, "--deepspeed-config-file")
     for name in DEEPSPEED_OPTIONS:
@@ -177,17 +177,17 @@ def found_above(folder: Path, name: str | None) -> Path | None:
         return None
 
 
-def read_above(folder: Path, name: str | None) -> Located | None:
+def read_above(folder: Path, name: str | None) -> LocatedDocument | None:
     """The keys of such a file; None where it is not there, can't be read, or holds no keys."""
     path = found_above(folder, name)
     try:
-        document = located.read(path) if path is not None else None
+        document = located_document.read_document(path) if path is not None else None
     except (TruetuneError, OSError, ValueError):
         return None
     return document if document is not None and isinstance(document.value, Mapping) else None
 
 
-def value_at(document: Located | None, *ways: tuple[str, ...]) -> Said | None:
+def value_at(document: LocatedDocument | None, *ways: tuple[str, ...]) -> Said | None:
     """The value behind the first of these keys that a file sets; None for "auto" and where there is none."""
     for way in ways:
         value: Any = document.value if document is not None else None

@@ -35,8 +35,8 @@ from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.program import Program, group_by_imports
 from truetune.source.script_configs import extract_configs
 from truetune.spec.config import WeightUse
-from truetune.spec.run import RunSpec, Severity
-from truetune.spec.stacks.commands import configs_of_commands
+from truetune.spec.run_spec import RunSpec, Severity
+from truetune.spec.stacks.command_options import configs_of_commands
 
 LIBRARIES = frozenset({
     "torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl",

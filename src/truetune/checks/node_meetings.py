@@ -22,7 +22,7 @@ from truetune.parsing.shell_commands import (
     parse_whole_number,
     variables_set_once,
 )
-from truetune.spec import located
+from truetune.spec import located_document
 
 NODES_OF_SLURM = re.compile(r"\$\{?SLURM_(?:NNODES|JOB_NUM_NODES)\}?")
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -318,7 +318,7 @@ def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
 def _accelerate_config(path: Path) -> dict[str, object]:
     """accelerate's configuration; empty where it is not there or can't be read."""
     try:
-        value = located.read(path).value if path.is_file() else None
+        value = located_document.read_document(path).value if path.is_file() else None
     except TruetuneError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -19,11 +19,11 @@ from truetune.parsing.shell_commands import read_commands
 from truetune.source.module import read_module
 from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
 from truetune.spec.config import Config
-from truetune.spec.files import merged, spec_of
-from truetune.spec.kind import recognise, title_of_kind
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config
-from truetune.spec.stacks.commands import configs_of_commands
+from truetune.spec.input_kind import recognise_kinds, title_of_kind
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import merge_settings, spec_of
+from truetune.spec.stacks.command_options import configs_of_commands
+from truetune.spec.stacks.config_file import read_config
 from truetune.spec.stacks.registry import config_readers
 
 ADAPTER = "adapter_config.json"
@@ -36,7 +36,7 @@ def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = No
     Raises UsageError where there is none, SpecError where it can't be read.
     """
     config = _config_of_path(fspath(path))
-    changed = merged(config.spec.training.model_dump(), training or {})
+    changed = merge_settings(config.spec.training.model_dump(), training or {})
     spec = spec_of({"training": changed}, "--set")
     return replace(config, spec=config.spec.model_copy(update={"training": spec.training}))
 
@@ -62,7 +62,7 @@ def _config_of_path(path: str) -> Config:
         Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()
     ):
         return _of_model(path)
-    kinds = recognise(path)
+    kinds = recognise_kinds(path)
     if kinds[0] in ("model", "tokenizer"):
         return _of_model(path)
     if kinds[0] in ("source", "notebook"):

@@ -17,7 +17,7 @@ from truetune.data.media import Media
 from truetune.drawers import drawer
 from truetune.encoding.batch import Example
 from truetune.encoding.token_counts import Ledger
-from truetune.spec.run import RunSpec, Severity
+from truetune.spec.run_spec import RunSpec, Severity
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample

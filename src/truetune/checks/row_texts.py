@@ -17,7 +17,7 @@ from truetune.checks.token_cases import in_message, in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import text_of
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 NO_TEXTS = Unmet("it is about questions and answers in words, and no row has one")
 QUESTIONS = ("system", "developer", "user")

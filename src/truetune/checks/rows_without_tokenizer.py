@@ -17,8 +17,8 @@ from truetune.checks.reports import Subject
 from truetune.checks.rule import DataRule
 from truetune.errors import TruetuneError
 from truetune.render import byte_tokenizer
-from truetune.spec.kind import title_of_kind
-from truetune.spec.run import RunSpec
+from truetune.spec.input_kind import title_of_kind
+from truetune.spec.run_spec import RunSpec
 
 BYTE_TOKENIZER = str(Path(byte_tokenizer.__file__).parent)
 UNCUT = 1 << 30

@@ -29,7 +29,7 @@ from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.config import Config
-from truetune.spec.run import RunSpec, Severity
+from truetune.spec.run_spec import RunSpec, Severity
 from truetune.trainers import UNKNOWN, TrainerFacts
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import TruetuneError
 from truetune.source.module import Module, read_module
 from truetune.source.script_configs import extract_configs
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 
 def run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:

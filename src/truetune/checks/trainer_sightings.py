@@ -22,8 +22,8 @@ from truetune.source.response_masking import ResponseMasking, find_response_mask
 from truetune.source.script_configs import extract_only_config
 from truetune.source.script_preparation import find_message_mapping
 from truetune.spec.config import Config
-from truetune.spec.run import RunSpec
-from truetune.spec.training import Training
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.training_settings import Training
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
 from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
 

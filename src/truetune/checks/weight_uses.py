@@ -28,8 +28,8 @@ from truetune.parsing.shell_commands import (
 from truetune.source.calls import Call
 from truetune.source.module import Module, read_module
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.kind import recognise
-from truetune.spec.stacks import read_config
+from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.stacks.config_file import read_config
 from truetune.trainers.trainer_facts import TrainerName
 
 OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")
@@ -131,7 +131,7 @@ def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
         head = path.read_bytes()[:HEAD]
         if any(word in head for word in LOADERS):
             yield from _of_module(read_module(path))
-    elif path.suffix in SETTINGS and recognise(path, trained_by)[0] == "llama-factory":
+    elif path.suffix in SETTINGS and recognise_kinds(path, trained_by)[0] == "llama-factory":
         yield from _of_llama_factory(read_config(path, trained_by))
 
 

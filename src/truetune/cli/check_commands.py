@@ -36,7 +36,7 @@ from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
 if TYPE_CHECKING:
     from truetune.checks.lint import LintReport
-    from truetune.spec.kind import Kind
+    from truetune.spec.input_kind import InputKind
 
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
@@ -105,22 +105,22 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
 
 
 def _take_settings_file(
-    paths: tuple[str, ...], kinds: Mapping[str, tuple[Kind, ...]], options: dict[str, Any]
+    paths: tuple[str, ...], kinds: Mapping[str, tuple[InputKind, ...]], options: dict[str, Any]
 ) -> tuple[str, ...]:
     """Our own settings among the paths become --config, unless that is given; gives the other paths.
 
     A folder that is something else as well (it holds a script, a run) stays among the paths.
     """
-    from truetune.spec.files import CONFIG
+    from truetune.spec.settings_files import CONFIG_NAME
 
     own = next((path for path in paths if kinds[path][:1] == ("truetune",)), None)
     if own is None or options["config"] is not None:
         return paths
-    options["config"] = str(Path(own, CONFIG) if Path(own).is_dir() else own)
+    options["config"] = str(Path(own, CONFIG_NAME) if Path(own).is_dir() else own)
     return tuple(path for path in paths if path != own or kinds[path][1:])
 
 
-def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[Kind, ...]:
+def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[InputKind, ...]:
     """What a path is; nothing for one that is there and of no known kind, which the check itself says."""
     from truetune.checks.check_paths import kinds_of
 

@@ -20,7 +20,7 @@ from truetune.cli.output import (
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.spec.run import RunSpec
+    from truetune.spec.run_spec import RunSpec
 
 OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
 TRAINERS = ("transformers", "axolotl", "llama-factory")

@@ -26,7 +26,7 @@ from truetune.data.output_folder import Output, check_no_overlap
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.spec.run import RunSpec
+    from truetune.spec.run_spec import RunSpec
     from truetune.training.propose_settings import StartingSettings
 
 SUFFIXES = (".yaml", ".yml")
@@ -94,16 +94,16 @@ def init(
       truetune init --recipe lora --model path/to/model --data chats.jsonl --yes
       truetune init dpo.yaml --recipe dpo --model path/to/model --data pairs.jsonl -o outputs/dpo
     """
-    from truetune.spec import schema as schemas
+    from truetune.spec.settings_schema import SCHEMA_NAME, settings_schema_text
     from truetune.training.settings_file import render_settings
 
     if schema is not None:
         if schema == "-":
-            click.echo(schemas.text(), nl=False)
+            click.echo(settings_schema_text(), nl=False)
         else:
-            _write_schema(Path(schema), schemas.text())
+            _write_schema(Path(schema), settings_schema_text())
         return 0
-    path, beside = Path(file), Path(file).with_name(schemas.NAME)
+    path, beside = Path(file), Path(file).with_name(SCHEMA_NAME)
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(
             f"{file}: settings are written as YAML; name a file that ends in"
@@ -116,11 +116,11 @@ def init(
     start = _propose_start(
         _ask_for_missing(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
     )
-    body = render_settings(start, path.parent, schemas.NAME).encode()
+    body = render_settings(start, path.parent, SCHEMA_NAME).encode()
     write_output_file(
         path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.settings)]
     )
-    _write_schema(beside, schemas.text())
+    _write_schema(beside, settings_schema_text())
     if output_format == "json":
         print_json(
             "init",
@@ -148,7 +148,7 @@ def _ask_for_missing(
     *,
     ask: bool,
 ) -> RunSpec:
-    from truetune.spec.files import spec_of
+    from truetune.spec.settings_files import spec_of
 
     if ask:
         model = model or click.prompt("Model (a folder, or a name in the local hub cache)")
@@ -186,7 +186,7 @@ def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingS
 
 
 def _schema_form() -> FileForm:
-    from truetune.spec.schema import is_schema_file
+    from truetune.spec.settings_schema import is_schema_file
 
     return FileForm("the schema of truetune's settings", is_schema_file)
 

@@ -71,10 +71,10 @@ def plan(
     from truetune.checks.plan_memory import config_of
     from truetune.memory.plan_memory import plan_memory as run
     from truetune.report.memory_plan_terminal import plan_json, render_plan
-    from truetune.spec.files import merged
+    from truetune.spec.settings_files import merge_settings
 
     made = run(
-        config_of(path, merged(*_split_training(parse_nested_settings(pairs)))),
+        config_of(path, merge_settings(*_split_training(parse_nested_settings(pairs)))),
         model=model,
         gpu_memory=gpu,
         gpus=gpus,

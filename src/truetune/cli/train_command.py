@@ -116,10 +116,10 @@ def train(
     from truetune.cli.plan_command import parse_nested_settings
     from truetune.report.as_json import findings_json, not_judged_json
     from truetune.report.training_terminal import TrainingTerminal
-    from truetune.spec.files import merged
+    from truetune.spec.settings_files import merge_settings
 
     over = parse_nested_settings(pairs) | ({"rehearsal": False} if no_rehearsal else {})
-    over = merged(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
+    over = merge_settings(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
     if html is not None:
         _check_page_apart(html, settings, out, over)
     listener = TrainingTerminal(make_console(err=True), quiet=quiet)
@@ -151,11 +151,11 @@ def train(
 def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
     from truetune.data.output_folder import Output, check_no_overlap
-    from truetune.spec.files import find_settings, merged, spec_of
+    from truetune.spec.settings_files import find_settings, merge_settings, spec_of
     from truetune.training.run_training import DEFAULT_OUTPUT
 
     if out is None:
-        spec = spec_of(merged(find_settings(settings, Path())[0], over), settings)
+        spec = spec_of(merge_settings(find_settings(settings, Path())[0], over), settings)
         out = spec.training.output_dir or DEFAULT_OUTPUT
     check_no_overlap([Output("the run", Path(out)), Output("--html", Path(html))])
 
@@ -163,7 +163,7 @@ def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str,
 def _write_report_page(folder: str, html: str) -> None:
     """The page of `truetune report`."""
     from truetune.evaluation.run_report import build_run_report
-    from truetune.spec.run import RunSpec
+    from truetune.spec.run_spec import RunSpec
 
     Delivery("terminal", output=None, html=html, verbose=False, quiet=True).write(
         build_run_report([folder], RunSpec())

@@ -190,7 +190,7 @@ def movement(
     from truetune.checks.weight_diff_report import change_rules
     from truetune.checks.weight_diff_report import movement as run
     from truetune.report.progress_bars import comparison_bar
-    from truetune.spec.run import RunSpec
+    from truetune.spec.run_spec import RunSpec
 
     deliver = Delivery.of(options)
     note_former_codes((*options["select"], *options["ignore"]))

@@ -16,7 +16,7 @@ from typing import Any
 from truetune.data.message_names import MessageNames, names_message_field
 from truetune.errors import DataError, SpecError, name_list
 from truetune.spec.row_formats import row_formats
-from truetune.spec.run import Format
+from truetune.spec.run_spec import FormatName
 
 Row = dict[str, Any]
 
@@ -219,7 +219,7 @@ def find_column_name(row: Row, name: str) -> str | None:
     return next((alias for alias in column_aliases()[name] if alias in row), None)
 
 
-def make_row_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+def make_row_renamer(columns: Mapping[str, str], format: FormatName | None) -> Callable[[Row], Row]:
     """Gives rows truetune's names. A column that must make room for a mapped one is kept beside it, as unused.
 
     Raises SpecError for a name that truetune does not know.
@@ -238,7 +238,9 @@ def make_row_renamer(columns: Mapping[str, str], format: Format | None) -> Calla
     }
 
 
-def _make_column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+def _make_column_renamer(
+    columns: Mapping[str, str], format: FormatName | None
+) -> Callable[[Row], Row]:
     """As `make_row_renamer`, of a map that speaks of columns alone."""
     names = {column: _resolve_mapped_name(ours, column, format) for ours, column in columns.items()}
     if len(set(names.values())) < len(columns):
@@ -263,7 +265,7 @@ def _make_column_renamer(columns: Mapping[str, str], format: Format | None) -> C
     return lambda row: {rename(key): value for key, value in row.items()}
 
 
-def _resolve_mapped_name(ours: str, column: str, format: Format | None) -> str:
+def _resolve_mapped_name(ours: str, column: str, format: FormatName | None) -> str:
     """The column of truetune's that the left side of --map OURS=THEIRS means. Raises SpecError where it is none."""
     name = _MAP_ALIASES.get(ours, ours)
     if format == "prompt-completion" and ours in _MAP_ALIASES:

@@ -18,7 +18,7 @@ from truetune.errors import DataError, name_list
 from truetune.parsing.decompression import COMPRESSED_SUFFIXES, UNREADABLE, open_decompressed
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import MODEL_FILE
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 KIND_BY_SUFFIX = {
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
@@ -202,7 +202,7 @@ def _missing_in_words(name: str, path: DataPath) -> str:
     """What is said of a path that is none, with what may have been meant."""
     if isinstance(path, RemotePath):
         return f"{name}: no such file or folder"
-    hint = near_path(path)
+    hint = did_you_mean_path(path)
     if not hint and is_hub_name(name):
         return not_cached_in_words(name)
     return f"{name}: no such file or folder{hint}"

@@ -27,7 +27,7 @@ from truetune.data.pair_scores import scores_of
 from truetune.data.row_draft import Draft
 from truetune.errors import DataError, name_list, shortened
 from truetune.spec.row_formats import row_formats
-from truetune.spec.run import Format
+from truetune.spec.run_spec import FormatName
 
 # A data set of classification has a `label` too, mostly 0 and 1: those are read as a verdict only
 # where KTO is named.
@@ -175,14 +175,14 @@ def read_kto(draft: Draft) -> Conversation:
     return row
 
 
-def _read_by_format(draft: Draft, format: Format) -> Conversation:
+def _read_by_format(draft: Draft, format: FormatName) -> Conversation:
     """What the reader of this format makes of a row."""
     conversation: Conversation = row_formats()[format].reader()(draft)
     return conversation
 
 
 def choose_reader(
-    row: Row, format: Format | None, where: str
+    row: Row, format: FormatName | None, where: str
 ) -> Callable[[Row, Origin], Conversation]:
     """The reader of a file that begins with this row.
 
@@ -207,7 +207,7 @@ def choose_reader(
     return lambda row, origin: _read_row(row, origin, chosen)
 
 
-def _no_format_error(row: Row, format: Format | None, where: str) -> DataError:
+def _no_format_error(row: Row, format: FormatName | None, where: str) -> DataError:
     """What is said of a file whose columns fit no format, or not the one that is asked for."""
     ids = token_id_columns(row)
     if ids:
@@ -245,7 +245,7 @@ def _example_of_map(row: Row) -> str:
     )
 
 
-def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
+def _read_row(row: Row, origin: Origin, format: FormatName) -> Conversation:
     """A row as a Conversation of the file's format; what is odd about its columns becomes a problem."""
     # The format is that of the file's first row; a row of another one is read by its own, and
     # reported.
@@ -273,14 +273,14 @@ def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
     return _read_by_format(draft, format)
 
 
-def _has_columns_of(row: Row, format: Format, there: ColumnTest = has_column) -> bool:
+def _has_columns_of(row: Row, format: FormatName, there: ColumnTest = has_column) -> bool:
     """Has the row all columns that a format needs?"""
     if format == "kto":
         return _guess_base_format(row, there) is not None and bool(there(row, "label"))
     return all(there(row, name) for name in row_formats()[format].columns)
 
 
-def _guess_format(row: Row, there: ColumnTest) -> Format | None:
+def _guess_format(row: Row, there: ColumnTest) -> FormatName | None:
     """The format of a row by its columns, a pair or a verdict before others; None where none fits."""
     if _has_columns_of(row, "preference", there):
         return "preference"
@@ -290,13 +290,13 @@ def _guess_format(row: Row, there: ColumnTest) -> Format | None:
     return "kto" if _normalize_label(label) in known and base not in (None, "text") else base
 
 
-def _guess_base_format(row: Row, there: ColumnTest) -> Format | None:
+def _guess_base_format(row: Row, there: ColumnTest) -> FormatName | None:
     """The format without its verdict or its other side."""
     others = (name for name in row_formats() if name not in ("preference", "kto"))
     return next((name for name in others if _has_columns_of(row, name, there)), None)
 
 
-def _columns_in_words(format: Format) -> str:
+def _columns_in_words(format: FormatName) -> str:
     """The columns that a format needs, for a message."""
     return " and ".join(row_formats()[format].columns or ("prompt", "completion", "label"))
 

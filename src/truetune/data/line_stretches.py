@@ -20,7 +20,7 @@ from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import check_blank_lines, too_long_in_words
 from truetune.parsing.limits import ROW
-from truetune.spec.run import Format
+from truetune.spec.run_spec import FormatName
 
 # Chosen, not measured: a call for each MiB costs nothing beside digesting it.
 BLOCK_BYTES = 1 << 20
@@ -116,7 +116,7 @@ def read_stretch(
     stretch: Stretch,
     row: int,
     *,
-    format: Format | None = None,
+    format: FormatName | None = None,
     columns: Mapping[str, str] | None = None,
     on_broken: Callable[[Origin, str], None] | None = None,
 ) -> Iterator[Conversation]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from truetune.errors import DataError, UsageError, name_list
-from truetune.spec.near import near
+from truetune.spec.misspellings import did_you_mean
 
 # Collected from the outputs of lm-eval, vLLM, LLaMA-Factory, W&B tables and scripts. The order
 # decides: `answer` is a prediction where nothing surer is there, and the reference beside a
@@ -129,13 +129,13 @@ def _check_map(names: Sequence[str], columns: Mapping[str, str], where: str) -> 
     for ours, column in columns.items():
         if ours not in COLUMN_NAMES:
             raise UsageError(
-                f"--map {ours}={column}: {ours} is no column of predictions{near(ours, COLUMN_NAMES)};"
+                f"--map {ours}={column}: {ours} is no column of predictions{did_you_mean(ours, COLUMN_NAMES)};"
                 f" known are {', '.join(COLUMN_NAMES)}"
             )
         # A dot goes into an object of a column: `doc.question`.
         if column not in names and column.partition(".")[0] not in names:
             raise DataError(
-                f"{where}: --map {ours}={column}: there is no column {column}{near(column, names)};"
+                f"{where}: --map {ours}={column}: there is no column {column}{did_you_mean(column, names)};"
                 f" the rows have {name_list(names)}"
             )
 

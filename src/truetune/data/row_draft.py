@@ -12,7 +12,7 @@ from truetune.data.columns import Row, find_column
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.json_text import parse_json_text
 from truetune.data.messages import is_messages
-from truetune.spec.run import Format
+from truetune.spec.run_spec import FormatName
 
 GROUP_COLUMNS = (
     "source",
@@ -33,7 +33,7 @@ class Draft:
 
     __slots__ = ("format", "origin", "problems", "row", "taken")
 
-    def __init__(self, row: Row, origin: Origin, format: Format) -> None:
+    def __init__(self, row: Row, origin: Origin, format: FormatName) -> None:
         self.row, self.origin, self.format = row, origin, format
         self.taken: set[str] = set()
         self.problems: list[Problem] = []

@@ -16,7 +16,7 @@ from truetune.data.files import Source, find_sources, open_raw
 from truetune.data.formats import choose_reader
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import DataError
-from truetune.spec.run import Format
+from truetune.spec.run_spec import FormatName
 
 # Chosen, not measured: often enough for a bar that moves, seldom enough to cost nothing.
 REPORT_EVERY = 256
@@ -27,7 +27,7 @@ OnBroken = Callable[[Origin, str], None]
 def read_conversations(
     paths: Sequence[str],
     *,
-    format: Format | None = None,
+    format: FormatName | None = None,
     columns: Mapping[str, str] | None = None,
     progress: Callable[[int, int, int], None] | None = None,
     on_broken: OnBroken | None = None,
@@ -88,7 +88,7 @@ def conversations_of_records(
     source: Source,
     row: int,
     *,
-    format: Format | None = None,
+    format: FormatName | None = None,
     columns: Mapping[str, str] | None = None,
     like: Record | None = None,
     on_broken: OnBroken | None = None,
@@ -134,7 +134,7 @@ def conversations_of_records(
 def find_format_record(
     records: Iterable[Record],
     source: Source,
-    format: Format | None,
+    format: FormatName | None,
     columns: Mapping[str, str] | None,
     *,
     skips: bool,
@@ -174,7 +174,7 @@ def _row_of_record(record: Record, file: str) -> Row:
 def _make_reader(
     record: Record,
     file: str,
-    format: Format | None,
+    format: FormatName | None,
     columns: Mapping[str, str],
     rename: Callable[[Row], Row] | None,
 ) -> Callable[[Row, Origin], Conversation]:

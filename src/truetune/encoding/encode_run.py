@@ -44,7 +44,7 @@ from truetune.encoding.token_counts import Ledger
 from truetune.encoding.workers import Run, in_processes, in_turn, usable_cores
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepared
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 MIN_SHARD_BYTES = 1 << 23
 """Bytes of data that make one shard. Chosen, not measured: a second or so of work, so that the cores end at about the

@@ -23,7 +23,7 @@ from truetune.encoding.workers import TASKS_PER_WORKER, Run
 from truetune.errors import TruetuneError, UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer_folder import files_of
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 MAX_RETRIES = 5
 """Workers that may die over one task. Chosen: nodes of a cluster go for reasons of their own, but a task that kills

@@ -31,7 +31,7 @@ from truetune.encoding.stream import ROWS
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError
 from truetune.render.probes import Probes
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 ORIGINS = ".origins.parquet"
 BrokenLine = tuple[Origin, str]

@@ -16,7 +16,7 @@ from truetune.encoding.documents import DocumentMaker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.encoding.worker_life import start_worker
 from truetune.render.probes import Probes, prepared
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 TASKS_PER_WORKER = 2
 """Tasks a worker that wait for it; more would only hold rows in memory. With one, it would wait for the next."""

@@ -51,7 +51,7 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.sample_files import SAMPLES, is_sample_file, read_passes, save_pass
 from truetune.render.probes import Probes
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 # Without it, nobody could say whether kept answers are to the same questions.
 QUESTIONS_FILE = "asked.json"

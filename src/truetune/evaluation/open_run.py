@@ -29,12 +29,12 @@ from truetune.logs.run_log import RunLog
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG, LOG_RECORD
-from truetune.spec.kind import Kind, recognise, title_of_kind
-from truetune.spec.run import RunSpec
+from truetune.spec.input_kind import InputKind, recognise_kinds, title_of_kind
+from truetune.spec.run_spec import RunSpec
 
 WATCH_FILE = "watch.json"
 # People name a data file or a model to `truetune report`: the command that they want is said.
-COMMAND_OF_KIND: Mapping[Kind, str] = {
+COMMAND_OF_KIND: Mapping[InputKind, str] = {
     "data": "truetune check {} -t TOKENIZER --html report.html, or truetune view",
     "encoded": "truetune check --html report.html of the rows it was made of",
     "tokenizer": "truetune check {} --html report.html",
@@ -147,7 +147,7 @@ def _read_log(path: str) -> RunLog:
         unreadable = DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
     # What the user has named may be whole, and only no run.
     try:
-        kinds = recognise(path)
+        kinds = recognise_kinds(path)
     except UsageError:
         raise unreadable from None
     if {"run", "log"} & set(kinds) or kinds[0] not in COMMAND_OF_KIND:

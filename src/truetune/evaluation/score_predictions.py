@@ -47,8 +47,8 @@ from truetune.generation.prompt_in_front import find_prompt_in_front
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
 from truetune.generation.word_order import find_lost_order
-from truetune.spec.files import spec_of
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import spec_of
 
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"

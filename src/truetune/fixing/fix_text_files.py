@@ -23,7 +23,7 @@ from truetune.fixing.byte_pieces import (
 )
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import CsvBody, JsonBody
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 # At half, proving a group costs more renderings for each fix; at double, more renderings are held.
 GROUP_ROWS = 256

@@ -19,7 +19,7 @@ from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer, load
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 QUESTIONS = (
     ("What is the capital of France?", "The capital of France is Paris."),

@@ -31,7 +31,7 @@ from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.logs.tensorboard_events import read_events
 from truetune.logs.wandb_offline_run import read_wandb
 from truetune.parsing import InputLimitError
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 SEARCHED_NAMES = (
     f"{STATE_FILE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "
@@ -102,7 +102,7 @@ def read_run(path: str | PathLike[str]) -> RunLog:
         raise DataError(f"{where}: it can't be read ({error.strerror or error})") from None
     raise DataError(
         f"{where}: there is no such file or folder; the folder of a run was"
-        f" expected{near_path(where)}"
+        f" expected{did_you_mean_path(where)}"
     )
 
 

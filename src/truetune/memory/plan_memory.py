@@ -23,7 +23,7 @@ from truetune.memory.find_remedies import Remedy, find_remedies
 from truetune.memory.memory_settings import resolve_settings
 from truetune.memory.published_models import published_config
 from truetune.spec.config import Config
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 # Chosen, not measured: at a half, notes would stand under most plans; at double, 8 GiB of 48 would go unnamed.
 MIN_NAMED_SHARE = 0.1

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from truetune.errors import UsageError
 from truetune.spec.config import Config
-from truetune.spec.kind import recognise, title_of_kind
-from truetune.spec.near import near_path
-from truetune.spec.stacks import read_config
+from truetune.spec.input_kind import recognise_kinds, title_of_kind
+from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.stacks.config_file import read_config
 
 TOOL_PROGRAMS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}
 # Chosen: those whose settings are read here; another method is refused, and its script can be rehearsed instead.
@@ -37,8 +37,8 @@ def find_training_command(target: Sequence[str], work: Path) -> list[str]:
             f"{' '.join(others)} stands behind {path}: options of truetune go before it"
         )
     if not Path(path).is_file():
-        raise UsageError(f"{path}: no such file{near_path(path)}")
-    kind = recognise(path)[0]
+        raise UsageError(f"{path}: no such file{did_you_mean_path(path)}")
+    kind = recognise_kinds(path)[0]
     if kind == "truetune":
         from truetune.rehearsal.own_training_run import prepare_run
 

@@ -22,8 +22,8 @@ from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.template import Template
 from truetune.render.tokenizer import Special, Stop, Tokenizer, load
 from truetune.render.traced_string import parts
-from truetune.spec.near import near, near_path
-from truetune.spec.run import RunSpec
+from truetune.spec.misspellings import did_you_mean, did_you_mean_path
+from truetune.spec.run_spec import RunSpec
 
 # Texts that no template has in it, and that no template would treat in a special way.
 QUESTION = "Where is the lighthouse?"
@@ -175,7 +175,7 @@ def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
         source, tools = Path(spec.template).read_text(encoding="utf-8"), None
     else:
         names = ", ".join(sorted(templates)) or "none"
-        hint = near(spec.template, templates) or near_path(spec.template)
+        hint = did_you_mean(spec.template, templates) or did_you_mean_path(spec.template)
         raise SpecError(
             f"--template {spec.template}: no such file, and no template of {tokenizer.folder}"
             f" ({names}){hint}"

@@ -25,7 +25,7 @@ from truetune.render.render_plan import Plan, fill_plan, split_by_segments
 from truetune.render.rendering import Rendering, Source, Span, Turn
 from truetune.render.template import Template
 from truetune.render.traced_string import Trace
-from truetune.spec.run import Learn, RunSpec
+from truetune.spec.run_spec import Learn, RunSpec
 
 RECIPES_A_SHAPE = 8
 """Recipes that rows of one shape may have: rows of one shape differ in what a template asks (is there a `</think>`?).

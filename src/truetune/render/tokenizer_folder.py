@@ -14,7 +14,7 @@ from typing import Any
 from truetune.errors import TokenizerError
 from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import MODEL_FILE
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -59,7 +59,7 @@ def locate(name: str) -> Path:
     cached = _find_in_hub_cache(name)
     if cached is not None:
         return cached
-    hint = near_path(path) or _download_hint(name)
+    hint = did_you_mean_path(path) or _download_hint(name)
     raise TokenizerError(
         f"{name}: no such folder, and no model of that name in the local hub cache{hint}"
     )

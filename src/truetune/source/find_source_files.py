@@ -12,7 +12,7 @@ from pathlib import Path
 
 from truetune.errors import UsageError
 from truetune.parsing.shell_commands import is_command_file
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 SKIPPED_FOLDERS = frozenset(
     (
@@ -40,7 +40,7 @@ def find_source_files(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for name in paths:
         path = Path(name)
         if not path.exists():
-            raise UsageError(f"{name}: there is no such file or folder{near_path(name)}")
+            raise UsageError(f"{name}: there is no such file or folder{did_you_mean_path(name)}")
         for file in _walk_folder(path) if path.is_dir() else [path]:
             resolved = file.resolve()
             if resolved not in seen:

@@ -28,7 +28,7 @@ from truetune.source.calls import Call
 from truetune.source.data_flow import DataFlow
 from truetune.source.scopes import Scope, Scopes
 from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
-from truetune.spec.pins import Pins, pins_of_notebook, pins_of_script
+from truetune.spec.release_pins import Pins, pins_of_notebook, pins_of_script
 
 if TYPE_CHECKING:
     from truetune.source.program import Program

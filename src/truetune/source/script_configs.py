@@ -27,11 +27,12 @@ from truetune.source.version_guards import (
     find_guarded_arguments,
     find_possible_names,
 )
-from truetune.spec import stacks
-from truetune.spec.config import Config, Place
-from truetune.spec.releases import major
-from truetune.spec.stacks.facts import facts
-from truetune.spec.stacks.transformers import METHODS, defaults
+from truetune.spec.config import Config, SettingLocation
+from truetune.spec.removed_names import first_of_major
+from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
+from truetune.spec.stacks.known_keys import load_known_keys
+from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
+from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 
 # Calls beside a trainer's arguments that its Config takes settings from.
 PART_CALLS = {
@@ -85,12 +86,12 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
 class _FileParts:
     """What a file says for all its trainers; read once, as files of tests hold hundreds of them."""
 
-    single: tuple[stacks.Call, ...]
+    single: tuple[ConfigCall, ...]
     """The parts of which the file holds one each"""
     loads: tuple[Call, ...]
     """All calls that load a model"""
     has_older_pins: bool
-    """A release is asked for whose defaults are not known"""
+    """A release is asked for whose class_defaults are not known"""
     freezes: bool
     """The script freezes parameters by hand"""
 
@@ -104,9 +105,10 @@ def _read_parts(module: Module) -> _FileParts:
     ]
     single = _lay_out_single_parts(module, calls)
     if len(calls["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
-        single.append(stacks.Call("LoraConfig", {}, complete=False))
+        single.append(ConfigCall("LoraConfig", {}, complete=False))
     has_older_pins = any(
-        module.pins.before(stack, major(facts(stack).release)) for stack in ("trl", "transformers")
+        module.pins.before(stack, first_of_major(load_known_keys(stack).release))
+        for stack in ("trl", "transformers")
     )
     loads = tuple(calls["from_pretrained"])
     return _FileParts(tuple(single), loads, has_older_pins, freezes_parameters(module))
@@ -120,7 +122,7 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     if len(parts.loads) > 1:
         own.append(_lay_out_trained_load(module, call, parts.loads))
     laid_out = [_lay_out_call(module, call, name, older=parts.has_older_pins), *own]
-    config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+    config = config_of_calls(laid_out, module.path, module.file_text)
     is_default = "max_length" not in config.places
     # A default that cuts no row is no limit, else rules would count rows as cut that are not.
     limit = None if is_default and not _truncates_at_default(module, call) else config.limit
@@ -142,7 +144,7 @@ def extract_loop_config(module: Module) -> Config | None:
         _lay_out_call(module, loads[-1], "from_pretrained"),
         *_lay_out_single_parts(module, parts),
     ]
-    config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+    config = config_of_calls(laid_out, module.path, module.file_text)
     loaders = list(module.calls("torch.utils.data.*DataLoader"))
     rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
     training = config.spec.training.model_copy(
@@ -186,7 +188,7 @@ def _loaded_model_name(module: Module, call: Call) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _lay_out_single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[stacks.Call]:
+def _lay_out_single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[ConfigCall]:
     """The parts of which the file holds one each."""
     return [
         _lay_out_call(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1
@@ -201,7 +203,7 @@ def _drop_excused_faults(config: Config, module: Module, call: Call) -> Config:
     adds.
     """
     excused = find_guarded_arguments(module, call) | arguments_added_by_subclass(module, call)
-    excused = excused.union(*(defaults(name) for name in _argument_classes(module, call)))
+    excused = excused.union(*(class_defaults(name) for name in _argument_classes(module, call)))
     if module.imports_unsloth:
         excused |= ADDED_BY_UNSLOTH
     return replace(
@@ -220,7 +222,7 @@ def _trains_no_adapter(module: Module, arguments: Call) -> bool:
     )
 
 
-def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]) -> stacks.Call:
+def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]) -> ConfigCall:
     """Of several loads that of the model which these arguments' trainers are given.
 
     Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
@@ -236,18 +238,18 @@ def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]
     return _common_of([_lay_out_call(module, load, "from_pretrained") for load in loads])
 
 
-def _common_of(laid_out: list[stacks.Call]) -> stacks.Call:
+def _common_of(laid_out: list[ConfigCall]) -> ConfigCall:
     """One load with the values that all loads share; the others are unknown."""
     common: dict[str, Any] = {}
     for key in {key for one in laid_out for key in one.arguments}:
-        values = [one.arguments.get(key, stacks.UNKNOWN) for one in laid_out]
+        values = [one.arguments.get(key, UNKNOWN_VALUE) for one in laid_out]
         is_shared = all(value == values[0] for value in values)
-        common[key] = values[0] if is_shared else stacks.UNKNOWN
-    places: dict[str, Place] = {}
+        common[key] = values[0] if is_shared else UNKNOWN_VALUE
+    places: dict[str, SettingLocation] = {}
     for one in reversed(laid_out):  # the first load's places win
         places.update(one.places)
     complete = all(one.complete for one in laid_out)
-    return stacks.Call("from_pretrained", common, places, complete=complete)
+    return ConfigCall("from_pretrained", common, places, complete=complete)
 
 
 def _trainers_given(module: Module, arguments: Call) -> list[Call]:
@@ -294,22 +296,22 @@ def _argument_classes(module: Module, call: Call) -> list[str]:
     classes: list[tuple[str, str]] = []
     for name in sorted({*call.names, *find_possible_names(module, call.node.func)}):
         package, _, last = name.rpartition(".")
-        if package in ("trl", "transformers") and last in METHODS:
+        if package in ("trl", "transformers") and last in METHOD_OF_CLASS:
             classes.append((package, last))
     return [last for _, last in sorted(classes, key=lambda one: one[0] != "trl")]
 
 
-def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
+def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False) -> ConfigCall:
     """A call with its evaluated arguments and their places.
 
     Args:
         module: The script.
         call: The call, of the class or method `name`.
         name: `SFTConfig`, `LoraConfig`, `from_pretrained`, ...
-        older: A release is asked for whose defaults are not known.
+        older: A release is asked for whose class_defaults are not known.
     """
     arguments: dict[str, Any] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, SettingLocation] = {}
     expressions = dict(call.keywords)
     if call.args and not isinstance(call.args[0], ast.Starred):
         expressions.setdefault(FIRST_PARAMETER.get(name, "output_dir"), call.args[0])
@@ -320,10 +322,10 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
         default = find_option_default(module, node) if value is UNKNOWN else None
         if default is not None:
             node, value = default, _evaluate_setting(module, default)
-        arguments[key] = stacks.UNKNOWN if value is UNKNOWN else value
+        arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
         line, column = module.place(node)
-        places[key] = Place(module.home(node).path, line, key, column)
-    return stacks.Call(name, arguments, places, complete=not call.open and not older)
+        places[key] = SettingLocation(module.home(node).path, line, key, column)
+    return ConfigCall(name, arguments, places, complete=not call.open and not older)
 
 
 def _evaluate_setting(module: Module, node: ast.expr) -> Any:

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from truetune.spec.pins import Pins
-from truetune.spec.releases import Taken
-from truetune.spec.run import RunSpec
+from truetune.spec.release_pins import Pins
+from truetune.spec.removed_names import RemovalWindow
+from truetune.spec.run_spec import RunSpec
 
 Stack = str
 """The name of a program with settings: one of `stacks.registry`, or transformers, whose settings stand in scripts"""
 
 
-class Place(NamedTuple):
+class SettingLocation(NamedTuple):
     """Where a setting stands."""
 
     file: str
@@ -25,15 +25,15 @@ class Place(NamedTuple):
     column: int = 1
 
 
-class Renamed(NamedTuple):
+class RenamedKey(NamedTuple):
     """A key of an earlier release."""
 
-    place: Place
+    place: SettingLocation
     now: str | None
     """What it is called today; None where it is gone"""
     package: str = ""
     """The stack that knew it: `trl`, or `transformers` below it"""
-    taken: Taken | None = None
+    taken: RemovalWindow | None = None
     """Until which release it was taken; None where that is not known"""
 
 
@@ -71,14 +71,14 @@ class Config:
     """The release of the stack whose keys and defaults are assumed: `1.16.0`."""
     path: str
     spec: RunSpec
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, SettingLocation] = field(default_factory=dict)
     """Field of RunSpec (`max_length`, `training.learning_rate`, `training.lora.r`) -> where the file sets it; a field
     that is not in here has the stack's default."""
-    unknown: tuple[Place, ...] = ()
+    unknown: tuple[SettingLocation, ...] = ()
     """Keys that the stack does not know: it ignores them, or stops."""
     raw: Mapping[str, Any] = field(default_factory=dict)
     """The file's own keys and values"""
-    key_places: Mapping[str, Place] = field(default_factory=dict)
+    key_places: Mapping[str, SettingLocation] = field(default_factory=dict)
     """Key of the file, or of a call in it (`LoraConfig.r`) -> where it stands"""
     text: str = ""
     """The text of the file, for fixes"""
@@ -86,11 +86,11 @@ class Config:
     """The longest example in tokens that takes effect: the file's, else the stack's default (TRL: 1024)"""
     own_prompt: bool = False
     """The stack renders the rows by a template of its own, not by the tokenizer's"""
-    renamed: tuple[Renamed, ...] = ()
+    renamed: tuple[RenamedKey, ...] = ()
     """Keys that earlier releases knew; those that the stack knows no more are in `unknown` too"""
-    repeated: tuple[tuple[Place, Place], ...] = ()
+    repeated: tuple[tuple[SettingLocation, SettingLocation], ...] = ()
     """Keys that stand twice in one mapping: where the first is, and the second, which counts"""
-    missing: tuple[Place, ...] = ()
+    missing: tuple[SettingLocation, ...] = ()
     """Data sets that the stack will not find, each where it is named"""
     pins: Pins = field(default_factory=Pins)
     """The releases that the run asks for, as far as the files around it say"""
@@ -113,8 +113,9 @@ class Config:
     uses: tuple[WeightUse, ...] = ()
     """What the files that are looked at together with this one do with weights"""
 
-    def place(self, *fields: str) -> Place:
+    def place(self, *fields: str) -> SettingLocation:
         """Where the first of these fields is set; else the file."""
         return next(
-            (self.places[name] for name in fields if name in self.places), Place(self.path, 1, "")
+            (self.places[name] for name in fields if name in self.places),
+            SettingLocation(self.path, 1, ""),
         )

@@ -20,7 +20,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
 from truetune.errors import DataError
 from truetune.render.probes import Probes, prepared
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 from truetune.tokenized.place_tokens import TokenPlacer
 from truetune.tokenized.row_chunks import Chunk, read_chunks
 from truetune.tokenized.token_cache import TokenCache

@@ -21,8 +21,8 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import MODEL_FILE
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of
-from truetune.spec.kind import recognise
-from truetune.spec.run import RunSpec
+from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.run_spec import RunSpec
 
 SAVED_FILES = ("dataset_dict.json", "state.json")
 """What `datasets` writes into a folder of `save_to_disk`"""
@@ -80,7 +80,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
     if manifest is not None and isinstance(manifest.get("shards"), list):
         return manifest
     # By the other files of the folder: another program's manifest.json is no fault.
-    if recognise(folder)[0] == "encoded":
+    if recognise_kinds(folder)[0] == "encoded":
         raise DataError(
             f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode again"
         )

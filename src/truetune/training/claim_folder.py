@@ -28,7 +28,7 @@ from truetune.checkpoint.run_folder import (
 from truetune.checkpoint.weight_files import read_object
 from truetune.data.output_folder import LOCK_NAME, Stranger, is_our_lock, stranger_error
 from truetune.errors import UsageError
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 from truetune.training.run_files import (
     OTHER_FOLDER_HINT,
     check_run_folder,

@@ -23,7 +23,7 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from truetune.errors import UsageError
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Without them accelerate prints a paragraph about each default that it takes. The port 0 lets two
@@ -62,7 +62,7 @@ def build_command(
     if config is not None:
         if not Path(config).is_file():
             raise UsageError(
-                f"{config}: no such file{near_path(config)}; `accelerate config --config_file"
+                f"{config}: no such file{did_you_mean_path(config)}; `accelerate config --config_file"
                 f" {config}` writes one"
             )
         return [

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from truetune.encoding.encode_run import Progress, encode
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 from truetune.training.training_recipe import DEFAULT_SEED, Choice
 from truetune.training.training_rows import (
     TrainingData,

@@ -28,7 +28,7 @@ from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches
 from truetune.probe.ready_trainer import ready_trainer
 from truetune.spec.config import Config
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 from truetune.training.progress_output import Listener
 
 # Other trainers choose to pack without borders or to train on raw text; truetune train never does,

@@ -8,7 +8,7 @@ from typing import Any
 from tests.checks.pages.config import lay_out
 from truetune.checks.catalogue import rules
 from truetune.checks.findings import Finding
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 
 def found(folder: Path, config: dict[str, Any], **more: Any) -> dict[str, list[Finding]]:

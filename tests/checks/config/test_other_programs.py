@@ -14,8 +14,8 @@ from tests.checks.config.settings import TRL
 from tests.spec.unasked import UNASKED
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks import read_config, stack_of
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.config_file import identify_stack, read_config
 
 DPO = {
     **{key: value for key, value in TRL.items() if key != "assistant_only_loss"},
@@ -150,7 +150,7 @@ def test_an_argument_that_all_classes_refuse_is_a_fault(
     ],
 )  # fmt: skip
 def test_shared_words_do_not_make_a_file_llama_factorys(settings: dict[str, Any]) -> None:
-    assert stack_of(settings) != "llama-factory"
+    assert identify_stack(settings) != "llama-factory"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,9 @@ def test_shared_words_do_not_make_a_file_llama_factorys(settings: dict[str, Any]
 )  # fmt: skip
 def test_llama_factorys_own_files_stay_its_own(more: dict[str, Any]) -> None:
     assert (
-        stack_of({"model_name_or_path": "a/b", "lora_rank": 8, "trust_remote_code": True, **more})
+        identify_stack(
+            {"model_name_or_path": "a/b", "lora_rank": 8, "trust_remote_code": True, **more}
+        )
         == "llama-factory"
     )
 

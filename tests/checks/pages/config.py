@@ -23,7 +23,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.checks.weight_uses import weight_uses
 from truetune.spec.config import Config
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

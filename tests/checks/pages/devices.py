@@ -17,7 +17,7 @@ from truetune.checks.rule import Rule
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.read_machine import Gpu, Launch, Machine
 from truetune.spec.config import Config
-from truetune.spec.files import spec_of
+from truetune.spec.settings_files import spec_of
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

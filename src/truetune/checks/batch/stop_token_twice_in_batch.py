@@ -49,7 +49,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.row_texts import texts_in
 from truetune.render.probes import ANSWER, QUESTION, chat
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 SHOWN_TOKENS = 6
 

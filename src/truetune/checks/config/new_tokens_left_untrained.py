@@ -60,7 +60,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.config import Config
-from truetune.spec.training import Lora
+from truetune.spec.training_settings import Lora
 
 EMBEDDING_NAMES = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
 HEAD_NAMES = ("lm_head", "embed_out", "output", "output_layer")

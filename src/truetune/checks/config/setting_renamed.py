@@ -53,11 +53,11 @@ from truetune.checks.config.evidence.setting_places import case_at_place, is_of_
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import Renamed
-from truetune.spec.pins import Age
-from truetune.spec.run import Severity
-from truetune.spec.run_signs import has_run, severity_of_gone
-from truetune.spec.stacks.facts import DEPRECATED, STOPS
+from truetune.spec.config import RenamedKey
+from truetune.spec.release_pins import ReleaseAge
+from truetune.spec.run_evidence import has_run, severity_of_removed_name
+from truetune.spec.run_spec import Severity
+from truetune.spec.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_AXOLOTL
 
 
 class SettingRenamed(ConfigRule):
@@ -72,7 +72,7 @@ class SettingRenamed(ConfigRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        harmless: list[Renamed] = []
+        harmless: list[RenamedKey] = []
         for old in self._in_use():
             is_lost = self._is_lost(old)
             if is_lost and not self._may_be_another_programs(old):
@@ -86,35 +86,37 @@ class SettingRenamed(ConfigRule):
         elif harmless:
             yield self._together(harmless)
 
-    def _in_use(self) -> Iterator[Renamed]:
+    def _in_use(self) -> Iterator[RenamedKey]:
         """Old names that have a value, under a release that is not from before the change."""
         for old in self.subject.renamed:
             if self.subject.raw.get(old.place.key, ...) is not None and self._age(old) != "older":
                 yield old
 
-    def _is_lost(self, old: Renamed) -> bool:
+    def _is_lost(self, old: RenamedKey) -> bool:
         """Is the value of the old name not taken: is it dropped, or does the stack stop at it?"""
         config, key = self.subject, old.place.key
         if config.stack != "axolotl":
             return old.place in config.unknown
-        return key in STOPS or (old.place in config.unknown and key not in DEPRECATED)
+        return key in KEYS_THAT_STOP_AXOLOTL or (
+            old.place in config.unknown and key not in DEPRECATED_KEYS
+        )
 
-    def _severity(self, old: Renamed) -> Severity:
+    def _severity(self, old: RenamedKey) -> Severity:
         """How grave it is: in a program an error where the call surely stops, a note where it has run since."""
         config = self.subject
         if not is_of_program(config) or old.taken is None:
             return "warning"
         change = (old.taken.last, old.taken.gone)
-        return severity_of_gone(config.pins, old.package, [change], config.path)
+        return severity_of_removed_name(config.pins, old.package, [change], config.path)
 
-    def _may_be_another_programs(self, old: Renamed) -> bool:
+    def _may_be_another_programs(self, old: RenamedKey) -> bool:
         """May a program read it that has settings of its own, or that runs with the release that took it?"""
         dated = self._age(old) == "unknown" and old.taken is not None
         if self.subject.pins.is_of_a_commit(old.package):
             return True
         return bool(words_of_another_program(self.subject)) or (self.subject.own_keys and dated)
 
-    def _one(self, old: Renamed, severity: Severity) -> Finding:
+    def _one(self, old: RenamedKey, severity: Severity) -> Finding:
         config, key = self.subject, old.place.key
         names = known_keys(config)
         dated = self._age(old) == "unknown" and old.taken is not None
@@ -133,7 +135,7 @@ class SettingRenamed(ConfigRule):
             ),
         )
 
-    def _together(self, several: list[Renamed]) -> Finding:
+    def _together(self, several: list[RenamedKey]) -> Finding:
         """Names of which no value is surely lost."""
         config = self.subject
         named = ", ".join(old.place.key for old in several)
@@ -156,9 +158,9 @@ class SettingRenamed(ConfigRule):
             count=len(several),
         )
 
-    def _fate(self, old: Renamed, *, is_sure: bool) -> str:
+    def _fate(self, old: RenamedKey, *, is_sure: bool) -> str:
         """What becomes of the value."""
-        stops = self.subject.stack == "axolotl" and old.place.key in STOPS
+        stops = self.subject.stack == "axolotl" and old.place.key in KEYS_THAT_STOP_AXOLOTL
         if not stops and not self._is_lost(old):
             return "the old name is still taken"
         lost = "Axolotl stops at it" if stops else fate_of_unknown_key(self.subject)
@@ -166,7 +168,7 @@ class SettingRenamed(ConfigRule):
             return lost
         return f"{lost} from that release on"
 
-    def _release(self, old: Renamed) -> str:
+    def _release(self, old: RenamedKey) -> str:
         """Which release runs, as far as the project and what lies beside the program say."""
         config = self.subject
         told = config.pins.told(old.package)
@@ -174,6 +176,6 @@ class SettingRenamed(ConfigRule):
             return f"{told}; what lies beside it shows that it ran, so with an earlier release"
         return told
 
-    def _age(self, old: Renamed) -> Age:
+    def _age(self, old: RenamedKey) -> ReleaseAge:
         """Is the release that runs from before the change?"""
         return "unknown" if old.taken is None else self.subject.pins.age(old.package, *old.taken)

@@ -34,7 +34,7 @@ config:
 ```
 
 ## Fix safety
-Which key was meant is your decision; the nearest name is only near.
+Which key was meant is your decision; the nearest name is only find_misspelt_key.
 
 ## References
 - huggingface/trl#2400, unslothai/unsloth#2904, pydantic's `extra` setting, which ignores unknown keys by default
@@ -64,8 +64,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
-from truetune.spec.stacks.draft import near
-from truetune.spec.stacks.facts import facts
+from truetune.spec.misspellings import find_misspelt_key
+from truetune.spec.stacks.known_keys import load_known_keys
 
 # Chosen, not measured: a line of a terminal holds about so many; the rest is counted.
 MAX_NAMES_SHOWN = 8
@@ -114,7 +114,7 @@ class UnknownSetting(ConfigRule):
     def _of_data_sets(self) -> Iterator[Finding]:
         """Keys of Axolotl's data sets, which it drops as well."""
         config = self.subject
-        names = facts("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
+        names = load_known_keys("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
         lists = DATA_SET_LISTS if names else ()
         strange = []
         for key, index, item in [
@@ -124,7 +124,7 @@ class UnknownSetting(ConfigRule):
                 if name in names:
                     continue
                 place = setting_case(config, item[name], f"{key}.{index}.{name}")
-                likely = near(name, names)
+                likely = find_misspelt_key(name, names)
                 if likely is None:
                     strange.append(place)
                 else:
@@ -145,7 +145,7 @@ class UnknownSetting(ConfigRule):
         )
 
     def _strange(self, cases: list[Case]) -> Finding:
-        """Keys that are near to none: of a newer release, a plug-in or a script; or of nothing."""
+        """Keys that are find_misspelt_key to none: of a newer release, a plug-in or a script; or of nothing."""
         config = self.subject
         keys = ", ".join(
             case.text.partition(":")[0].rpartition(".")[2] for case in cases[:MAX_NAMES_SHOWN]

@@ -60,7 +60,7 @@ from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import is_falling
 from truetune.logs.run_log import Curve, Floats
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 ALIVE = 0.05
 """Losses above it are no rounded zeros."""

@@ -48,7 +48,7 @@ from truetune.checks.rule import LogRule
 from truetune.logs.metric_direction import is_share_metric
 from truetune.logs.robust_statistics import end_medians, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 MIN_ZEROS, MIN_POINTS, MIN_PAIRS = 3, 10, 20
 FALL, SURE = 0.2, 3.3

@@ -50,7 +50,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.releases import SECOND_ADAPTER_HARMLESS
+from truetune.spec.removed_names import SECOND_ADAPTER_HARMLESS
 
 
 def _adapter_calls(module: Module) -> Iterator[Call]:

@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.execution_order import training_places
 from truetune.errors import TruetuneError
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec import located
+from truetune.spec import located_document
 
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 MERGING_METHODS = ("merge_and_unload", "merge_adapter")
@@ -106,7 +106,7 @@ def _has_dora_in_folder(module: Module, folder: str) -> str | None:
         path = base / folder / ADAPTER_CONFIG
         if path.is_file():
             try:
-                config = located.read(path).value
+                config = located_document.read_document(path).value
             except (TruetuneError, OSError, ValueError):
                 return None
             has_dora = isinstance(config, dict) and config.get("use_dora") is True

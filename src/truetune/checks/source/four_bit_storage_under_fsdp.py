@@ -63,8 +63,8 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.quantization_configs import find_quantization_configs
 from truetune.source.script_configs import extract_configs
-from truetune.spec import located
-from truetune.spec.stacks.readers import launches_of
+from truetune.spec import located_document
+from truetune.spec.stacks.project_commands import launches_of
 
 FSDP_IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
 FSDP_IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
@@ -123,7 +123,7 @@ def _starts_fsdp(named: re.Match[str] | None, script: Path) -> bool:
         return False
     for folder in [Path(), *list(script.absolute().parents)[:3]]:
         try:
-            value = located.read(folder / named[1]).value
+            value = located_document.read_document(folder / named[1]).value
         except SpecError:
             continue
         return isinstance(value, dict) and str(value.get("distributed_type")).upper() == "FSDP"

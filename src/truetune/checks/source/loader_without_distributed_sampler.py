@@ -59,7 +59,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import speaks_of_processes
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.stacks.readers import launches_of_several
+from truetune.spec.stacks.project_commands import launches_of_several
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 PROCESS_WRAPPERS = (

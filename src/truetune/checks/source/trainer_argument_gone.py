@@ -67,8 +67,8 @@ from truetune.checks.source.evidence.renamed_arguments import place_of_argument,
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.version_guards import find_guarded_arguments, find_possible_names
-from truetune.spec.run_signs import severity_of_gone
-from truetune.spec.stacks.signatures import GoneArgument, gone_argument
+from truetune.spec.run_evidence import severity_of_removed_name
+from truetune.spec.stacks.removed_arguments import RemovedArgument, find_removed_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 
@@ -94,11 +94,11 @@ class TrainerArgumentGone(SourceRule):
             if gone:
                 yield self._one(call, gone)
 
-    def _one(self, call: Call, gone: list[GoneArgument]) -> Finding:
+    def _one(self, call: Call, gone: list[RemovedArgument]) -> Finding:
         module = self.subject
         package, _, trainer = _class_name(module, call).partition(".")
         changes = [(one.taken.last, one.taken.gone) for one in gone]
-        severity = severity_of_gone(module.pins, package, changes, module.path)
+        severity = severity_of_removed_name(module.pins, package, changes, module.path)
         named = ", ".join(one.name for one in gone)
         return self.finding(
             f"{trainer} takes no {named} in {package}"
@@ -125,7 +125,7 @@ def _class_name(module: Module, call: Call) -> str:
     return module.flow.name(call.node.func) or ""
 
 
-def _refused_arguments(module: Module, call: Call) -> Iterator[GoneArgument]:
+def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
     """The arguments of a call that a release refuses which may run."""
     package, _, trainer = _class_name(module, call).partition(".")
     of_one_class = len(find_possible_names(module, call.node.func)) == 1
@@ -137,12 +137,12 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[GoneArgument]:
         return
     excused = find_guarded_arguments(module, call)
     for name in call.keywords:
-        gone = gone_argument(package, trainer, name) if name not in excused else None
+        gone = find_removed_argument(package, trainer, name) if name not in excused else None
         if gone is not None and module.pins.age(package, *gone.taken) != "older":
             yield gone
 
 
-def _argument_advice(package: str, gone: GoneArgument) -> str:
+def _argument_advice(package: str, gone: RemovedArgument) -> str:
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"
     return f"write {gone.instead} (from {package} {gone.taken.gone})"

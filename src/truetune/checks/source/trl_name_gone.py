@@ -51,8 +51,8 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.source.edits import Changes, insert_before, replace_expression
 from truetune.source.module import Module
 from truetune.source.version_guards import is_behind_version_check
-from truetune.spec.run_signs import severity_of_gone
-from truetune.spec.stacks.signatures import GoneName, gone_name
+from truetune.spec.run_evidence import severity_of_removed_name
+from truetune.spec.stacks.removed_arguments import RemovedExport, find_removed_export
 
 INSTEAD = {
     "DataCollatorForCompletionOnlyLM": (
@@ -91,9 +91,9 @@ class TrlNameGone(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        together: dict[tuple[ast.AST | None, bool], dict[Use, GoneName]] = {}
+        together: dict[tuple[ast.AST | None, bool], dict[Use, RemovedExport]] = {}
         for use in _uses_of_gone_names(module):
-            name = gone_name("trl", use.name)
+            name = find_removed_export("trl", use.name)
             if (
                 name is None
                 or module.pins.age("trl", *name.taken) == "older"
@@ -104,10 +104,10 @@ class TrlNameGone(SourceRule):
         for gone in together.values():
             yield self._one(gone)
 
-    def _one(self, gone: Mapping[Use, GoneName]) -> Finding:
+    def _one(self, gone: Mapping[Use, RemovedExport]) -> Finding:
         pins = self.subject.pins
         changes = [(name.taken.last, name.taken.gone) for name in gone.values()]
-        severity = severity_of_gone(pins, "trl", changes, self.subject.path)
+        severity = severity_of_removed_name(pins, "trl", changes, self.subject.path)
         newest = max((name.taken.gone for name in gone.values()), key=Version)
         names = list(dict.fromkeys(use.name for use in gone))
         remedies = dict.fromkeys(_name_advice(use.name, name) for use, name in gone.items())
@@ -125,7 +125,7 @@ class TrlNameGone(SourceRule):
         )
 
 
-def _imports_from_new_homes(module: Module, gone: Mapping[Use, GoneName]) -> Changes:
+def _imports_from_new_homes(module: Module, gone: Mapping[Use, RemovedExport]) -> Changes:
     """The statement without the names that moved, and one import for each module that they moved to."""
     statement = next(iter(gone)).statement
     homes: dict[str, list[ast.alias]] = {}
@@ -147,7 +147,7 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, GoneName]) -> Cha
     )
 
 
-def _name_advice(name: str, gone: GoneName) -> str:
+def _name_advice(name: str, gone: RemovedExport) -> str:
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:

@@ -45,7 +45,7 @@ from truetune.checks.rule import DataRule
 from truetune.checks.token_cases import at_stop, first_answer
 from truetune.encoding.batch import Batch
 from truetune.render.tokenizer import Special
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 
 class TurnTerminatorIsNotEos(DataRule):

@@ -47,7 +47,7 @@ from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.tokenizer import Stop
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 
 class PadIsStopToken(DataRule):

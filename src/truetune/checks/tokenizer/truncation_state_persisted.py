@@ -36,7 +36,7 @@ from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 
 class TruncationStatePersisted(DataRule):

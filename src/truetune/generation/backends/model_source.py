@@ -26,9 +26,9 @@ from truetune.data.predictions import score_hint
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.files import spec_of
-from truetune.spec.near import near_path
-from truetune.spec.run import RunSpec
+from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import spec_of
 
 SourceKind = Literal["model", "adapter", "gguf", "endpoint"]
 GENERATION_CONFIG = "generation_config.json"
@@ -146,7 +146,7 @@ def find_model_source(
         what = "no such file or folder" if folder is None else "holds no model and no adapter"
         raise UsageError(
             f"{name}: {what}; expected the folder of a model or an adapter, a .gguf file, a URL, or"
-            f" a model of the local hub cache{near_path(name)}"
+            f" a model of the local hub cache{did_you_mean_path(name)}"
         )
     return _source_of_checkpoint(name, read_checkpoint(folder, base=base_folder), tokenizer_folder)
 

@@ -15,8 +15,8 @@ from functools import cache
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 from truetune.spec.config import Config, Stack
-from truetune.spec.located import Located
-from truetune.spec.stacks import axolotl, llama_factory, own, torchtune, trl
+from truetune.spec.located_document import LocatedDocument
+from truetune.spec.stacks import axolotl, llama_factory, torchtune, trl, truetune_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ConfigReader:
     name: Stack
     title: str
     """As a report calls its files: `Axolotl configuration`"""
-    read: Callable[[Located], Config]
+    read: Callable[[LocatedDocument], Config]
     """The settings of a parsed file. Raises SpecError."""
     keys: Callable[[], frozenset[str]]
     """All keys that tell a file of this program, those of earlier releases among them"""
@@ -44,8 +44,8 @@ BUILT_IN = (
     ConfigReader(
         name="truetune",
         title="truetune settings",
-        read=own.read,
-        keys=own.keys,
+        read=truetune_yaml.read_truetune_config,
+        keys=truetune_yaml.truetune_keys,
         model_key="model",
         unknown_key="truetune stops at it",
         command="truetune train FILE",
@@ -53,8 +53,8 @@ BUILT_IN = (
     ConfigReader(
         name="trl",
         title="TRL configuration",
-        read=trl.read,
-        keys=trl.keys,
+        read=trl.read_trl_config,
+        keys=trl.trl_keys,
         model_key="model_name_or_path",
         unknown_key="TRL's own scripts drop it without a word, the command `trl` stops at it",
         command="trl sft --config FILE",
@@ -63,8 +63,8 @@ BUILT_IN = (
     ConfigReader(
         name="axolotl",
         title="Axolotl configuration",
-        read=axolotl.read,
-        keys=axolotl.keys,
+        read=axolotl.read_axolotl_config,
+        keys=axolotl.axolotl_keys,
         model_key="base_model",
         unknown_key="Axolotl drops it without a word",
         command="axolotl train FILE",
@@ -75,8 +75,8 @@ BUILT_IN = (
     ConfigReader(
         name="llama-factory",
         title="LLaMA-Factory configuration",
-        read=llama_factory.read,
-        keys=llama_factory.keys,
+        read=llama_factory.read_llama_factory_config,
+        keys=llama_factory.llama_factory_keys,
         model_key="model_name_or_path",
         unknown_key="LLaMA-Factory stops at it",
         command="llamafactory-cli train FILE",
@@ -87,8 +87,8 @@ BUILT_IN = (
     ConfigReader(
         name="torchtune",
         title="torchtune recipe",
-        read=torchtune.read,
-        keys=torchtune.keys,
+        read=torchtune.read_torchtune_config,
+        keys=torchtune.torchtune_keys,
         model_key="model",
         unknown_key="torchtune hands it to the recipe, which may not read it",
         command="tune run RECIPE --config FILE",

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from truetune.spec.config import Config
-from truetune.spec.located import Located
-from truetune.spec.stacks.document import draft_of
-from truetune.spec.stacks.draft import Draft, names, on
-from truetune.spec.stacks.shared import sharding
+from truetune.spec.located_document import LocatedDocument
+from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on, split_names
+from truetune.spec.stacks.shared_arguments import put_sharding
 
-RELEASE = "3.9"
+SWIFT_RELEASE = "3.9"
 DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 1,
     "per_device_eval_batch_size": 1,
@@ -25,7 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "warmup_ratio": 0.05,
     "optim": "adamw_torch_fused",
 }
-METHODS = {
+METHOD_OF_RLHF_TYPE = {
     "dpo": "dpo",
     "kto": "kto",
     "orpo": "orpo",
@@ -34,27 +33,34 @@ METHODS = {
     "ppo": "ppo",
     "grpo": "grpo",
 }
-TUNERS = ("tuner_type", "train_type", "sft_type")
-STAGES = {"zero0": 0, "zero1": 1, "zero2": 2, "zero2_offload": 2, "zero3": 3, "zero3_offload": 3}
+TUNER_KEYS = ("tuner_type", "train_type", "sft_type")
+ZERO_STAGES = {
+    "zero0": 0,
+    "zero1": 1,
+    "zero2": 2,
+    "zero2_offload": 2,
+    "zero3": 3,
+    "zero3_offload": 3,
+}
 """Names of its own DeepSpeed files"""
-ATTENTION = {
+ATTENTION_NAMES = {
     "flash_attn": "flash_attention_2",
     "flash_attention_2": "flash_attention_2",
     "eager": "eager",
 }
 
 
-def read(document: Located, command: str = "sft") -> Config:
+def read_swift_options(document: LocatedDocument, command: str = "sft") -> Config:
     """The options of one command. Raises SpecError for a value that a field does not take."""
-    draft = draft_of(document, "ms-swift", RELEASE, DEFAULTS)
+    draft = draft_of_document(document, "ms-swift", SWIFT_RELEASE, DEFAULTS)
     draft.same()
-    _method(draft, command)
+    _put_method(draft, command)
     model = draft.folder(draft.get("model", "model_id_or_path"))
     draft.put("model", model, "model", "model_id_or_path")
     draft.put("tokenizer", model, "model", "model_id_or_path")
-    tuner = str(draft.get(*TUNERS) or "lora")
+    tuner = str(draft.get(*TUNER_KEYS) or "lora")
     if tuner in ("lora", "longlora", "adalora"):
-        _lora(draft)
+        _put_lora(draft)
     elif tuner != "full":
         draft.notes.append(f"{tuner} is read as if all weights were trained")
     rate = draft.get("learning_rate")
@@ -65,15 +71,15 @@ def read(document: Located, command: str = "sft") -> Config:
     draft.put(
         "training.load_in", bits if bits in (4, 8) else None, "quant_bits", "quantization_bit"
     )
-    _precision(draft)
+    _put_precision(draft)
     draft.put(
         "training.gradient_checkpointing",
-        on(draft.get("gradient_checkpointing")),
+        is_on(draft.get("gradient_checkpointing")),
         "gradient_checkpointing",
     )
-    attention = ATTENTION.get(str(draft.get("attn_impl")))
+    attention = ATTENTION_NAMES.get(str(draft.get("attn_impl")))
     draft.put("training.attn_implementation", attention, "attn_impl")
-    _sharding(draft)
+    _put_sharding(draft)
     limit = draft.get("max_length")
     limit = limit if isinstance(limit, int) else None
     draft.put("max_length", limit, "max_length")
@@ -81,16 +87,16 @@ def read(document: Located, command: str = "sft") -> Config:
     return draft.config(draft.values.keys() | DEFAULTS.keys(), limit, ())
 
 
-def _method(draft: Draft, command: str) -> None:
+def _put_method(draft: ConfigDraft, command: str) -> None:
     kind = str(draft.get("rlhf_type")) if command == "rlhf" else ""
-    method = "pretrain" if command == "pt" else METHODS.get(kind, "sft")
+    method = "pretrain" if command == "pt" else METHOD_OF_RLHF_TYPE.get(kind, "sft")
     draft.put("training.method", method, "rlhf_type")
 
 
-def _lora(draft: Draft) -> None:
+def _put_lora(draft: ConfigDraft) -> None:
     targets = draft.get("target_modules") or "all-linear"
     if isinstance(targets, list):
-        targets = names(targets)
+        targets = split_names(targets)
     lora: dict[str, Any] = {
         "r": draft.get("lora_rank") or 8,
         "lora_alpha": draft.get("lora_alpha") or 32,
@@ -99,11 +105,11 @@ def _lora(draft: Draft) -> None:
     }
     whole = draft.get("modules_to_save")
     if whole is not None:
-        lora["modules_to_save"] = names(whole)
+        lora["modules_to_save"] = split_names(whole)
     draft.put("training.lora", lora, "lora_rank", "target_modules")
 
 
-def _precision(draft: Draft) -> None:
+def _put_precision(draft: ConfigDraft) -> None:
     """`torch_dtype` is what the weights are loaded in, and the precision of the training follows it."""
     dtype = draft.get("torch_dtype", "dtype")
     draft.put("training.dtype", dtype, "torch_dtype", "dtype")
@@ -112,10 +118,10 @@ def _precision(draft: Draft) -> None:
         draft.put("training.fp16", dtype == "float16", "torch_dtype")
 
 
-def _sharding(draft: Draft) -> None:
-    stage = STAGES.get(str(draft.get("deepspeed")))
+def _put_sharding(draft: ConfigDraft) -> None:
+    stage = ZERO_STAGES.get(str(draft.get("deepspeed")))
     if stage is None:
-        sharding(draft)
+        put_sharding(draft)
         return
     draft.put("training.deepspeed_stage", stage, "deepspeed")
     if str(draft.get("deepspeed")).endswith("_offload"):

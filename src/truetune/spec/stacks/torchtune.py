@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from truetune.spec.config import Config
-from truetune.spec.located import Located
-from truetune.spec.stacks.document import draft_of
-from truetune.spec.stacks.draft import Draft
+from truetune.spec.located_document import LocatedDocument
+from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document
 
-RELEASE = "0.6"
+TORCHTUNE_RELEASE = "0.6"
 DEFAULTS = {"gradient_accumulation_steps": 1}
-KEYS = frozenset((
+RECIPE_KEYS = frozenset((
     "model", "tokenizer", "checkpointer", "dataset", "dataset_val", "optimizer", "lr_scheduler", "loss", "batch_size",
     "epochs", "max_steps_per_epoch", "gradient_accumulation_steps", "clip_grad_norm", "compile", "optimizer_in_bwd",
     "device", "dtype", "seed", "shuffle", "output_dir", "resume_from_checkpoint", "save_adapter_weights_only",
@@ -25,8 +24,8 @@ KEYS = frozenset((
     "log_peak_memory_stats", "log_level", "profiler", "run_val_every_n_steps", "custom_sharded_layers",
     "tensor_parallel_dim", "low_cpu_ram", "quantizer", "teacher_model", "ref_checkpointer",
 ))  # fmt: skip
-DTYPES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
-OPTIMIZERS = {
+DTYPE_NAMES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
+OPTIMIZER_NAMES = {
     "adamw8bit": "adamw_8bit",
     "pagedadamw8bit": "paged_adamw_8bit",
     "pagedadamw": "paged_adamw_32bit",
@@ -34,28 +33,30 @@ OPTIMIZERS = {
     "sgd": "sgd",
 }
 """Class in small letters -> the name that transformers gives it"""
-MLP = ("gate_proj", "up_proj", "down_proj")
-ATTENTION = {"output_proj": "o_proj"}
+MLP_MODULES = ("gate_proj", "up_proj", "down_proj")
+RENAMED_MODULES = {"output_proj": "o_proj"}
 """torchtune's names of matrices that others call something else"""
 
 
-def keys() -> frozenset[str]:
+def torchtune_keys() -> frozenset[str]:
     """Keys that tell a recipe."""
-    return KEYS
+    return RECIPE_KEYS
 
 
 def is_recipe(value: Mapping[Any, Any]) -> bool:
     """Does a part name a class of torchtune?"""
-    return any(_component(part).startswith("torchtune.") for part in value.values())
+    return any(_component_name(part).startswith("torchtune.") for part in value.values())
 
 
-def read(document: Located) -> Config:
+def read_torchtune_config(document: LocatedDocument) -> Config:
     """A recipe's YAML. Raises SpecError."""
-    draft = draft_of(document, "torchtune", RELEASE, DEFAULTS)
-    builder = _component(draft.get("model")).rpartition(".")[2]
-    _model(draft)
-    draft.put("training.method", "dpo" if "DPO" in _component(draft.get("loss")) else "sft", "loss")
-    _lora(draft, builder)
+    draft = draft_of_document(document, "torchtune", TORCHTUNE_RELEASE, DEFAULTS)
+    builder = _component_name(draft.get("model")).rpartition(".")[2]
+    _put_model(draft)
+    draft.put(
+        "training.method", "dpo" if "DPO" in _component_name(draft.get("loss")) else "sft", "loss"
+    )
+    _put_lora(draft, builder)
     draft.put("training.load_in", 4 if builder.startswith("qlora_") else None, "model")
     draft.take("training.per_device_train_batch_size", "batch_size")
     draft.take("training.gradient_accumulation_steps", "gradient_accumulation_steps")
@@ -63,8 +64,8 @@ def read(document: Located) -> Config:
     draft.take("training.max_grad_norm", "clip_grad_norm")
     draft.take("training.shuffle", "shuffle")
     draft.take("training.gradient_checkpointing", "enable_activation_checkpointing")
-    draft.take("training.dtype", "dtype", made=lambda name: DTYPES.get(str(name), str(name)))
-    _optimizer(draft)
+    draft.take("training.dtype", "dtype", made=lambda name: DTYPE_NAMES.get(str(name), str(name)))
+    _put_optimizer(draft)
     dataset = draft.table("dataset")
     draft.put("training.packing", dataset.get("packed"), "dataset")
     draft.put(
@@ -78,15 +79,15 @@ def read(document: Located) -> Config:
             "optimizer_in_bwd: gradients are freed as they are made; they are counted as kept"
         )
     draft.notes.append("a recipe of torchtune: its rows are not read; name them beside it")
-    return draft.config(KEYS | draft.values.keys(), limit, ())
+    return draft.config(RECIPE_KEYS | draft.values.keys(), limit, ())
 
 
-def _component(part: Any) -> str:
+def _component_name(part: Any) -> str:
     """What a part is made of: `torchtune.models.llama3_2.lora_llama3_2_3b`."""
     return str(part.get("_component_", "")) if isinstance(part, Mapping) else ""
 
 
-def _model(draft: Draft) -> None:
+def _put_model(draft: ConfigDraft) -> None:
     """The folder of the weights; where it is not on this machine, its last name."""
     folder = draft.table("checkpointer").get("checkpoint_dir")
     if not isinstance(folder, str):
@@ -97,14 +98,14 @@ def _model(draft: Draft) -> None:
     draft.put("tokenizer", named if found is not None else None, "tokenizer", "checkpointer")
 
 
-def _lora(draft: Draft, builder: str) -> None:
+def _put_lora(draft: ConfigDraft, builder: str) -> None:
     if not builder.startswith(("lora_", "qlora_")):
         return
     model = draft.table("model")
     attention = [str(name) for name in model.get("lora_attn_modules") or ("q_proj", "v_proj")]
-    targets = [ATTENTION.get(name, name) for name in attention]
+    targets = [RENAMED_MODULES.get(name, name) for name in attention]
     if model.get("apply_lora_to_mlp") is True:
-        targets += MLP
+        targets += MLP_MODULES
     rank = model.get("lora_rank", 8)
     lora = {
         "r": rank,
@@ -118,10 +119,12 @@ def _lora(draft: Draft, builder: str) -> None:
     )
 
 
-def _optimizer(draft: Draft) -> None:
+def _put_optimizer(draft: ConfigDraft) -> None:
     optimizer, schedule = draft.table("optimizer"), draft.table("lr_scheduler")
-    name = _component(optimizer).rpartition(".")[2]
-    draft.put("training.optim", OPTIMIZERS.get(name.lower(), name.lower() or None), "optimizer")
+    name = _component_name(optimizer).rpartition(".")[2]
+    draft.put(
+        "training.optim", OPTIMIZER_NAMES.get(name.lower(), name.lower() or None), "optimizer"
+    )
     draft.put("training.learning_rate", optimizer.get("lr"), "optimizer")
     draft.put("training.weight_decay", optimizer.get("weight_decay"), "optimizer")
     draft.put("training.warmup_steps", schedule.get("num_warmup_steps"), "lr_scheduler")

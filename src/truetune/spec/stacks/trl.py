@@ -6,16 +6,22 @@ from functools import cache
 from typing import Any
 
 from truetune.spec.config import Config
-from truetune.spec.located import Located
-from truetune.spec.pins import pins_around
-from truetune.spec.releases import major
-from truetune.spec.stacks.datasets import Rows, give, located
-from truetune.spec.stacks.document import draft_of
-from truetune.spec.stacks.draft import Draft, near, on
-from truetune.spec.stacks.facts import RENAMED, facts
-from truetune.spec.stacks.transformers import METHODS, arguments, defaults, learned, pretrained
+from truetune.spec.located_document import LocatedDocument
+from truetune.spec.misspellings import find_misspelt_key
+from truetune.spec.release_pins import pins_around
+from truetune.spec.removed_names import first_of_major
+from truetune.spec.stacks.config_datasets import ConfigDataset, local_dataset_files, put_datasets
+from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on
+from truetune.spec.stacks.known_keys import RENAMED_KEYS, load_known_keys
+from truetune.spec.stacks.trainer_arguments import (
+    METHOD_OF_CLASS,
+    class_defaults,
+    put_model_arguments,
+    put_trainer_arguments,
+    put_trl_supervision,
+)
 
-CLASSES = (
+TRAINER_CLASSES = (
     "SFTConfig",
     "DPOConfig",
     "KTOConfig",
@@ -27,14 +33,14 @@ CLASSES = (
     "CPOConfig",
 )
 """The trainers' classes; of two that fit as well, the first is meant."""
-COMMON = ("ModelConfig", "ScriptArguments", "DatasetMixtureConfig")
-OF_SCRIPT = {"GRPOConfig": ("GRPOScriptArguments",), "RLOOConfig": ("RLOOScriptArguments",)}
+SHARED_CLASSES = ("ModelConfig", "ScriptArguments", "DatasetMixtureConfig")
+SCRIPT_CLASSES = {"GRPOConfig": ("GRPOScriptArguments",), "RLOOConfig": ("RLOOScriptArguments",)}
 """What a trainer's own script merges with these"""
-SCRIPTS = frozenset(("dataset_mixture", "dataset_mixer", "dataset_splits"))
+SCRIPT_ONLY_KEYS = frozenset(("dataset_mixture", "dataset_mixer", "dataset_splits"))
 """Keys of scripts with settings of their own that no other stack has"""
-OLD = frozenset(("torch_dtype",))
+OLD_KEYS = frozenset(("torch_dtype",))
 """Keys of earlier releases, likewise"""
-SIGNS = {
+TRAINER_SIGNS = {
     "SFTConfig": frozenset(("max_seq_length", "dataset_batch_size")),
     "DPOConfig": frozenset(("max_prompt_length", "ref_model_init_kwargs", "rpo_alpha")),
     "KTOConfig": frozenset(("desirable_weight", "undesirable_weight")),
@@ -43,98 +49,134 @@ SIGNS = {
 """Keys, of this release or an earlier one, that speak for one trainer"""
 
 
+MAX_KEYS_SHOWN = 6
+
+
 @cache
-def launch() -> frozenset[str]:
+def launcher_keys() -> frozenset[str]:
     """Keys that the command line takes itself, or hands to `accelerate launch`."""
     return frozenset(
-        ("env", "config", "accelerate_config", *facts("trl").classes["accelerate launch"])
+        ("env", "config", "accelerate_config", *load_known_keys("trl").classes["accelerate launch"])
     )
 
 
 @cache
-def keys() -> frozenset[str]:
+def trl_keys() -> frozenset[str]:
     """All keys that tell a TRL YAML: of this release, of earlier ones, and of scripts that read TRL's and their own."""
-    known = {*defaults("SFTConfig"), *launch(), *RENAMED["trl"], *SCRIPTS, *OLD}
-    scripts = (name for names in OF_SCRIPT.values() for name in names)
+    known = {
+        *class_defaults("SFTConfig"),
+        *launcher_keys(),
+        *RENAMED_KEYS["trl"],
+        *SCRIPT_ONLY_KEYS,
+        *OLD_KEYS,
+    }
+    scripts = (name for names in SCRIPT_CLASSES.values() for name in names)
     return frozenset(
-        known.union(*(facts("trl").classes[name] for name in (*CLASSES, *COMMON, *scripts)))
+        known.union(
+            *(
+                load_known_keys("trl").classes[name]
+                for name in (*TRAINER_CLASSES, *SHARED_CLASSES, *scripts)
+            )
+        )
     )
 
 
 @cache
-def _merged(name: str) -> dict[str, Any]:
+def _merged_defaults(name: str) -> dict[str, Any]:
     """The keys and defaults of all that the script of a trainer's class merges."""
-    made = defaults(name)
-    for part in (*COMMON, *OF_SCRIPT.get(name, ())):
-        made |= facts("trl").classes[part]
+    made = class_defaults(name)
+    for part in (*SHARED_CLASSES, *SCRIPT_CLASSES.get(name, ())):
+        made |= load_known_keys("trl").classes[part]
     return made
 
 
-def kind_of(document: Located) -> tuple[str, bool]:
+def guess_trainer_class(document: LocatedDocument) -> tuple[str, bool]:
     """The trainer's class, and whether the keys leave no other."""
     given = set(document.value)
-    base = set(facts("transformers").classes["TrainingArguments"]).union(
-        *(facts("trl").classes[name] for name in COMMON)
+    base = set(load_known_keys("transformers").classes["TrainingArguments"]).union(
+        *(load_known_keys("trl").classes[name] for name in SHARED_CLASSES)
     )
-    own = {name: set(_merged(name)) - base | SIGNS.get(name, frozenset()) for name in CLASSES}
+    own = {
+        name: set(_merged_defaults(name)) - base | TRAINER_SIGNS.get(name, frozenset())
+        for name in TRAINER_CLASSES
+    }
     scores = {
-        name: len(given & own[name]) + len(given & SIGNS.get(name, frozenset())) for name in CLASSES
+        name: len(given & own[name]) + len(given & TRAINER_SIGNS.get(name, frozenset()))
+        for name in TRAINER_CLASSES
     }
     stem = document.path.rpartition("/")[2].lower()
     best = max(scores.values())
-    equal = [name for name in CLASSES if scores[name] == best]
+    equal = [name for name in TRAINER_CLASSES if scores[name] == best]
     named = next((name for name in equal if name.removesuffix("Config").lower() in stem), equal[0])
     return named, len(equal) == 1
 
 
-def read(document: Located, trainer: str = "") -> Config:
-    """A YAML file of TRL; `trainer` is the class of its settings, where the command that reads them says it."""
-    name, sure = (trainer, True) if trainer else kind_of(document)
-    known = _merged(name)
+def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
+    """A YAML file of TRL.
+
+    Args:
+        document: the file.
+        trainer: the class of its settings, where the command that reads them says it.
+
+    Raises:
+        SpecError: a value that its field does not take.
+    """
+    name, is_sure = (trainer, True) if trainer else guess_trainer_class(document)
+    release = load_known_keys("trl").release
+    defaults = _merged_defaults(name)
+    known = {*defaults, *launcher_keys()}
     pins = pins_around(document.path)
-    older = pins.before("trl", major(facts("trl").release))
-    draft = draft_of(
-        document, "trl", facts("trl").release, {} if older else known, {*known, *launch()}
-    )
+    # Before the same major number, a key that is not set may have had another default: then nothing is known of it.
+    is_older = pins.before("trl", first_of_major(release))
+    draft = draft_of_document(document, "trl", release, {} if is_older else defaults, known)
     draft.pins = pins
     draft.notes.append(
-        f"read as the settings of {name} ({METHODS[name]})"
-        + ("" if sure else ", because no key speaks for another")
+        f"read as the settings of {name} ({METHOD_OF_CLASS[name]})"
+        + ("" if is_sure else ", because no key speaks for another")
     )
-    limit = arguments(draft, name)
-    pretrained(draft)
+    limit = put_trainer_arguments(draft, name)
+    put_model_arguments(draft)
     model = draft.folder(draft.get("model_name_or_path"))
     draft.put("tokenizer", model, "model_name_or_path")
     draft.put("model", model, "model_name_or_path")
     draft.take("training.devices", "num_processes")
-    if on(draft.get("use_peft")):
-        _lora(draft)
-    give(draft, _data(draft), "dataset_name", "datasets")
+    if is_on(draft.get("use_peft")):
+        _put_lora(draft)
+    put_datasets(draft, _named_datasets(draft), "dataset_name", "datasets")
+    # What is learned depends on the columns of the rows, so it comes after the data.
     if name == "SFTConfig":
-        learned(draft)
+        put_trl_supervision(draft)
+    _put_template(draft)
+    _note_own_keys(draft, document)
+    return draft.config(known, limit, ("transformers", "trl"))
+
+
+def _put_template(draft: ConfigDraft) -> None:
+    """The chat template, where its file is here; the folder of another tokenizer is not read."""
     template = draft.get("chat_template_path")
-    if (
-        isinstance(template, str)
-        and (found := draft.find(template)) is not None
-        and found.is_file()
-    ):
-        draft.put("template", str(found), "chat_template_path")
+    path = draft.find(template) if isinstance(template, str) else None
+    if path is not None and path.is_file():
+        draft.put("template", str(path), "chat_template_path")
+
+
+def _note_own_keys(draft: ConfigDraft, document: LocatedDocument) -> None:
+    """Say which keys a script that merges its own settings with TRL's must have brought."""
     own = [
         key
         for key in document.value
-        if key in SCRIPTS or (key not in keys() and near(str(key), keys()) is None)
+        if key in SCRIPT_ONLY_KEYS
+        or (key not in trl_keys() and find_misspelt_key(str(key), trl_keys()) is None)
     ]
     draft.own_keys = bool(own)
     if own:
+        more = ", ..." if len(own) > MAX_KEYS_SHOWN else ""
         draft.notes.append(
-            "TRL-like, with keys of its own"
-            f" ({', '.join(map(str, own[:6]))}{', ...' if len(own) > 6 else ''}): a script that"
-            " merges them with TRL's reads it"
+            f"TRL-like, with keys of its own ({', '.join(map(str, own[:MAX_KEYS_SHOWN]))}{more}): a"
+            " script that merges them with TRL's reads it"
         )
-    return draft.config({*known, *launch()}, limit, ("transformers", "trl"))
 
 
-def _lora(draft: Draft) -> None:
+def _put_lora(draft: ConfigDraft) -> None:
     draft.put("training.lora", {}, "use_peft")
     for field, key in (
         ("r", "lora_r"),
@@ -148,11 +190,11 @@ def _lora(draft: Draft) -> None:
         draft.take(
             f"training.lora.{field}",
             key,
-            made=_targets if field == "target_modules" else lambda value: value,
+            made=_target_modules if field == "target_modules" else lambda value: value,
         )
 
 
-def _targets(value: Any) -> Any:
+def _target_modules(value: Any) -> Any:
     return (
         value[0]
         if isinstance(value, list) and len(value) == 1 and value[0] == "all-linear"
@@ -160,16 +202,21 @@ def _targets(value: Any) -> Any:
     )
 
 
-def _data(draft: Draft) -> list[Rows]:
+def _named_datasets(draft: ConfigDraft) -> list[ConfigDataset]:
     found = []
     name = draft.get("dataset_name")
     if isinstance(name, str):
-        found.append(Rows(name, located(draft, name)))
+        found.append(ConfigDataset(name, local_dataset_files(draft, name)))
     several = draft.get("datasets")
     for given in several if isinstance(several, list) else ():
         if isinstance(given, dict) and isinstance(given.get("path"), str):
             path = given["path"]
             found.append(
-                Rows(path, located(draft, path, given.get("data_files"), given.get("data_dir")))
+                ConfigDataset(
+                    path,
+                    local_dataset_files(
+                        draft, path, given.get("data_files"), given.get("data_dir")
+                    ),
+                )
             )
     return found

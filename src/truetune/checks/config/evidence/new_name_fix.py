@@ -6,7 +6,7 @@ import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, offset_of_place
 from truetune.checks.findings import Edit, Fix
-from truetune.spec.config import Config, Renamed
+from truetune.spec.config import Config, RenamedKey
 
 SAME_VALUE = frozenset(
     (
@@ -36,7 +36,7 @@ SAME_VALUE = frozenset(
 """Old names whose value means the same under the new one"""
 
 
-def new_name_fix(config: Config, old: Renamed) -> Fix | None:
+def new_name_fix(config: Config, old: RenamedKey) -> Fix | None:
     """The fix of one old name; None where the value means something else today, or the name is not where it is said."""
     key, text = old.place.key.rpartition(".")[2], config.text
     if old.now is None or key not in SAME_VALUE or old.place.file != config.path:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, known_keys
-from truetune.spec.config import Config, Place, Renamed
-from truetune.spec.stacks.draft import near
+from truetune.spec.config import Config, RenamedKey, SettingLocation
+from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.stacks.registry import config_readers
-from truetune.spec.stacks.trl import SCRIPTS
+from truetune.spec.stacks.trl import SCRIPT_ONLY_KEYS
 
 DATA_SET_LISTS = ("datasets", "test_datasets", "pretraining_dataset")
 """Keys of Axolotl whose tables have keys of their own"""
@@ -39,7 +39,8 @@ def words_of_another_program(config: Config) -> list[str]:
         return []
     names = known_keys(config)
     strange = [place.key for place in unknown_keys(config) if likely_key(place, names) is None]
-    return strange if len(strange) >= MIN_FOREIGN_WORDS or SCRIPTS.intersection(strange) else []
+    is_foreign = len(strange) >= MIN_FOREIGN_WORDS or bool(SCRIPT_ONLY_KEYS.intersection(strange))
+    return strange if is_foreign else []
 
 
 def keeps_its_defaults(config: Config) -> bool:
@@ -60,7 +61,7 @@ def is_mostly_another_programs(config: Config) -> bool:
     return len(words_of_another_program(config)) >= MIN_FOREIGN_SHARE * max(1, len(config.raw))
 
 
-def unknown_keys(config: Config) -> list[Place]:
+def unknown_keys(config: Config) -> list[SettingLocation]:
     """The keys that no release is known to take; those of Axolotl's data sets are read with their values elsewhere."""
     renamed = {one.place for one in config.renamed}
     return [
@@ -88,12 +89,12 @@ def is_unknown_keyword_refused(config: Config) -> bool:
     )
 
 
-def removed_since(config: Config, old: Renamed) -> str:
+def removed_since(config: Config, old: RenamedKey) -> str:
     """From which release on an old name is not taken."""
     return old.taken.since(old.package) if old.taken else f"in {config.stack} {config.version}"
 
 
-def who_may_read_old_names(config: Config, several: list[Renamed]) -> str:
+def who_may_read_old_names(config: Config, several: list[RenamedKey]) -> str:
     """Who may still take these names of earlier releases."""
     pinned = next((old.package for old in several if config.pins.is_of_a_commit(old.package)), None)
     return (
@@ -103,6 +104,6 @@ def who_may_read_old_names(config: Config, several: list[Renamed]) -> str:
     )
 
 
-def likely_key(place: Place, names: frozenset[str]) -> str | None:
+def likely_key(place: SettingLocation, names: frozenset[str]) -> str | None:
     """The key that this one is a misspelling of."""
-    return near(place.key.rpartition(".")[2], names)
+    return find_misspelt_key(place.key.rpartition(".")[2], names)

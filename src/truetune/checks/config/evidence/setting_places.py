@@ -8,12 +8,12 @@ from typing import Any
 
 from truetune.checks.findings import Case
 from truetune.errors import SpecError
-from truetune.spec.config import Config, Place
-from truetune.spec.located import Spot, parse
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks.facts import facts
+from truetune.spec.config import Config, SettingLocation
+from truetune.spec.located_document import TextPosition, parse_document
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.registry import config_readers
-from truetune.spec.training import Training
+from truetune.spec.training_settings import Training
 
 BUILT_ON_TRANSFORMERS = {
     "trl": ("trl", "transformers", "peft"),
@@ -25,15 +25,15 @@ BUILT_ON_TRANSFORMERS = {
 
 
 @lru_cache(maxsize=8)
-def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], Spot]:
+def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], TextPosition]:
     """The positions of the keys of a file."""
     try:
-        return parse(text, path).spots
+        return parse_document(text, path).spots
     except SpecError:
         return {}
 
 
-def setting_place(config: Config, *names: str) -> Place:
+def setting_place(config: Config, *names: str) -> SettingLocation:
     """Where the first of these is set, a field of RunSpec (`training.optim`) or a key of the file (`datasets.0.type`);
     else the file."""
     source = is_of_program(config)
@@ -45,8 +45,8 @@ def setting_place(config: Config, *names: str) -> Place:
         way = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         spot = None if source else _key_positions(config.text, config.path).get(way)
         if spot is not None:
-            return Place(config.path, spot.line, name, spot.column)
-    return Place(config.path, 1, "")
+            return SettingLocation(config.path, spot.line, name, spot.column)
+    return SettingLocation(config.path, 1, "")
 
 
 def setting_case(config: Config, value: object, *names: str) -> Case:
@@ -58,7 +58,7 @@ def setting_case(config: Config, value: object, *names: str) -> Case:
     return case_at_place(at, f"{at.key}: {shown}")
 
 
-def case_at_place(place: Place, text: str) -> Case:
+def case_at_place(place: SettingLocation, text: str) -> Case:
     """A text at its place."""
     return Case(text, file=place.file, line=place.line, column=place.column)
 
@@ -76,7 +76,7 @@ def is_value_untold(config: Config, *names: str) -> bool:
     ) and is_of_program(config)
 
 
-def offset_of_place(text: str, place: Place) -> int:
+def offset_of_place(text: str, place: SettingLocation) -> int:
     """The character of the text that stands at a place."""
     return (
         sum(len(line) for line in text.split("\n")[: place.line - 1])
@@ -109,5 +109,8 @@ def known_keys(config: Config) -> frozenset[str]:
         reader = config_readers().get(config.stack)
         return reader.keys() if reader is not None else frozenset(config.raw)
     return frozenset(
-        key for package in packages for keys in facts(package).classes.values() for key in keys
+        key
+        for package in packages
+        for keys in load_known_keys(package).classes.values()
+        for key in keys
     )

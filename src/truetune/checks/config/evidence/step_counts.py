@@ -21,7 +21,7 @@ from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
-from truetune.spec.stacks.readers import launched_processes
+from truetune.spec.stacks.project_commands import launched_processes
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""

@@ -10,7 +10,7 @@ from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, Probes, chat, prepared
 from truetune.render.tokenizer_folder import locate
 from truetune.spec.config import Config
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 CHATML = "<|im_start|>user"
 GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"

@@ -13,7 +13,7 @@ from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, chat, prepared
 from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 NEW_TEMPLATES = ("get_chat_template", "setup_chat_format", "clone_chat_template")
 """Functions that give a tokenizer another chat template"""

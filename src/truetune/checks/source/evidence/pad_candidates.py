@@ -23,7 +23,7 @@ from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 BY_GOOD_PAD = "good_pad on the published tokenizer"
 BY_TOKENIZER_FILES = (

@@ -15,7 +15,7 @@ from truetune.checks.source.evidence.pad_settings import PadSetting, is_of_token
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.releases import PAD_MASKED_BY_ID
+from truetune.spec.removed_names import PAD_MASKED_BY_ID
 
 
 class Masking(NamedTuple):

@@ -24,7 +24,7 @@ from truetune.errors import DataError, TruetuneError
 from truetune.source.module import Module, read_module
 from truetune.source.script_preparation import find_message_mapping
 from truetune.spec.config import Config
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 ANSWER_BEGINS = re.compile(
     r"(?:^|\n|\{\}|\} ?)[ \t]*(?P<mark>#{2,4} ?[A-Z][\w ]{1,24}:?|<\|?(?:assistant|bot|model)\|?>"

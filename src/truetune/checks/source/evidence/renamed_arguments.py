@@ -7,7 +7,7 @@ import ast
 from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes, replace_expression
 from truetune.source.module import Module
-from truetune.spec.stacks.signatures import GoneArgument
+from truetune.spec.stacks.removed_arguments import RemovedArgument
 
 
 def place_of_argument(call: Call, name: str) -> ast.AST:
@@ -17,7 +17,7 @@ def place_of_argument(call: Call, name: str) -> ast.AST:
     )
 
 
-def rename_changes(module: Module, call: Call, gone: list[GoneArgument]) -> Changes:
+def rename_changes(module: Module, call: Call, gone: list[RemovedArgument]) -> Changes:
     """The keywords that only have another name today."""
     changes: list[Change] = []
     for one in gone:
@@ -36,7 +36,7 @@ def rename_changes(module: Module, call: Call, gone: list[GoneArgument]) -> Chan
     return tuple(changes)
 
 
-def _renamed_key(module: Module, value: ast.AST, gone: GoneArgument) -> Changes:
+def _renamed_key(module: Module, value: ast.AST, gone: RemovedArgument) -> Changes:
     """The name under which a dictionary holds a value: a key, a keyword of `dict`, or what an assignment sets."""
     parent = module.scopes.parent[value]
     if isinstance(parent, ast.keyword):

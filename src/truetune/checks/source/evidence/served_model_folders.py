@@ -14,7 +14,7 @@ from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import DataError
 from truetune.parsing.shell_commands import is_command_file, last_option, read_commands
 from truetune.source.module import Module
-from truetune.spec.stacks.readers import files_around
+from truetune.spec.stacks.project_commands import files_around
 
 CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
 BESIDE = frozenset(("messages", "prompt", "input"))

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.spec.stacks.readers import LAUNCHERS, files_around, leads_to, text_at
+from truetune.spec.stacks.project_commands import (
+    LAUNCHERS,
+    files_around,
+    read_project_text,
+    word_names_script,
+)
 
 VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)")
 GRANTED = re.compile(
@@ -44,7 +49,7 @@ def plain_starts(script: Path) -> Iterator[PlainStart]:
     wanted = script.resolve()
     for file in files_around(script):
         is_read = file.suffix != ".py" or file.resolve() == wanted
-        text = text_at(str(file)) if is_read else ""
+        text = read_project_text(str(file)) if is_read else ""
         if wanted.name in text and not TASKS.search(text):
             yield from _in_file(file, text, wanted)
 
@@ -58,11 +63,11 @@ def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
         by_launcher = LAUNCHERS.search(line) is not None or "-m torch" in line
         if by_launcher:
             is_start = ONE_PROCESS.search(line) is not None and any(
-                leads_to(word, file, wanted) for word in line.split()
+                word_names_script(word, file, wanted) for word in line.split()
             )
         else:
             started = PYTHON.search(line)
-            is_start = started is not None and leads_to(started["script"], file, wanted)
+            is_start = started is not None and word_names_script(started["script"], file, wanted)
         count = gpus or standing
         if is_start and count > 1:
             where = f"{' '.join(line.split())} ({file.name}, line {number})"

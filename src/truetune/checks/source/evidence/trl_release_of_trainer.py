@@ -6,10 +6,10 @@ from packaging.version import Version
 
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.releases import MOVED_TO_CONFIG, TRAINER_ARGUMENTS, Taken
+from truetune.spec.removed_names import ARGUMENTS_MOVED_TO_CONFIG, MOVED_TO_CONFIG, RemovalWindow
 
 
-def why_before(module: Module, trainer: Call, change: Taken) -> str | None:
+def why_before(module: Module, trainer: Call, change: RemovalWindow) -> str | None:
     """Why it is sure that a release of TRL before a change runs this call; None where it is not.
 
     Args:
@@ -28,7 +28,7 @@ def why_before(module: Module, trainer: Call, change: Taken) -> str | None:
         keyword.arg for keyword in trainer.node.keywords
     }  # what a dictionary holds may be set for one release
     for name in trainer.names:
-        if old := TRAINER_ARGUMENTS.get(name, frozenset()) & written:
+        if old := ARGUMENTS_MOVED_TO_CONFIG.get(name, frozenset()) & written:
             return (
                 f"{min(old)} is an argument of {name.partition('.')[2]} up to TRL"
                 f" {MOVED_TO_CONFIG.last} alone"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from truetune.errors import TruetuneError
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec import located
-from truetune.spec.stacks.readers import launches_of
+from truetune.spec import located_document
+from truetune.spec.stacks.project_commands import launches_of
 
 SHARDS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 OF_FSDP = (*SHARDS, "accelerate.FullyShardedDataParallelPlugin")
@@ -203,7 +203,7 @@ def _sharding_config(path: Path) -> ShardingConfig | None:
 def _read_cached(path: str, _changed: int) -> ShardingConfig | None:
     """Kept, because every script of a folder asks for the same files."""
     try:
-        value = located.read(Path(path)).value
+        value = located_document.read_document(Path(path)).value
     except (TruetuneError, OSError, ValueError):
         return None
     if not isinstance(value, dict):
@@ -237,7 +237,7 @@ def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
     for folder in list(path.parents)[:3]:
         if (folder / named).is_file():
             try:
-                return _zero_stage(located.read(folder / named).value)
+                return _zero_stage(located_document.read_document(folder / named).value)
             except (TruetuneError, OSError, ValueError):
                 return None
     return None

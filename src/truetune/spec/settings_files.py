@@ -15,12 +15,12 @@ from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.toml_reader import parse_toml
 from truetune.parsing.yaml_reader import parse_yaml
-from truetune.spec.near import near_path
-from truetune.spec.other_names import PARTS, advice
-from truetune.spec.run import RunSpec
+from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.unknown_settings import SETTING_GROUPS, advise_unknown_setting
 
-CONFIG = "truetune.yaml"
-PROJECT = "pyproject.toml"
+CONFIG_NAME = "truetune.yaml"
+PROJECT_NAME = "pyproject.toml"
 
 
 def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Path | None]:
@@ -30,16 +30,16 @@ def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Pat
     """
     if config is not None:
         path = Path(config)
-    elif (folder / CONFIG).is_file():
-        path = folder / CONFIG
-    elif (folder / PROJECT).is_file() and _table(folder / PROJECT) is not None:
-        path = folder / PROJECT
+    elif (folder / CONFIG_NAME).is_file():
+        path = folder / CONFIG_NAME
+    elif (folder / PROJECT_NAME).is_file() and _read_toml_table(folder / PROJECT_NAME) is not None:
+        path = folder / PROJECT_NAME
     else:
         return {}, None
-    value = _table(path) if path.suffix == ".toml" else _yaml(path) or {}
+    value = _read_toml_table(path) if path.suffix == ".toml" else _read_yaml(path) or {}
     if value is None:
         raise SpecError(f"{path}: there is no [tool.truetune] in it")
-    settings = _resolved(_named(value, path), path.parent)
+    settings = _resolve_paths(_normalize_names(value, path), path.parent)
     spec_of(settings, str(path))
     return settings, path
 
@@ -47,48 +47,52 @@ def find_settings(config: str | None, folder: Path) -> tuple[dict[str, Any], Pat
 def spec_of(settings: Mapping[str, Any], where: str) -> RunSpec:
     """Settings as a RunSpec. Raises SpecError that says which setting is wrong, and why."""
     try:
-        return RunSpec.model_validate({name: _plain(value) for name, value in settings.items()})
+        return RunSpec.model_validate(
+            {name: _paths_as_strings(value) for name, value in settings.items()}
+        )
     except ValidationError as error:
         problems = [
-            _problem(p["type"], p["msg"], list(map(str, p["loc"])), p["input"])
+            _describe_problem(p["type"], p["msg"], list(map(str, p["loc"])), p["input"])
             for p in error.errors()
         ]
         raise SpecError("\n".join(f"{where}: {problem}" for problem in problems)) from None
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with others laid over them; settings that hold settings are merged."""
     made = dict(under)
     for name, value in over.items():
         below = made.get(name)
         made[name] = (
-            merged(below, value)
+            merge_settings(below, value)
             if isinstance(below, Mapping) and isinstance(value, Mapping)
             else value
         )
     return made
 
 
-def _plain(value: Any) -> Any:
+def _paths_as_strings(value: Any) -> Any:
     """Paths as strings, alone or in a list."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return (
+        [_paths_as_strings(item) for item in value] if isinstance(value, (list, tuple)) else value
+    )
 
 
-def _problem(kind: str, message: str, place: list[str], found: Any) -> str:
+def _describe_problem(kind: str, message: str, place: list[str], found: Any) -> str:
     name = ".".join(place)
     if kind != "extra_forbidden":
         return f"{name}: {message[:1].lower()}{message[1:]} (found {reprlib.repr(found)})"
-    return f"there is no setting {name}; {advice(place, found)}"
+    return f"there is no setting {name}; {advise_unknown_setting(place, found)}"
 
 
-def _read(path: Path) -> str:
+def _read_settings_text(path: Path) -> str:
     try:
         return read_bounded(path, SETTINGS).decode("utf-8-sig")
     except OSError as error:
         raise SpecError(
-            f"{path}: {error.strerror}{'' if path.exists() else near_path(path)}"
+            f"{path}: {error.strerror}{'' if path.exists() else did_you_mean_path(path)}"
         ) from None
     except InputLimitError as error:
         raise SpecError(f"{path}: {error}") from None
@@ -96,17 +100,17 @@ def _read(path: Path) -> str:
         raise SpecError(f"{path}: not UTF-8; save it as UTF-8") from None
 
 
-def _yaml(path: Path) -> Any:
-    text = _read(path)
+def _read_yaml(path: Path) -> Any:
+    text = _read_settings_text(path)
     try:
         return parse_yaml(text).value
     except ValueError as error:
         raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
 
 
-def _table(path: Path) -> Any:
+def _read_toml_table(path: Path) -> Any:
     """[tool.truetune]; None where there is none."""
-    text = _read(path)
+    text = _read_settings_text(path)
     try:
         tool = parse_toml(text).get("tool", {})
     except ValueError as error:
@@ -114,7 +118,7 @@ def _table(path: Path) -> Any:
     return tool.get("truetune") if isinstance(tool, dict) else None
 
 
-def _named(value: Any, path: Path) -> dict[str, Any]:
+def _normalize_names(value: Any, path: Path) -> dict[str, Any]:
     """Settings by the names of RunSpec's fields (`max-length` is `max_length`); a key without a value is not set."""
     if not isinstance(value, dict):
         raise SpecError(f"{path}: expected settings by name, found {reprlib.repr(value)}")
@@ -125,24 +129,26 @@ def _named(value: Any, path: Path) -> dict[str, Any]:
             raise SpecError(f"{path}: {name} is given twice")
         if item is not None:
             settings[name] = (
-                _named(item, path) if (name,) in PARTS and isinstance(item, dict) else item
+                _normalize_names(item, path)
+                if (name,) in SETTING_GROUPS and isinstance(item, dict)
+                else item
             )
     return settings
 
 
-def _resolved(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _resolve_paths(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Relative paths stand against the file's folder; the tokenizer is the model's where none is named."""
     for key in ("data", "eval_data"):
         names = settings.get(key)
         if isinstance(names, str):
-            settings[key] = _against(folder, names)
+            settings[key] = _join_unless_url(folder, names)
         elif isinstance(names, list):
             settings[key] = [
-                _against(folder, name) if isinstance(name, str) else name for name in names
+                _join_unless_url(folder, name) if isinstance(name, str) else name for name in names
             ]
     for key in ("tokenizer", "model", "template"):
         value = settings.get(key)
-        if isinstance(value, str) and Path(path := _against(folder, value)).exists():
+        if isinstance(value, str) and Path(path := _join_unless_url(folder, value)).exists():
             settings[key] = path
     model = settings.get("model")
     if isinstance(model, str) and (Path(model).expanduser() / "tokenizer.json").is_file():
@@ -150,5 +156,5 @@ def _resolved(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _against(folder: Path, name: str) -> str:
+def _join_unless_url(folder: Path, name: str) -> str:
     return name if "://" in name else str(folder / Path(name).expanduser())

@@ -29,9 +29,9 @@ from packaging.version import InvalidVersion, Version
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import LOCK, SETTINGS, InputLimitError
 
-Age = Literal["older", "current", "unknown"]
+ReleaseAge = Literal["older", "current", "unknown"]
 """Is the release that runs one before a change, or one after it?"""
-PACKAGES = {
+STACK_OF_PACKAGE = {
     "trl": "trl",
     "transformers": "transformers",
     "peft": "peft",
@@ -57,14 +57,14 @@ REQUIREMENT_FILES = (
 )
 REQUIREMENTS_FOLDER = "requirements"
 """A folder of files that say `base.txt`, `train.txt`"""
-LOCKED = re.compile(r'name = "(?P<name>[\w-]+)"\nversion = "(?P<version>[^"\n]+)"')
+LOCKED_IN_TOML = re.compile(r'name = "(?P<name>[\w-]+)"\nversion = "(?P<version>[^"\n]+)"')
 """A package in uv.lock, poetry.lock and pdm.lock"""
 LOCKED_IN_JSON = re.compile(r'"(?P<name>[\w-]+)": \{[^{}]*"version": "==(?P<version>[^"\n]+)"')
 """A package in Pipfile.lock"""
 LOCK_FILES = {
-    "uv.lock": LOCKED,
-    "poetry.lock": LOCKED,
-    "pdm.lock": LOCKED,
+    "uv.lock": LOCKED_IN_TOML,
+    "poetry.lock": LOCKED_IN_TOML,
+    "pdm.lock": LOCKED_IN_TOML,
     "Pipfile.lock": LOCKED_IN_JSON,
 }
 HIGHEST_WITH_UNSLOTH: Mapping[str, Mapping[str, str]] = {
@@ -74,7 +74,8 @@ HIGHEST_WITH_UNSLOTH: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 """Package -> a release of unsloth -> the highest release that it takes (`Requires-Dist` of its wheels, ascending). A
 release in between takes none that is newer than what the next one here takes."""
-MOST_FOLDERS = 6
+# Chosen, not measured: it ends the way up where a file belongs to no project, before the home folder of most users.
+MAX_FOLDERS = 6
 _NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth"
 _NAME = rf"(?<![\w./-])(?P<name>{_NAMES})(?:\[[^\]\n]*\])?(?![\w./-])"
 _BOUND = r"(?:===?|~=|>=|<=|!=|[<>=^])\s*v?\d[\w.*+]*"
@@ -82,19 +83,21 @@ REQUIREMENT = re.compile(
     rf"{_NAME}[\"']?\s*(?:=\s*[\"'](?={_BOUND}))?(?P<bounds>{_BOUND}(?:\s*,\s*{_BOUND})*)?", re.I
 )
 """`trl[vllm]==0.18.0`, `transformers>=4.36,<5`, `trl = "^0.9"`, or the name alone"""
-FROM_GIT = re.compile(rf"git\+\S*?/(?P<name>{_NAMES})(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.I)
-INSTALL = re.compile(r"^(?P<before>.*?)\b(?:pip3?|uv\s+add)\s+(?:install\s+)?(?P<what>.*)$")
+GIT_REQUIREMENT = re.compile(
+    rf"git\+\S*?/(?P<name>{_NAMES})(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.I
+)
+INSTALL_COMMAND = re.compile(r"^(?P<before>.*?)\b(?:pip3?|uv\s+add)\s+(?:install\s+)?(?P<what>.*)$")
 RUNS_INSTALL = re.compile(r"get_ipython\(\)\.|\bos\.system\(|\bsubprocess\.|^\s*#?\s*[!%]")
 """A line of a script that installs: an exported notebook keeps `!pip install` as the first of these, or as a comment"""
 LIST_OF_WORDS = re.compile(r"""["']\s*,\s*["']""")
 """`[sys.executable, "-m", "pip", "install", "trl==0.9"]`"""
-TAG = re.compile(r"v?(\d+(?:\.\d+)+\S*)")
+RELEASE_TAG = re.compile(r"v?(\d+(?:\.\d+)+\S*)")
 COMMENTS_AT_TOP = re.compile(
     r'''\A(?:[ \t]*(?:#[^\n]*)?\n)*(?:[rR]?(?:"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'))?''',
     re.S,
 )
 """The comments and the docstring that a script begins with"""
-MAX_TOP = 20_000
+MAX_TOP_CHARS = 20_000
 """Characters of them that are read; the runs of blanks in the next pattern are bounded too, as a broken file may hold a
 megabyte of them"""
 RELEASE_IN_WORDS = re.compile(
@@ -104,7 +107,7 @@ RELEASE_IN_WORDS = re.compile(
     re.I | re.M,
 )
 """`SFT with weights. transformers 4.57.`; not `since transformers 4.57`, `transformers 4.57 or newer`, `4.57+`"""
-HEADER = re.compile(r"^# /// script\s*$(?P<header>.*?)^# ///\s*$", re.M | re.S)
+PEP723_HEADER = re.compile(r"^# /// script\s*$(?P<header>.*?)^# ///\s*$", re.M | re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +121,11 @@ class Pin:
     known: bool = True
     """False: a branch, a commit or a variable, of which no release is told"""
 
-    def age(self, last: str, gone: str) -> Age:
+    def age(self, last: str, gone: str) -> ReleaseAge:
         """Does it ask for releases up to `last` alone, or from `gone` on alone?"""
         if not self.known:
             return "unknown"
-        lowest, highest = _bounds(self.wanted)
+        lowest, highest = _release_bounds(self.wanted)
         if lowest is not None and Version(last) < lowest < Version(gone):
             return "unknown"
         if highest is not None and (
@@ -150,7 +153,7 @@ class Pins:
     def of(self, stack: str) -> Pin | None:
         return self.by_stack.get(stack)
 
-    def age(self, stack: str, last: str, gone: str) -> Age:
+    def age(self, stack: str, last: str, gone: str) -> ReleaseAge:
         """See `Pin.age`; unknown where nothing asks for the package."""
         pin = self.by_stack.get(stack)
         return "unknown" if pin is None else pin.age(last, gone)
@@ -193,40 +196,42 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str) -> Pins:
     found: dict[str, Pin] = {}
     for text, first_line in cells:
         for offset, line in enumerate(text.replace("\\\n", "  ").split("\n")):
-            command = INSTALL.match(line)
+            command = INSTALL_COMMAND.match(line)
             if command is None or "#" in command["before"]:
                 continue
             upgrades = re.search(r"(?:^|\s)(?:-[a-zA-Z]*U|--upgrade)", command["what"]) is not None
-            for stack, pin in _in_line(command["what"], path, first_line + offset, bare=True):
+            for stack, pin in _parse_pins(command["what"], path, first_line + offset, bare=True):
                 if pin.wanted or not pin.known or upgrades or stack not in found:
                     found[stack] = pin
-    return Pins(_within_unsloth({**pins_around(path).by_stack, **found}))
+    return Pins(_bound_by_unsloth({**pins_around(path).by_stack, **found}))
 
 
 def pins_of_script(text: str, path: str) -> Pins:
     """Of the script's own header (PEP 723), else of what it installs itself; else of the files around it, else of the
     comments at its top."""
-    header = HEADER.search(text)
+    header = PEP723_HEADER.search(text)
     found = dict(_installed_by_script(text, path))
     if header is not None:
         first = text.count("\n", 0, header.start("header")) + 1
         for offset, line in enumerate(header["header"].split("\n")):
-            found.update(_in_line(line.lstrip("# "), path, first + offset, bare='"' in line))
+            found.update(_parse_pins(line.lstrip("# "), path, first + offset, bare='"' in line))
     around = pins_around(path).by_stack
-    return Pins(_within_unsloth({**dict(_said_at_top(text, path)), **around, **found}))
+    return Pins(
+        _bound_by_unsloth({**dict(_releases_in_top_comment(text, path)), **around, **found})
+    )
 
 
-def _said_at_top(text: str, path: str) -> Iterator[tuple[str, Pin]]:
+def _releases_in_top_comment(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     """The releases that the comments and the docstring at the top of a script name.
 
     They count only where no file asks for a release: a comment may be older than the requirements.
     """
     top = COMMENTS_AT_TOP.match(text)
-    words = top[0][:MAX_TOP] if top is not None else ""
+    words = top[0][:MAX_TOP_CHARS] if top is not None else ""
     for match in RELEASE_IN_WORDS.finditer(words):
         release = match["release"] if match["release"].count(".") == 2 else f"{match['release']}.*"
         line = text.count("\n", 0, match.start("name")) + 1
-        yield _stack(match["name"]), Pin(f"=={release}", path, line)
+        yield _stack_of_package(match["name"]), Pin(f"=={release}", path, line)
 
 
 def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:
@@ -240,20 +245,20 @@ def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:
     for number, line in enumerate(text.split("\n"), 1):
         is_comment = line.lstrip().startswith("#")
         if "require_version(" in line and not is_comment:
-            yield from _bounded(
-                _in_line(line.partition("require_version(")[2], path, number, bare=False)
+            yield from _with_release(
+                _parse_pins(line.partition("require_version(")[2], path, number, bare=False)
             )
         elif is_comment or RUNS_INSTALL.search(line):
-            command = INSTALL.match(LIST_OF_WORDS.sub(" ", line))
+            command = INSTALL_COMMAND.match(LIST_OF_WORDS.sub(" ", line))
             if command is not None:
-                yield from _bounded(_in_line(command["what"], path, number, bare=False))
+                yield from _with_release(_parse_pins(command["what"], path, number, bare=False))
 
 
-def _bounded(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:
+def _with_release(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:
     return ((stack, pin) for stack, pin in pins if pin.wanted)
 
 
-def _within_unsloth(found: Mapping[str, Pin]) -> dict[str, Pin]:
+def _bound_by_unsloth(found: Mapping[str, Pin]) -> dict[str, Pin]:
     """Where unsloth is asked for, and another package without a release: the newest that this unsloth takes."""
     unsloth = found.get("unsloth")
     bounded = dict(found)
@@ -267,7 +272,7 @@ def _within_unsloth(found: Mapping[str, Pin]) -> dict[str, Pin]:
 
 def _highest_with(unsloth: Pin, stack: str) -> str:
     """The newest release of a package that can stand beside these releases of unsloth."""
-    _, highest = _bounds(unsloth.wanted)
+    _, highest = _release_bounds(unsloth.wanted)
     releases = HIGHEST_WITH_UNSLOTH[stack]
     later = (
         bound
@@ -283,24 +288,24 @@ def pins_around(path: str) -> Pins:
     for folder in project_folders(Path(path)):
         here: dict[str, Pin] = {}
         for file in _requirement_files(folder):
-            for stack, pin in _in_file(str(file), file.stat().st_mtime_ns):
+            for stack, pin in _read_requirement_file(str(file), file.stat().st_mtime_ns):
                 here.setdefault(stack, pin)
-        found = {**here, **_locked(folder), **found}
-    return Pins(_within_unsloth(found))
+        found = {**here, **_read_lock_files(folder), **found}
+    return Pins(_bound_by_unsloth(found))
 
 
-def _locked(folder: Path) -> dict[str, Pin]:
+def _read_lock_files(folder: Path) -> dict[str, Pin]:
     """Of the lock file in a folder, which says the release itself."""
     files = [folder / name for name in LOCK_FILES if (folder / name).is_file()]
     return {
         stack: pin
         for file in files
-        for stack, pin in _in_lock_file(str(file), file.stat().st_mtime_ns)
+        for stack, pin in _read_lock_file(str(file), file.stat().st_mtime_ns)
     }
 
 
 @lru_cache(maxsize=64)
-def _in_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+def _read_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     """Kept like those of requirement files. A package that is locked to several releases is left out."""
     try:
         text = read_bounded(Path(path), LOCK).decode("utf-8", "replace")
@@ -308,9 +313,9 @@ def _in_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
         return ()
     found: dict[str, list[Pin]] = {}
     for match in LOCK_FILES[Path(path).name].finditer(text):
-        if match["name"].lower().replace("-", "") in PACKAGES:
+        if match["name"].lower().replace("-", "") in STACK_OF_PACKAGE:
             line = text.count("\n", 0, match.start()) + 1
-            found.setdefault(_stack(match["name"]), []).append(
+            found.setdefault(_stack_of_package(match["name"]), []).append(
                 Pin(f"=={match['version']}", path, line)
             )
     return tuple((stack, pins[0]) for stack, pins in found.items() if len(pins) == 1)
@@ -318,7 +323,7 @@ def _in_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
 
 def project_folders(path: Path) -> list[Path]:
     """The file's folder, and those above it where one of them is the root of a project."""
-    above = list(path.absolute().parents)[:MOST_FOLDERS]
+    above = list(path.absolute().parents)[:MAX_FOLDERS]
     root = next((number for number, folder in enumerate(above) if _is_root(folder)), 0)
     return above[: root + 1]
 
@@ -346,7 +351,7 @@ def _file_names(folder: Path) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _in_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
+def _read_requirement_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     """Kept, because every file of a project asks for the same."""
     try:
         text = read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")
@@ -355,40 +360,40 @@ def _in_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
     found: list[tuple[str, Pin]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.lstrip().startswith(("#", "-r", "-c")):
-            found += _in_line(line, path, number, bare=path.endswith((".txt", ".in")))
+            found += _parse_pins(line, path, number, bare=path.endswith((".txt", ".in")))
     return tuple(found)
 
 
-def _in_line(line: str, file: str, number: int, *, bare: bool) -> Iterator[tuple[str, Pin]]:
+def _parse_pins(line: str, file: str, number: int, *, bare: bool) -> Iterator[tuple[str, Pin]]:
     """`bare`: a name without a version asks for the newest."""
-    for match in FROM_GIT.finditer(line):
-        tag = TAG.fullmatch(match["ref"] or "")
+    for match in GIT_REQUIREMENT.finditer(line):
+        tag = RELEASE_TAG.fullmatch(match["ref"] or "")
         newest = match["ref"] is None or match["ref"] in ("main", "master")
         yield (
-            _stack(match["name"]),
+            _stack_of_package(match["name"]),
             Pin(f"=={tag[1]}" if tag else "", file, number, bool(tag) or newest),
         )
     rest = re.sub(r"\S*(?:git\+|https?:)\S*", " ", line).partition(" #")[0]
     for match in REQUIREMENT.finditer(rest):
         bounds = match["bounds"]
         if bounds:
-            yield _stack(match["name"]), Pin(_specifiers(bounds), file, number)
+            yield _stack_of_package(match["name"]), Pin(_pep440_specifiers(bounds), file, number)
         elif bare:
             computed = (
                 rest[match.end() :].lstrip()[:2] in ("==", ">=", "<=", "~=")
                 or rest[match.end() :][:1] in "{$"
             )
             yield (
-                _stack(match["name"]),
+                _stack_of_package(match["name"]),
                 Pin("", file, number, not (computed and rest[match.end() :])),
             )
 
 
-def _stack(name: str) -> str:
-    return PACKAGES[name.lower().replace("-", "")]
+def _stack_of_package(name: str) -> str:
+    return STACK_OF_PACKAGE[name.lower().replace("-", "")]
 
 
-def _specifiers(bounds: str) -> str:
+def _pep440_specifiers(bounds: str) -> str:
     """As PEP 440 writes it: conda's `=4.36` is `==4.36.*`, poetry's `^0.9.1` is `>=0.9.1,<0.10`."""
     made = []
     for bound in re.split(r"\s*,\s*", bounds.strip()):
@@ -409,7 +414,7 @@ def _specifiers(bounds: str) -> str:
     return ",".join(made)
 
 
-def _bounds(wanted: str) -> tuple[Version | None, Version | None]:
+def _release_bounds(wanted: str) -> tuple[Version | None, Version | None]:
     """The lowest and the highest release that specifiers let through, as far as they bound it."""
     lows, highs = [], []
     try:

@@ -11,14 +11,16 @@ from collections.abc import Mapping
 from functools import cache
 
 from truetune.spec.config import Stack
+from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.stacks import llama_factory, torchtune, trl
-from truetune.spec.stacks.draft import near
-from truetune.spec.stacks.facts import facts
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.registry import foreign_readers
 
-ENOUGH = 2
+# At one, a single key that a script shares by chance makes it another program's file; at four, short files of settings
+# (a model, a data set, a rate) are those of nobody.
+MIN_SIGNS = 2
 """So many signs are no chance: one word may be"""
-MANY_ARGUMENTS = 4
+MIN_TRAINING_ARGUMENTS = 4
 """Keys of TrainingArguments in a file: fewer (`output_dir`, `learning_rate`, `seed`) are words of many scripts"""
 COMMON_WORDS = frozenset((
     # the model, the device, the precision
@@ -43,7 +45,7 @@ COMMON_WORDS = frozenset((
     "wandb_log_model", "use_mlflow", "mlflow_tracking_uri", "mlflow_experiment_name", "use_tensorboard",
 ))  # fmt: skip
 """Keys that only one of these programs has, and many scripts too"""
-OF_LLAMA_FACTORY = frozenset((
+LLAMA_FACTORY_SIGNS = frozenset((
     "stage", "finetuning_type", "template", "dataset", "eval_dataset", "dataset_dir", "cutoff_len", "export_dir",
     "infer_backend", "quantization_bit", "pref_loss", "pref_beta", "mask_history", "train_on_prompt",
 ))  # fmt: skip
@@ -60,24 +62,24 @@ TRL_TRAINERS = (
     "RLOOConfig",
 )
 """Settings of TRL's trainers"""
-DESCRIBE_A_MODEL = frozenset(("template", "finetuning_type", "quantization_bit"))
+MODEL_KEYS = frozenset(("template", "finetuning_type", "quantization_bit"))
 """Those that a server of such a model takes over too"""
 
 
-def are_enough(stack: Stack, value: Mapping[object, object]) -> bool:
+def keys_identify(stack: Stack, value: Mapping[object, object]) -> bool:
     """Do the keys of this file show that it is read by this program?"""
     given = {str(key) for key in value}
     if stack == "torchtune":
         return torchtune.is_recipe(value)
     if stack == "llama-factory":
-        signs = given & OF_LLAMA_FACTORY
-        if not _own_words(given, llama_factory.keys()):
+        signs = given & LLAMA_FACTORY_SIGNS
+        if not _words_unknown_to(given, llama_factory.llama_factory_keys()):
             return bool(signs)
-        return len(signs) >= ENOUGH and bool(signs - DESCRIBE_A_MODEL)
-    count = len(given & _alone()[stack]) + _names_model_and_rows(stack, value)
+        return len(signs) >= MIN_SIGNS and bool(signs - MODEL_KEYS)
+    count = len(given & _exclusive_keys()[stack]) + _names_model_and_rows(stack, value)
     if stack == "trl":
         count += _is_all_of_a_trainer(given) + _has_a_setting_of_a_trl_trainer(given)
-    return count >= ENOUGH
+    return count >= MIN_SIGNS
 
 
 def _is_all_of_a_trainer(given: set[str]) -> bool:
@@ -86,8 +88,10 @@ def _is_all_of_a_trainer(given: set[str]) -> bool:
     A script that parses files into TrainingArguments has words of its own beside them; a file without any is what
     `trl sft --config` and `trl dpo --config` take, and one sign.
     """
-    of_the_trainer = given & frozenset(facts("transformers").classes["TrainingArguments"])
-    return len(of_the_trainer) >= MANY_ARGUMENTS and not _own_words(given, trl.keys())
+    of_the_trainer = given & frozenset(load_known_keys("transformers").classes["TrainingArguments"])
+    return len(of_the_trainer) >= MIN_TRAINING_ARGUMENTS and not _words_unknown_to(
+        given, trl.trl_keys()
+    )
 
 
 def _has_a_setting_of_a_trl_trainer(given: set[str]) -> bool:
@@ -96,24 +100,24 @@ def _has_a_setting_of_a_trl_trainer(given: set[str]) -> bool:
     One such key is a common word, and a file of `run_clm.py` names its model and rows by the same two keys. Where no
     key is foreign to TRL, it is one sign. `lora_r` and the like are none: scripts of all kinds have them.
     """
-    classes = facts("trl").classes
+    classes = load_known_keys("trl").classes
     own = {key for name in TRL_TRAINERS for key in classes[name]} - frozenset(
-        facts("transformers").classes["TrainingArguments"]
+        load_known_keys("transformers").classes["TrainingArguments"]
     )
-    return bool(given & own) and not _own_words(given, trl.keys())
+    return bool(given & own) and not _words_unknown_to(given, trl.trl_keys())
 
 
-def _own_words(given: set[str], known: frozenset[str]) -> set[str]:
+def _words_unknown_to(given: set[str], known: frozenset[str]) -> set[str]:
     """Keys that this program does not know, and that are no misspelling of one."""
-    return {key for key in given - known if near(key, known) is None}
+    return {key for key in given - known if find_misspelt_key(key, known) is None}
 
 
 @cache
-def _alone() -> Mapping[Stack, frozenset[str]]:
+def _exclusive_keys() -> Mapping[Stack, frozenset[str]]:
     """The keys of a program that are no other's, and no common words."""
-    base = frozenset(facts("transformers").classes["TrainingArguments"])
+    base = frozenset(load_known_keys("transformers").classes["TrainingArguments"])
     known = {stack: reader.keys() for stack, reader in foreign_readers().items()}
-    known["trl"] -= trl.launch()
+    known["trl"] -= trl.launcher_keys()
     return {
         stack: (
             keys

@@ -6,22 +6,23 @@ from pathlib import Path
 
 from truetune.parsing.json_reader import RowDecoder
 
-HEAD = 1 << 20
+# A first row that is longer has no columns here, and nothing is said of the data set.
+HEAD_BYTES = 1 << 20
 """Bytes of a file that are looked at"""
 
 
-def columns(paths: tuple[str, ...]) -> frozenset[str]:
+def columns_of_first_row(paths: tuple[str, ...]) -> frozenset[str]:
     """The columns of the first row; none where that cannot be told in passing."""
     for name in paths:
         path = Path(name)
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         for file in files:
-            if file.is_file() and (found := _of_file(file)):
+            if file.is_file() and (found := _columns_of_file(file)):
                 return found
     return frozenset()
 
 
-def _of_file(path: Path) -> frozenset[str]:
+def _columns_of_file(path: Path) -> frozenset[str]:
     if path.suffix == ".parquet":
         from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
 
@@ -33,7 +34,7 @@ def _of_file(path: Path) -> frozenset[str]:
         return frozenset()
     try:
         with path.open("rb") as file:
-            head = file.read(HEAD).decode("utf-8-sig", "replace").lstrip()
+            head = file.read(HEAD_BYTES).decode("utf-8-sig", "replace").lstrip()
         if path.suffix == ".csv":
             return frozenset(name.strip().strip('"') for name in head.partition("\n")[0].split(","))
         row = RowDecoder().read_at(head.removeprefix("[").lstrip(), 0).value

@@ -12,11 +12,11 @@ from typing import Any
 
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 from truetune.spec.config import Config
-from truetune.spec.located import Keys, Located, Spot
+from truetune.spec.located_document import KeyPath, LocatedDocument, TextPosition
 from truetune.spec.stacks import llama_factory, swift, trl
-from truetune.spec.stacks.draft import UNKNOWN
+from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
 
-OF_TRL = {
+TRL_COMMAND_CLASSES = {
     "sft": "SFTConfig",
     "dpo": "DPOConfig",
     "kto": "KTOConfig",
@@ -27,12 +27,12 @@ OF_TRL = {
     "rloo": "RLOOConfig",
 }
 """Commands of `trl`, which are the names of its scripts too -> the class of their settings"""
-OF_SWIFT = ("sft", "pt", "rlhf")
+SWIFT_COMMANDS = ("sft", "pt", "rlhf")
 """Commands of ms-swift that train"""
 TRL_SCRIPT = re.compile(r"(?:.*/)?trl/scripts/(\w+)\.py")
-OPTION = re.compile(r"--[A-Za-z]\w*(?:-\w+)*(?:=.*)?", re.S)
+OPTION_WORD = re.compile(r"--[A-Za-z]\w*(?:-\w+)*(?:=.*)?", re.S)
 SETTINGS_FILE = ("--config", "-c")
-WORDS = {"true": True, "false": False, "none": None, "null": None}
+WORD_VALUES = {"true": True, "false": False, "none": None, "null": None}
 """Of an option's value, in small letters"""
 
 
@@ -40,20 +40,22 @@ def configs_of_commands(file: CommandFile) -> Iterator[Config]:
     """One Config for each command of a file that trains by options alone. Raises SpecError for a value that a field
     does not take."""
     for command in file.commands:
-        name, options = _of_trl(command)
+        name, options = _split_trl_command(command)
         if name and options:
-            yield trl.read(_document(file, command, options), name)
+            yield trl.read_trl_config(_options_as_document(file, command, options), name)
             continue
-        for kind in OF_SWIFT:
+        for kind in SWIFT_COMMANDS:
             options = command.behind("swift", kind) or ()
             if options and not any(one.partition("=")[0] in SETTINGS_FILE for one in options):
-                yield swift.read(_document(file, command, options), kind)
+                yield swift.read_swift_options(_options_as_document(file, command, options), kind)
         options = command.behind("llamafactory-cli", "train") or ()
         if options and options[0].startswith("--"):
-            yield llama_factory.read(_document(file, command, options))
+            yield llama_factory.read_llama_factory_config(
+                _options_as_document(file, command, options)
+            )
 
 
-def _of_trl(command: ShellCommand) -> tuple[str, Sequence[str]]:
+def _split_trl_command(command: ShellCommand) -> tuple[str, Sequence[str]]:
     """The class of the settings, and the options; empty where it is no such command, or names a file of settings."""
     for number, word in enumerate(command.words[:-1]):
         of_script = TRL_SCRIPT.fullmatch(word)
@@ -67,20 +69,22 @@ def _of_trl(command: ShellCommand) -> tuple[str, Sequence[str]]:
         else:
             continue
         names_a_file = any(one.partition("=")[0] in SETTINGS_FILE for one in rest)
-        return ("", ()) if names_a_file else (OF_TRL.get(script, ""), rest)
+        return ("", ()) if names_a_file else (TRL_COMMAND_CLASSES.get(script, ""), rest)
     return "", ()
 
 
-def _document(file: CommandFile, command: ShellCommand, options: Sequence[str]) -> Located:
+def _options_as_document(
+    file: CommandFile, command: ShellCommand, options: Sequence[str]
+) -> LocatedDocument:
     """The options as a file of settings would hold them, each at its place in the command's file."""
     values: dict[str, Any] = {}
-    spots: dict[Keys, Spot] = {}
+    spots: dict[KeyPath, TextPosition] = {}
     lines = file.text.splitlines()
-    for name, given in _options(options):
+    for name, given in _parse_options(options):
         values[name] = given
-        spots[name,] = _spot(lines, command.line, name)
+        spots[name,] = _locate_option(lines, command.line, name)
     # The text is no YAML: without it, no rule offers an edit of it.
-    return Located(file.path, "", values, spots)
+    return LocatedDocument(file.path, "", values, spots)
 
 
 def _without_redirection(words: Sequence[str]) -> Sequence[str]:
@@ -90,33 +94,33 @@ def _without_redirection(words: Sequence[str]) -> Sequence[str]:
     return words[: end - is_stream]
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def _parse_options(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """The options with their values; True for one that has none, a list for several."""
     name = ""
     given: list[str] = []
     for word in (*_without_redirection(words), "--end"):
-        if OPTION.fullmatch(word) is None:
+        if OPTION_WORD.fullmatch(word) is None:
             given.append(word)
             continue
         if name:
-            yield name, _value(given)
+            yield name, _option_value(given)
         key, equals, value = word[2:].partition("=")
         name, given = key.replace("-", "_"), [value] if equals else []
 
 
-def _value(words: Sequence[str]) -> Any:
-    values = [_one(word) for word in words]
+def _option_value(words: Sequence[str]) -> Any:
+    values = [_parse_word(word) for word in words]
     if not values:
         return True
     return values[0] if len(values) == 1 else values
 
 
-def _one(word: str) -> Any:
-    """A number, a truth value or a text; UNKNOWN where the shell puts something in."""
+def _parse_word(word: str) -> Any:
+    """A number, a truth value or a text; UNKNOWN_VALUE where the shell puts something in."""
     if "$" in word or "`" in word:
-        return UNKNOWN
-    if word.lower() in WORDS:
-        return WORDS[word.lower()]
+        return UNKNOWN_VALUE
+    if word.lower() in WORD_VALUES:
+        return WORD_VALUES[word.lower()]
     for kind in (int, float):
         try:
             return kind(word)
@@ -125,13 +129,13 @@ def _one(word: str) -> Any:
     return word
 
 
-def _spot(lines: Sequence[str], begin: int, name: str) -> Spot:
+def _locate_option(lines: Sequence[str], begin: int, name: str) -> TextPosition:
     """Where the option stands: on the command's first line, or one that continues it."""
     spelled = re.compile(rf"--{name.replace('_', '[-_]')}(?![\w-])")
     for number, line in enumerate(lines[begin - 1 :], begin):
         found = spelled.search(line)
         if found is not None:
-            return Spot(number, found.start() + 1)
+            return TextPosition(number, found.start() + 1)
         if not line.rstrip().endswith("\\"):
             break
-    return Spot(begin, 1)
+    return TextPosition(begin, 1)

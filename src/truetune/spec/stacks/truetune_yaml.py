@@ -5,26 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.package import __version__
-from truetune.spec.config import Config, Place
-from truetune.spec.files import find_settings, spec_of
-from truetune.spec.located import Located
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks.document import place
+from truetune.spec.config import Config, SettingLocation
+from truetune.spec.located_document import LocatedDocument
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import find_settings, spec_of
+from truetune.spec.stacks.config_draft import location_of
 
 
-def keys() -> frozenset[str]:
+def truetune_keys() -> frozenset[str]:
     """All settings of truetune."""
     return frozenset(RunSpec.model_fields)
 
 
-def read(document: Located) -> Config:
+def read_truetune_config(document: LocatedDocument) -> Config:
     """A truetune.yaml. Raises SpecError."""
     settings, _ = find_settings(document.path, Path(document.path).parent)
     spec = spec_of(settings, document.path)
-    places: dict[str, Place] = {}
+    places: dict[str, SettingLocation] = {}
     for keys in document.spots:
         if not any(isinstance(key, int) for key in keys):
-            places[".".join(str(key).replace("-", "_") for key in keys)] = place(document, keys)
+            places[".".join(str(key).replace("-", "_") for key in keys)] = location_of(
+                document, keys
+            )
     raw = (
         {str(key): value for key, value in document.value.items()}
         if isinstance(document.value, dict)

@@ -13,7 +13,7 @@ from truetune.parsing.limits import RESULT
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class KnownKeys:
     """One package at one release."""
 
     release: str
@@ -22,13 +22,13 @@ class Facts:
 
 
 @cache
-def facts(package: str) -> Facts:
+def load_known_keys(package: str) -> KnownKeys:
     """transformers, trl, peft, axolotl or llama-factory."""
     raw = parse_json(files(__package__).joinpath(f"{package}.json").read_bytes(), RESULT)
-    return Facts(raw["release"], raw["classes"])
+    return KnownKeys(raw["release"], raw["classes"])
 
 
-RENAMED: Mapping[str, Mapping[str, str | None]] = {
+RENAMED_KEYS: Mapping[str, Mapping[str, str | None]] = {
     "transformers": {
         "evaluation_strategy": "eval_strategy",
         "warmup_ratio": "warmup_steps",
@@ -143,9 +143,9 @@ RENAMED: Mapping[str, Mapping[str, str | None]] = {
     },
 }
 """Package -> a key that an earlier release knew -> its name today; None: it is gone."""
-DEPRECATED = frozenset(RENAMED["axolotl"])
+DEPRECATED_KEYS = frozenset(RENAMED_KEYS["axolotl"])
 """Old names that the stack still takes, with a warning or an error of its own"""
-STOPS = frozenset(
+KEYS_THAT_STOP_AXOLOTL = frozenset(
     (
         "max_packed_sequence_len",
         "rope_scaling",

@@ -14,12 +14,12 @@ from pydantic import (
 )
 
 from truetune.spec.row_formats import known_format
-from truetune.spec.training import Training
+from truetune.spec.training_settings import Training
 from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
 Severity = Literal["error", "warning", "info"]
-What = Literal["assistant", "last", "completion", "all"]
-Format = str
+SupervisedPart = Literal["assistant", "last", "completion", "all"]
+FormatName = str
 """The name of a `RowFormat`; see `row_formats`"""
 
 
@@ -30,7 +30,7 @@ class _Part(BaseModel):
 class Learn(_Part):
     """Which of the tokens that the model must produce at inference are supervised."""
 
-    what: What = "assistant"
+    what: SupervisedPart = "assistant"
     """assistant: every assistant turn; last: only the last one; completion: what follows the
     prompt (the last turn where a row has no prompt column); all: every token."""
     reasoning: bool = True
@@ -104,7 +104,7 @@ class RunSpec(_Part):
     """A tokenizer folder, or the name of a model in the local hub cache."""
     model: str | None = None
     """The folder of config.json and the weights, where it is not the tokenizer's."""
-    format: Annotated[Format, AfterValidator(known_format)] | None = None
+    format: Annotated[FormatName, AfterValidator(known_format)] | None = None
     """The format of the rows; found by their columns when None."""
     map: dict[str, str] = Field(default_factory=dict)
     """Column names: what truetune calls it -> what the file calls it (`answer=output`). Inside messages:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
-class Taken(NamedTuple):
+class RemovalWindow(NamedTuple):
     """Until when a name was taken."""
 
     last: str
@@ -36,23 +36,28 @@ class Taken(NamedTuple):
         )
 
 
-BETWEEN_NOT_READ = frozenset((
-    Taken("4.30.2", "4.36.2"), Taken("4.46.3", "4.56.2"), Taken("4.56.2", "4.57.6"), Taken("5.0.0", "5.2.0"),
-    Taken("5.10.0", "5.17.0"),
-))  # fmt: skip
+BETWEEN_NOT_READ = frozenset(
+    (
+        RemovalWindow("4.30.2", "4.36.2"),
+        RemovalWindow("4.46.3", "4.56.2"),
+        RemovalWindow("4.56.2", "4.57.6"),
+        RemovalWindow("5.0.0", "5.2.0"),
+        RemovalWindow("5.10.0", "5.17.0"),
+    )
+)
 """Releases of transformers between which others came out"""
 
 
-def _by_name(groups: Mapping[Taken, Iterable[str]]) -> dict[str, Taken]:
+def _windows_by_name(groups: Mapping[RemovalWindow, Iterable[str]]) -> dict[str, RemovalWindow]:
     return {name: taken for taken, names in groups.items() for name in names}
 
 
-TAKEN: Mapping[str, Mapping[str, Taken]] = {
-    "transformers": _by_name({
-        Taken("4.46.3", "4.56.2"): ("evaluation_strategy", "dispatch_batches", "split_batches"),
-        Taken("4.30.2", "4.36.2"): ("sharded_ddp", "xpu_backend"),
-        Taken("4.56.2", "4.57.6"): ("use_ipex",),
-        Taken("4.57.6", "5.0.0"): (
+REMOVAL_WINDOWS: Mapping[str, Mapping[str, RemovalWindow]] = {
+    "transformers": _windows_by_name({
+        RemovalWindow("4.46.3", "4.56.2"): ("evaluation_strategy", "dispatch_batches", "split_batches"),
+        RemovalWindow("4.30.2", "4.36.2"): ("sharded_ddp", "xpu_backend"),
+        RemovalWindow("4.56.2", "4.57.6"): ("use_ipex",),
+        RemovalWindow("4.57.6", "5.0.0"): (
             "per_gpu_train_batch_size", "per_gpu_eval_batch_size", "use_legacy_prediction_loop",
             "overwrite_output_dir", "save_safetensors", "no_cuda", "use_mps_device", "jit_mode_eval", "past_index",
             "fp16_backend", "fp16_opt_level", "half_precision_backend", "adafactor", "tpu_num_cores",
@@ -60,37 +65,37 @@ TAKEN: Mapping[str, Mapping[str, Taken]] = {
             "push_to_hub_organization", "push_to_hub_token", "include_inputs_for_metrics",
             "include_tokens_per_second", "ray_scope", "torchdynamo", "mp_parameters", "tokenizer",
         ),
-        Taken("5.0.0", "5.2.0"): ("group_by_length",),
-        Taken("5.10.0", "5.17.0"): ("warmup_ratio", "logging_dir"),
+        RemovalWindow("5.0.0", "5.2.0"): ("group_by_length",),
+        RemovalWindow("5.10.0", "5.17.0"): ("warmup_ratio", "logging_dir"),
     }),
-    "trl": _by_name({
-        Taken("0.19.1", "0.20.0"): ("max_seq_length",),
-        Taken("0.13.0", "0.14.0"): ("max_target_length",),
-        Taken("0.16.1", "0.17.0"): ("use_num_logits_to_keep",),
-        Taken("0.17.0", "0.18.0"): ("num_of_sequences", "chars_per_token", "dataset_batch_size", "use_liger"),
-        Taken("0.26.2", "0.27.0"): ("torch_dtype", "is_encoder_decoder"),
-        Taken("0.27.2", "0.28.0"): ("use_liger_loss",),
-        Taken("0.28.0", "0.29.0"): (
+    "trl": _windows_by_name({
+        RemovalWindow("0.19.1", "0.20.0"): ("max_seq_length",),
+        RemovalWindow("0.13.0", "0.14.0"): ("max_target_length",),
+        RemovalWindow("0.16.1", "0.17.0"): ("use_num_logits_to_keep",),
+        RemovalWindow("0.17.0", "0.18.0"): ("num_of_sequences", "chars_per_token", "dataset_batch_size", "use_liger"),
+        RemovalWindow("0.26.2", "0.27.0"): ("torch_dtype", "is_encoder_decoder"),
+        RemovalWindow("0.27.2", "0.28.0"): ("use_liger_loss",),
+        RemovalWindow("0.28.0", "0.29.0"): (
             "max_prompt_length", "max_completion_length", "ref_model_init_kwargs", "label_pad_token_id",
             "padding_value", "rpo_alpha", "force_use_ref_model", "reference_free", "use_logits_to_keep",
             "model_adapter_name", "ref_adapter_name", "base_model_attribute_name", "tools",
         ),
-        Taken("1.1.0", "1.2.0"): ("generate_during_eval",),
+        RemovalWindow("1.1.0", "1.2.0"): ("generate_during_eval",),
     }),
     "axolotl": {},
-    "llama-factory": _by_name({
-        Taken("0.7.1", "0.8.0"): ("dpo_beta", "dpo_ftx", "dpo_loss", "orpo_beta"),
-        Taken("0.7.0", "0.7.1"): ("name_module_trainable", "num_layer_trainable"),
-        Taken("0.8.2", "0.8.3"): ("reserved_label_len",),
-        Taken("0.5.3", "0.6.0"): ("sft_packing",),
+    "llama-factory": _windows_by_name({
+        RemovalWindow("0.7.1", "0.8.0"): ("dpo_beta", "dpo_ftx", "dpo_loss", "orpo_beta"),
+        RemovalWindow("0.7.0", "0.7.1"): ("name_module_trainable", "num_layer_trainable"),
+        RemovalWindow("0.8.2", "0.8.3"): ("reserved_label_len",),
+        RemovalWindow("0.5.3", "0.6.0"): ("sft_packing",),
     }),
 }  # fmt: skip
 """Stack -> a name of an earlier release -> until when"""
 
 
-MOVED_TO_CONFIG = Taken("0.12.2", "0.13.0")
+MOVED_TO_CONFIG = RemovalWindow("0.12.2", "0.13.0")
 """Until when TRL's trainers took these arguments themselves; then their configurations do"""
-TRAINER_ARGUMENTS: Mapping[str, frozenset[str]] = {
+ARGUMENTS_MOVED_TO_CONFIG: Mapping[str, frozenset[str]] = {
     "trl.SFTTrainer": frozenset((
         "dataset_text_field", "packing", "max_seq_length", "infinite", "num_of_sequences", "chars_per_token",
         "dataset_num_proc", "dataset_batch_size", "neftune_noise_alpha", "model_init_kwargs", "dataset_kwargs",
@@ -105,12 +110,12 @@ TRAINER_ARGUMENTS: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 """Trainer -> what moved to its configuration. `tokenizer`, gone in 0.16, is not among them: it is still written out of
 habit, and says nothing of the release that a script was tried with."""
-PAD_MASKED_BY_ID = Taken("0.16.0", "0.16.1")
+PAD_MASKED_BY_ID = RemovalWindow("0.16.0", "0.16.1")
 """Until when SFTTrainer of TRL took transformers' collator, which masks labels that equal the pad id"""
-SECOND_ADAPTER_HARMLESS = Taken("0.26.2", "0.27.0")
+SECOND_ADAPTER_HARMLESS = RemovalWindow("0.26.2", "0.27.0")
 """Until when TRL's trainers left a second adapter out (SFT), or merged the first before (DPO); then it is an error"""
 
 
-def major(release: str) -> str:
+def first_of_major(release: str) -> str:
     """The first release of the same major number: before it, defaults are not taken to be the same."""
     return f"{release.partition('.')[0]}.0"

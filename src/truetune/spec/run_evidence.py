@@ -18,27 +18,27 @@ from pathlib import Path
 
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import MODEL_FILE, InputLimitError
-from truetune.spec.pins import Pins
-from truetune.spec.run import Severity
+from truetune.spec.release_pins import Pins
+from truetune.spec.run_spec import Severity
 
-ANSWERS = re.compile(
+ANSWER_FILE = re.compile(
     r"(?:predictions?|preds|generations|answers|replies|responses|outputs?|samples)[\w.-]*\.(?:jsonl?|csv|txt)",
     re.I,
 )
 """What a trained model wrote. A project that keeps its training in a folder has them beside that folder."""
-SAVED = re.compile(
+RUN_OUTPUT_FILE = re.compile(
     r"checkpoint-\d+|trainer_state\.json|adapter_model\.(?:safetensors|bin)|model.*\.safetensors"
     rf"|adapter_config\.json|train(?:er|ing)_(?:log\.jsonl|args\.bin)|all_results\.json"
     rf"|(?:consolidated|pytorch_model).*\.(?:pth?|bin)|.*\.gguf|wandb-summary\.json"
-    rf"|events\.out\.tfevents.*|{ANSWERS.pattern}",
+    rf"|events\.out\.tfevents.*|{ANSWER_FILE.pattern}",
     re.I,
 )
 """What a run writes, by its name"""
-LOGGED = re.compile(
+TRAINER_OUTPUT = re.compile(
     r"""\\?['"](?:loss|train_loss|train_runtime)\\?['"]: |Training Loss|\b\d+/\d+ \[\d+:\d+"""
 )
 """Records that trainers print, also as a notebook holds them, and a progress bar that has moved"""
-TOLD = re.compile(
+RUN_REPORT = re.compile(
     r"\b(?:eval|train|val|validation|final|test)[ _-]loss\b[^.\n\d]{0,20}\d+\.\d+"
     r"|\bloss\b[^.\n\d]{0,30}\d+\.\d+\s*(?:->|→|to)\s*\d+\.\d+"
     r"|\b(?:took|ran for|finished (?:in|after))\W{1,3}(?:about |some )?\d+(?:[.:]\d+)? ?(?:h|min|hours?|minutes?)\b"
@@ -46,17 +46,19 @@ TOLD = re.compile(
     re.I,
 )
 """What people write down of a run: its losses, how long it took"""
-SAID = re.compile(r'''"""[\s\S]{1,4000}?"""|^[ \t]*#.*$|[ \t]#[ \t].*$''', re.M)
+COMMENT_OR_DOCSTRING = re.compile(r'''"""[\s\S]{1,4000}?"""|^[ \t]*#.*$|[ \t]#[ \t].*$''', re.M)
 """Docstrings and comments of a script"""
-LOGS = (".log", ".out", ".err", ".txt")
-NOTES = (".md", ".txt", ".sh", ".py", ".yaml", ".yml", ".sbatch", ".slurm")
-LEVELS = 2
+LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
+NOTE_SUFFIXES = (".md", ".txt", ".sh", ".py", ".yaml", ".yml", ".sbatch", ".slurm")
+# Chosen, not measured: one misses checkpoints, three would walk through the files of a data set or a W&B run as well.
+MAX_FOLDER_DEPTH = 2
 """`out/run-1/checkpoint-500` stands two levels below the script"""
+# Chosen, not measured: it bounds the time of one check; what lies beyond is as if it were not there (a warning).
 MAX_ENTRIES = 400
 """Files and folders that are looked at; projects have fewer, folders of data more"""
 
 
-def severity_of_gone(
+def severity_of_removed_name(
     pins: Pins, package: str, changes: Iterable[tuple[str, str]], path: str
 ) -> Severity:
     """How grave a name is that later releases refuse.
@@ -93,26 +95,26 @@ def _has_run(file: Path, _changed: int) -> bool:
     """Kept, because every setting of a program asks it."""
     if file.suffix == ".ipynb":
         return _has_records(file)
-    if any(ANSWERS.fullmatch(entry.name) for entry in _entries(file.parent.parent)):
+    if any(ANSWER_FILE.fullmatch(entry.name) for entry in _folder_entries(file.parent.parent)):
         return True
     return any(
-        SAVED.fullmatch(entry.name) is not None
-        or (entry.name.endswith(LOGS) and _has_records(Path(entry.path)))
-        or (entry.name.endswith(NOTES) and _tells_of_a_run(Path(entry.path)))
-        for entry in islice(_entries_below(file.parent, LEVELS), MAX_ENTRIES)
+        RUN_OUTPUT_FILE.fullmatch(entry.name) is not None
+        or (entry.name.endswith(LOG_SUFFIXES) and _has_records(Path(entry.path)))
+        or (entry.name.endswith(NOTE_SUFFIXES) and _tells_of_a_run(Path(entry.path)))
+        for entry in islice(_entries_below(file.parent, MAX_FOLDER_DEPTH), MAX_ENTRIES)
     )
 
 
 def _entries_below(folder: Path, levels: int) -> Iterator[os.DirEntry[str]]:
     """The entries of a folder, and then those of its folders."""
-    entries = list(_entries(folder))
+    entries = list(_folder_entries(folder))
     yield from entries
     for entry in entries if levels else ():
         if entry.is_dir() and not entry.name.startswith("."):
             yield from _entries_below(Path(entry.path), levels - 1)
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+def _folder_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
         yield from sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -121,14 +123,14 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _has_records(file: Path) -> bool:
     """Does a text hold records of a training?"""
-    return LOGGED.search(_text_of(file)) is not None
+    return TRAINER_OUTPUT.search(_text_of(file)) is not None
 
 
 def _tells_of_a_run(file: Path) -> bool:
     """Does somebody tell in a note, or in the comments of a script, how a run went?"""
     text = _text_of(file)
-    told = [text] if file.suffix in (".md", ".txt") else SAID.findall(text)
-    return any(TOLD.search(part) is not None for part in told)
+    told = [text] if file.suffix in (".md", ".txt") else COMMENT_OR_DOCSTRING.findall(text)
+    return any(RUN_REPORT.search(part) is not None for part in told)
 
 
 def _text_of(file: Path) -> str:

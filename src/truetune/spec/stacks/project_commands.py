@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,9 +20,9 @@ from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.spec.config import Stack
-from truetune.spec.pins import project_folders
+from truetune.spec.release_pins import project_folders
 from truetune.spec.stacks import trl
-from truetune.spec.stacks.facts import RENAMED, facts
+from truetune.spec.stacks.known_keys import RENAMED_KEYS, load_known_keys
 from truetune.spec.stacks.registry import foreign_readers
 
 LAUNCHERS = re.compile(
@@ -38,12 +38,13 @@ SEVERAL_PROCESSES = re.compile(
 """What in such a command says that there are several processes"""
 COMMAND_FILES = (".sh", ".bash", ".md", ".rst", ".slurm", ".sbatch", ".py", ".mk", ".ps1", ".bat")
 COMMAND_NAMES = frozenset(("Makefile", "justfile", "Justfile", "Dockerfile", "Taskfile.yml"))
-PARSERS = frozenset(("TrlParser", "HfArgumentParser"))
-MAX_FILES = 300
+PARSER_CLASSES = frozenset(("TrlParser", "HfArgumentParser"))
+# Chosen, not measured: each is read once, and projects with more are mostly collections of examples.
+MAX_PROJECT_FILES = 300
 """Of a project; the nearest folders come first"""
 
 
-class Reader(NamedTuple):
+class ConfigConsumer(NamedTuple):
     """Who reads a file."""
 
     stack: Stack
@@ -56,30 +57,34 @@ class Reader(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Parser:
+class _ArgumentParser:
     """A parser of a script that is given TRL's classes."""
 
     line: int
     own_fields: frozenset[str]
 
 
-def reader_of(path: Path, keys: frozenset[str]) -> Reader | None:
+def find_consumer(path: Path, keys: frozenset[str]) -> ConfigConsumer | None:
     """Who reads the file at `path`, whose keys these are; None where the project does not say it."""
     files = list(files_around(path))
     named = re.compile(rf"(?<![\w.-]){re.escape(path.name)}(?![\w-])")
-    by_command = next((reader for file in files for reader in _by_command(file, named)), None)
+    by_command = next(
+        (reader for file in files for reader in _consumers_by_command(file, named)), None
+    )
     if by_command is not None:
         return by_command
     scripts = [file for file in files if file.suffix == ".py"]
-    scripts.sort(key=lambda script: -len(_words(script) & _words(path)))
-    return next((reader for script in scripts for reader in _by_script(script, keys)), None)
+    scripts.sort(key=lambda script: -len(_name_words(script) & _name_words(path)))
+    return next(
+        (reader for script in scripts for reader in _consumers_by_script(script, keys)), None
+    )
 
 
-PROCESSES = re.compile(
+PROCESS_COUNT = re.compile(
     r"--(?:num[-_]processes|nproc[-_]per[-_]node|num[-_]gpus)(?: +|=)([1-9]\d{0,3})\b"
 )
 """How accelerate (over all machines), torchrun (on each) and DeepSpeed count the processes of a command"""
-NODES = re.compile(r"--nnodes(?: +|=)([1-9]\d{0,3})\b")
+NODE_COUNT = re.compile(r"--nnodes(?: +|=)([1-9]\d{0,3})\b")
 
 
 def launches_of(script: Path) -> Iterator[str]:
@@ -94,7 +99,7 @@ def launches_of(script: Path) -> Iterator[str]:
     wanted = script.resolve()
     for file in files_around(script):
         for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
-            if any(leads_to(word, file, wanted) for word in line.split()):
+            if any(word_names_script(word, file, wanted) for word in line.split()):
                 yield f"{' '.join(line.split())} ({file.name}, line {number})"
 
 
@@ -111,15 +116,15 @@ def launched_processes(path: Path) -> tuple[int, str] | None:
     """
     counts: dict[int, str] = {}
     for command in launches_of(path):
-        number = PROCESSES.search(command)
+        number = PROCESS_COUNT.search(command)
         if number is None:
             return None
-        nodes = NODES.search(command) if "nproc" in number[0] else None
+        nodes = NODE_COUNT.search(command) if "nproc" in number[0] else None
         counts[int(number[1]) * (int(nodes[1]) if nodes is not None else 1)] = command
     return next(iter(counts.items())) if len(counts) == 1 else None
 
 
-def leads_to(word: str, file: Path, script: Path) -> bool:
+def word_names_script(word: str, file: Path, script: Path) -> bool:
     """Is this word of a command in `file` a path of the script: `train.py`, `--config=recipes/sft.yaml`?"""
     given = word.rpartition("=")[2].strip("\"'`")
     if Path(given).name != script.name:
@@ -127,12 +132,12 @@ def leads_to(word: str, file: Path, script: Path) -> bool:
     return any((folder / given).resolve() == script for folder in (file.parent, *script.parents))
 
 
-def _words(path: Path) -> set[str]:
+def _name_words(path: Path) -> set[str]:
     """The words of a file's name: `grpo.py` reads `grpo_lora.yaml` rather than `sft.py` does."""
     return set(re.split(r"[\W_]+", path.stem.lower()))
 
 
-def _commands() -> Mapping[Stack, re.Pattern[str]]:
+def _stack_commands() -> Mapping[Stack, re.Pattern[str]]:
     """The commands that read settings, by their program."""
     return {
         stack: reader.command_in_text
@@ -141,13 +146,15 @@ def _commands() -> Mapping[Stack, re.Pattern[str]]:
     }
 
 
-def _by_command(file: Path, named: re.Pattern[str]) -> Iterator[Reader]:
+def _consumers_by_command(file: Path, named: re.Pattern[str]) -> Iterator[ConfigConsumer]:
     """Commands of a file that name the settings."""
     for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
-        for stack, command in _commands().items():
+        for stack, command in _stack_commands().items():
             called = command.search(line)
             if called is not None and named.search(line, called.end()):
-                yield Reader(stack, f"{' '.join(called[0].split())} in {file.name}, line {number}")
+                yield ConfigConsumer(
+                    stack, f"{' '.join(called[0].split())} in {file.name}, line {number}"
+                )
 
 
 @lru_cache(maxsize=512)
@@ -156,55 +163,73 @@ def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
     settings of a project ask for the same files."""
     lines: list[tuple[int, str]] = []
     continued = ""
-    for number, line in enumerate(text_at(path).splitlines(), 1):
+    for number, line in enumerate(read_project_text(path).splitlines(), 1):
         whole = continued + line
         if whole.endswith("\\"):
             continued = whole[:-1] + " "
             continue
         continued = ""
-        if any(command.search(whole) for command in (*_commands().values(), LAUNCHERS)):
+        if any(command.search(whole) for command in (*_stack_commands().values(), LAUNCHERS)):
             lines.append((number, whole))
     return tuple(lines)
 
 
-def _by_script(file: Path, keys: frozenset[str]) -> Iterator[Reader]:
+def _consumers_by_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigConsumer]:
     """A script's parser that takes each of these keys, and not by the words of `TrainingArguments` alone."""
-    base = facts("transformers").classes["TrainingArguments"]
-    of_trl = trl.keys() - set(base) - trl.launch()
-    for parser in _parsers(str(file), file.stat().st_mtime_ns):
+    base = load_known_keys("transformers").classes["TrainingArguments"]
+    of_trl = trl.trl_keys() - set(base) - trl.launcher_keys()
+    for parser in _argument_parsers(str(file), file.stat().st_mtime_ns):
         if (
-            keys <= trl.keys() | RENAMED["transformers"].keys() | parser.own_fields
+            keys <= trl.trl_keys() | RENAMED_KEYS["transformers"].keys() | parser.own_fields
             and keys & of_trl
         ):
-            yield Reader("trl", f"the parser in {file.name}, line {parser.line}", parser.own_fields)
+            yield ConfigConsumer(
+                "trl", f"the parser in {file.name}, line {parser.line}", parser.own_fields
+            )
 
 
 @lru_cache(maxsize=512)
-def _parsers(path: str, _changed: int) -> tuple[_Parser, ...]:
+def _argument_parsers(path: str, _changed: int) -> tuple[_ArgumentParser, ...]:
     """The parsers of a script that are given one of TRL's trainer classes, or a class that is made of one."""
-    text = text_at(path)
-    if "trl" not in text or not any(name in text for name in PARSERS):
-        return ()
+    nodes = _script_nodes(path)
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    assigned = _assigned_values(nodes)
+    parsers = []
+    for call in nodes:
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        if _last_name(call.func) not in PARSER_CLASSES:
+            continue
+        names = _class_names(call.args[0], assigned)
+        if any(_is_of_trl(name, classes) for name in names):
+            fields = frozenset(
+                field for name in names for field in _dataclass_fields(name, classes)
+            )
+            parsers.append(_ArgumentParser(call.lineno, fields))
+    return tuple(parsers)
+
+
+def _script_nodes(path: str) -> list[ast.AST]:
+    """All nodes of a script that may parse TRL's classes; none of one that does not, or is no Python."""
+    text = read_project_text(path)
+    # Most scripts of a project hold no such parser, and looking for words is much faster than parsing.
+    if "trl" not in text or not any(name in text for name in PARSER_CLASSES):
+        return []
     try:
-        tree = parse_python(text)
+        return list(ast.walk(parse_python(text)))
     except (InputLimitError, SyntaxError, ValueError):
-        return ()
-    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    assigned = {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    found = []
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and call.args and _last_name(call.func) in PARSERS:
-            given = _class_names(call.args[0], assigned)
-            if any(_is_of_trl(name, classes) for name in given):
-                own = frozenset(field for name in given for field in _fields(name, classes))
-                found.append(_Parser(call.lineno, own))
-    return tuple(found)
+        return []
+
+
+def _assigned_values(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
+    """What each name is assigned; of several assignments, the last."""
+    values: dict[str, ast.expr] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    values[target.id] = node.value
+    return values
 
 
 def _class_names(node: ast.expr, assigned: Mapping[str, ast.expr]) -> list[str]:
@@ -212,22 +237,23 @@ def _class_names(node: ast.expr, assigned: Mapping[str, ast.expr]) -> list[str]:
     if isinstance(node, ast.Name) and isinstance(assigned.get(node.id), (ast.Tuple, ast.List)):
         node = assigned[node.id]
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    return [name for item in items if (name := _last_name(item))]
+    names = (_last_name(item) for item in items)
+    return [name for name in names if name]
 
 
 def _is_of_trl(name: str, classes: Mapping[str, ast.ClassDef], depth: int = 0) -> bool:
     """Is it a class of a trainer's arguments of TRL, or made of one in this script?"""
     if name not in classes or depth > len(classes):
-        return name in trl.CLASSES
+        return name in trl.TRAINER_CLASSES
     bases = [_last_name(base) for base in classes[name].bases]
     return any(
-        base in trl.CLASSES or _is_of_trl(base, classes, depth + 1)
+        base in trl.TRAINER_CLASSES or _is_of_trl(base, classes, depth + 1)
         for base in bases
         if base != name
-    ) or (name in bases and name in trl.CLASSES)
+    ) or (name in bases and name in trl.TRAINER_CLASSES)
 
 
-def _fields(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
+def _dataclass_fields(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[str]:
     """The fields that a dataclass of the script adds."""
     body = classes[name].body if name in classes else []
     for line in body:
@@ -252,28 +278,28 @@ def files_around(path: Path) -> Iterator[Path]:
     folders = project_folders(path)
     below = sorted(
         Path(entry.path)
-        for entry in _entries(folders[-1])
+        for entry in _folder_entries(folders[-1])
         if entry.is_dir() and entry.name[0] != "."
     )
     count = 0
     for folder in dict.fromkeys((*folders, *below)):
-        for entry in sorted(_entries(folder), key=lambda entry: entry.name):
+        for entry in sorted(_folder_entries(folder), key=lambda entry: entry.name):
             name = entry.name
             if (name.endswith(COMMAND_FILES) or name in COMMAND_NAMES) and entry.is_file():
                 count += 1
-                if count > MAX_FILES:
+                if count > MAX_PROJECT_FILES:
                     return
                 yield Path(entry.path)
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _folder_entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         return list(os.scandir(folder))
     except OSError:
         return []
 
 
-def text_at(path: str) -> str:
+def read_project_text(path: str) -> str:
     """The text of a file of a project; empty where it can't be read."""
     try:
         return read_bounded(Path(path), SETTINGS).decode("utf-8", "replace")

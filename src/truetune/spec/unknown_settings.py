@@ -19,10 +19,10 @@ from pydantic import BaseModel
 
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
-from truetune.spec.run import Encoding, Learn, RunSpec, Watch
-from truetune.spec.training import Lora, Training
+from truetune.spec.run_spec import Encoding, Learn, RunSpec, Watch
+from truetune.spec.training_settings import Lora, Training
 
-PARTS: Mapping[tuple[str, ...], type[BaseModel]] = {
+SETTING_GROUPS: Mapping[tuple[str, ...], type[BaseModel]] = {
     (): RunSpec,
     ("training",): Training,
     ("training", "lora"): Lora,
@@ -31,7 +31,7 @@ PARTS: Mapping[tuple[str, ...], type[BaseModel]] = {
     ("watch",): Watch,
 }
 """Settings that hold settings, by their place; where one name is at two places, the first counts"""
-SAME: Mapping[str, str] = {
+FIELD_OF_OTHER_NAME: Mapping[str, str] = {
     **dict.fromkeys(("train_data", "dataset", "datasets", "train_file", "train_files", "train_dataset"), "data"),
     **dict.fromkeys(("data_path", "data_files", "dataset_path", "dataset_name", "training_data", "train_path"), "data"),
     **dict.fromkeys(("valid_data", "val_data", "validation_data", "validation_file", "eval_dataset"), "eval_data"),
@@ -173,7 +173,7 @@ class Setting(NamedTuple):
         return "".join(f"{group}: {{" for group in groups) + f"{name}: {value}" + "}" * len(groups)
 
 
-def advice(place: Sequence[str], value: Any) -> str:
+def advise_unknown_setting(place: Sequence[str], value: Any) -> str:
     """What to do about a setting that there is not, in a clause: `write training: {lora: {r: 16}}`.
 
     Args:
@@ -196,9 +196,9 @@ def settings() -> tuple[Setting, ...]:
     """All settings of ours, those that hold settings left out."""
     return tuple(
         Setting((*place, name))
-        for place, part in PARTS.items()
+        for place, part in SETTING_GROUPS.items()
         for name in part.model_fields
-        if (*place, name) not in PARTS and (*place, name) != ("training", "other")
+        if (*place, name) not in SETTING_GROUPS and (*place, name) != ("training", "other")
     )
 
 
@@ -207,7 +207,9 @@ def _at_another_place(name: str, inside: tuple[str, ...], value: Any) -> str:
         return ""  # `packing: true` is encode.packing, and training's is that of other stacks
     places = [setting for setting in settings() if setting.name == name]
     places += [
-        Setting(place) for place in PARTS if place and place[-1] == name and isinstance(value, dict)
+        Setting(place)
+        for place in SETTING_GROUPS
+        if place and place[-1] == name and isinstance(value, dict)
     ]
     return next(
         (
@@ -226,21 +228,21 @@ def _of_another_stack(name: str, value: Any) -> str:
     if line is not None:
         off = value is False or (isinstance(value, str) and value.lower() in ("full", "none", "no"))
         return f"remove it: it is off without {line}" if off else f"write {line}"
-    if name not in SAME:
+    if name not in FIELD_OF_OTHER_NAME:
         return ""
-    setting = Setting(tuple(SAME[name].split(".")))
+    setting = Setting(tuple(FIELD_OF_OTHER_NAME[name].split(".")))
     return f"write {setting.written(_as_yaml(value))}"
 
 
 def _slip(name: str, inside: tuple[str, ...]) -> str:
     """Of the names at the same place first, then of all."""
     here = [setting.name for setting in settings() if setting.place[:-1] == inside]
-    here += [place[-1] for place in PARTS if place and place[:-1] == inside]
+    here += [place[-1] for place in SETTING_GROUPS if place and place[:-1] == inside]
     near = difflib.get_close_matches(name, here, n=1, cutoff=ALIKE)
     if near:
         return f"did you mean {near[0]}?"
     elsewhere = {setting.name: ".".join(setting.place) for setting in settings()}
-    pool = list(dict.fromkeys((*elsewhere, *SAME, *LINES, *NOT_NEEDED)))
+    pool = list(dict.fromkeys((*elsewhere, *FIELD_OF_OTHER_NAME, *LINES, *NOT_NEEDED)))
     for found in difflib.get_close_matches(name, pool, n=1, cutoff=ALIKE_ELSEWHERE):
         return (
             f"did you mean {elsewhere[found]}?"

@@ -11,23 +11,23 @@ from pydantic.json_schema import GenerateJsonSchema
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 from truetune.spec.row_formats import format_names
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
-NAME = "truetune.schema.json"
+SCHEMA_NAME = "truetune.schema.json"
 """The file that `truetune init` writes beside the settings"""
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-TITLE = "The settings of truetune"
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_TITLE = "The settings of truetune"
 ONE_OR_MANY = ("data", "eval_data", "select", "ignore")
 
 
-class _Untitled(GenerateJsonSchema):
+class _SchemaWithoutTitles(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
-def schema() -> dict[str, Any]:
+def build_settings_schema() -> dict[str, Any]:
     """What may stand in truetune.yaml, with what each setting means. Names are spelled with underscores."""
-    made = RunSpec.model_json_schema(schema_generator=_Untitled)
+    made = RunSpec.model_json_schema(schema_generator=_SchemaWithoutTitles)
     settings = made["properties"]
     for name in ONE_OR_MANY:
         many = {"type": settings[name].pop("type"), "items": settings[name].pop("items")}
@@ -35,7 +35,7 @@ def schema() -> dict[str, Any]:
     what = made["$defs"]["Learn"]["properties"]["what"]["enum"]
     settings["learn"] = {
         "anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}],
-        **_without(settings["learn"], "$ref"),
+        **_without_key(settings["learn"], "$ref"),
     }
     named = next(part for part in settings["trained_by"]["anyOf"] if "enum" in part)
     settings["trainer"] = {
@@ -47,39 +47,39 @@ def schema() -> dict[str, Any]:
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]
-    said: dict[str, Any] = _flowing({**made, "title": TITLE})
-    return {"$schema": DIALECT, **said}
+    said: dict[str, Any] = _unwrap_descriptions({**made, "title": SCHEMA_TITLE})
+    return {"$schema": SCHEMA_DIALECT, **said}
 
 
 def is_schema_file(path: Path) -> bool:
     """Is this a file that `text` was written to, by any version? Raises OSError, ValueError."""
     value = parse_json(path.read_bytes(), RESULT)
     return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (
-        DIALECT,
-        TITLE,
+        SCHEMA_DIALECT,
+        SCHEMA_TITLE,
     )
 
 
-def text() -> str:
+def settings_schema_text() -> str:
     """The schema as a file."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(build_settings_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+def _without_key(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key != name}
 
 
-def _flowing(value: Any) -> Any:
+def _unwrap_descriptions(value: Any) -> Any:
     """Descriptions without the line breaks of the source."""
     if isinstance(value, list):
-        return [_flowing(item) for item in value]
+        return [_unwrap_descriptions(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
         key: (
             " ".join(item.split())
             if key == "description" and isinstance(item, str)
-            else _flowing(item)
+            else _unwrap_descriptions(item)
         )
         for key, item in value.items()
     }

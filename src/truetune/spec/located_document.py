@@ -1,0 +1,205 @@
+"""YAML and JSON with the place of every key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from truetune.errors import SpecError
+from truetune.parsing.json_reader import check_whole_numbers, parse_json
+from truetune.parsing.limits import SETTINGS
+from truetune.parsing.yaml_reader import parse_yaml
+
+MAX_CONFIG_BYTES = SETTINGS.max_bytes
+"""Bytes; a larger file is no configuration."""
+YAML_MERGE_TAG = "tag:yaml.org,2002:merge"
+KeyPath = tuple[Hashable, ...]
+
+
+class TextPosition(NamedTuple):
+    """A place in a text, both from 1."""
+
+    line: int
+    column: int
+
+
+class DuplicateKey(NamedTuple):
+    """A key that a mapping holds twice; the second one counts."""
+
+    keys: KeyPath
+    first: TextPosition
+    second: TextPosition
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedDocument:
+    """A parsed file."""
+
+    path: str
+    text: str
+    value: Any
+    spots: Mapping[KeyPath, TextPosition]
+    """The way to a value (`("datasets", 0, "path")`) -> where its key stands, or the item of a list"""
+    twice: tuple[DuplicateKey, ...] = ()
+
+    def spot(self, *keys: Hashable) -> TextPosition | None:
+        return self.spots.get(keys)
+
+
+def read_document(path: Path) -> LocatedDocument:
+    """A YAML or JSON file. Raises SpecError with the line of what is wrong."""
+    return parse_document(read_config_text(path), str(path))
+
+
+def read_config_text(path: Path) -> str:
+    """The text of a file that is small enough to be a configuration. Raises SpecError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+    except OSError as error:
+        raise SpecError(f"{path}: {error.strerror}") from None
+    if len(content) > MAX_CONFIG_BYTES:
+        raise SpecError(
+            f"{path}: larger than {MAX_CONFIG_BYTES >> 20} MiB, so it is no configuration"
+        )
+    if b"\0" in content[:4096]:
+        raise SpecError(f"{path}: a binary file; expected YAML or JSON, as UTF-8")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{path}:{line}: not UTF-8; save it as UTF-8") from None
+
+
+def parse_document(text: str, path: str) -> LocatedDocument:
+    """YAML or JSON with its places. Raises SpecError with the line of what is wrong."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return _locate_json(text, path)
+        except ValueError as error:
+            if path.endswith(".json"):
+                raise SpecError(f"{path}{_line_of(error)}: not JSON: {_reason(error)}") from None
+    return _locate_yaml(text, path)
+
+
+def _locate_yaml(text: str, path: str) -> LocatedDocument:
+    try:
+        node, value = parse_yaml(text)
+    except ValueError as error:
+        raise SpecError(f"{path}{_line_of(error)}: not YAML: {_reason(error)}") from None
+    if node is None:
+        return LocatedDocument(path, text, None, {})
+    spots: dict[KeyPath, TextPosition] = {}
+    twice: list[DuplicateKey] = []
+    for keys, spot, first in _walk_yaml(node, ()):
+        if first is not None:
+            twice.append(DuplicateKey(keys, first, spot))
+        spots[keys] = spot
+    return LocatedDocument(path, text, value, spots, tuple(twice))
+
+
+def _walk_yaml(
+    node: yaml.Node, keys: KeyPath
+) -> Iterator[tuple[KeyPath, TextPosition, TextPosition | None]]:
+    """The way to each value, its place, and where the same key stood before. The guard has bounded depth and number."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            way = (*keys, index)
+            yield way, _position_of(item), None
+            yield from _walk_yaml(item, way)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[Hashable, TextPosition] = {}
+        for key, item in sorted(node.value, key=lambda pair: pair[0].tag != YAML_MERGE_TAG):
+            if key.tag == YAML_MERGE_TAG:
+                for merged in item.value if isinstance(item, yaml.SequenceNode) else [item]:
+                    yield from _walk_yaml(merged, keys)
+                continue
+            name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+            yield (*keys, name), _position_of(key), seen.get(name)
+            seen[name] = _position_of(key)
+            yield from _walk_yaml(item, (*keys, name))
+
+
+def _position_of(node: yaml.Node) -> TextPosition:
+    mark = node.start_mark
+    return TextPosition(mark.line + 1, mark.column + 1)
+
+
+def _line_of(error: ValueError) -> str:
+    line = getattr(error, "lineno", None)
+    return f":{line}" if line is not None else ""
+
+
+def _reason(error: ValueError) -> str:
+    return " ".join(str(getattr(error, "msg", None) or error).split())
+
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
+
+
+def _locate_json(text: str, path: str) -> LocatedDocument:
+    """JSON with its places. Raises ValueError.
+
+    The parser of the standard library tells no places, so the text, which it has accepted, is walked a second time by
+    its tokens.
+    """
+    value = parse_json(text, SETTINGS, surrogates="refuse", exact_integers=True)
+    check_whole_numbers(value)
+    walk = _JsonWalk()
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    line = 0
+    for match in _JSON_TOKEN.finditer(text):
+        while line + 1 < len(starts) and starts[line + 1] <= match.start():
+            line += 1
+        walk.take(match[0], TextPosition(line + 1, match.start() - starts[line] + 1))
+    return LocatedDocument(path, text, value, walk.spots, tuple(walk.duplicates))
+
+
+@dataclass(slots=True)
+class _JsonWalk:
+    """Where in a JSON text a reader of its tokens is."""
+
+    spots: dict[KeyPath, TextPosition] = field(default_factory=dict)
+    duplicates: list[DuplicateKey] = field(default_factory=list)
+    open_brackets: list[tuple[str, KeyPath]] = field(default_factory=list)
+    """`{` or `[`, and the way to the value that it begins"""
+    keys: KeyPath = ()
+    """The way to the value that follows"""
+    index: int = 0
+    """Of the next item, inside a list"""
+    expects_key: bool = False
+
+    def take(self, token: str, spot: TextPosition) -> None:
+        """Go on by one token: a bracket, a comma, a colon, a text or a word."""
+        if self.expects_key and token[0] == '"':
+            # Parsed, because a key may be written with escapes.
+            self.keys = (*self.open_brackets[-1][1], parse_json(token, SETTINGS))
+            if self.keys in self.spots:
+                self.duplicates.append(DuplicateKey(self.keys, self.spots[self.keys], spot))
+            self.spots[self.keys] = spot
+            self.expects_key = False
+            return
+        is_in_list = bool(self.open_brackets) and self.open_brackets[-1][0] == "["
+        if is_in_list and token not in "],":
+            self.keys = (*self.open_brackets[-1][1], self.index)
+            self.spots[self.keys] = spot
+        if token in "{[":
+            self.open_brackets.append((token, self.keys))
+            self.expects_key, self.index = token == "{", 0
+        elif token in "}]":
+            self._close()
+        elif token == ",":
+            self.expects_key = self.open_brackets[-1][0] == "{"
+            self.index += 1
+
+    def _close(self) -> None:
+        """Leave an object or a list; inside the list around it, counting goes on where it was."""
+        self.keys = self.open_brackets.pop()[1]
+        self.expects_key = False
+        last = self.keys[-1] if self.keys else None
+        self.index = last if isinstance(last, int) else 0
