@@ -101,8 +101,8 @@ def test_the_curves_that_rules_read_are_known() -> None:
     root = Path(truetune.__file__).parent
     files = [
         *(root / "checks" / "log").glob("*.py"),
-        root / "logs" / "reinforcement.py",
-        root / "logs" / "seams.py",
+        root / "logs" / "reward_signal.py",
+        root / "logs" / "restart_detection.py",
     ]
     named = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
     needed = {name for rule in rules("log") for name in rule.needs}  # type: ignore[attr-defined]

@@ -9,12 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+# Chosen, not measured. At 0.9 a set with a rare class would count as one answer; at 1.0 one broken row would hide it.
 NEARLY_ALL = 0.95
 """Share of the rows from which answers count as all of them: what is left may be broken rows"""
+# Chosen, not measured. At a quarter, refusals of a safety set would be told; at nine tenths a set whose second half
+# is one canned sentence would pass.
 MOST = 0.5
 """Share of the rows from which one sentence is too many of them"""
 MOST_SHORT = 0.8
 """The same of a text that may be a label, where the others are none: "none" in an extraction is frequent"""
+# Chosen, not measured: names of intents and topics are shorter. At double, one-sentence answers would pass as labels.
 LABEL = 40
 """Characters up to which an answer may be a label of a class"""
 MOST_LABELS = 50
@@ -22,6 +26,7 @@ MOST_LABELS = 50
 most under 20. With more distinct answers than that the answers differ anyway"""
 HANDFUL = 10
 """Distinct answers, longer than a label, that are still a handful"""
+# Chosen, not measured. At half, small sets with many repeats would be classes; at double, ten classes need 100 rows.
 ROWS_A_LABEL = 5
 """Rows that a label has on average, at least: 20 rows with 18 answers have no labels"""
 
@@ -44,13 +49,17 @@ class AnswerSpread:
         """Of the rows of each answer; rows of `total` that `counts` leaves out have an answer of their own each."""
         common: list[tuple[str, int]] = []
         covered = 0
+        # One more than the most that labels may have: the extra one shows that there are too many of them.
         for answer, rows in counts.most_common(MOST_LABELS + 1):
             if covered >= NEARLY_ALL * total:
                 break
             common.append((answer, rows))
             covered += rows
         entropy = -sum(rows / total * math.log2(rows / total) for rows in counts.values())
-        if single := total - counts.total():
+        # Answers that were forgotten stood in one row each, so each of them has the largest surprise that there is.
+        single = total - counts.total()
+        if single:
+            # -p log2 p is 0 for one answer in all rows, and may come out as -0.0: the figure is printed.
             entropy += single / total * math.log2(total)
         return cls(total, tuple(common), max(0.0, entropy))
 
@@ -88,6 +97,7 @@ class AnswerSpread:
 
     @property
     def _covers_nearly_all(self) -> bool:
+        """Do the common answers make nearly all rows?"""
         return sum(rows for _, rows in self.common) >= NEARLY_ALL * self.total
 
     @property
@@ -112,6 +122,7 @@ class AnswerCounter:
         """One more row."""
         self.total += 1
         self._counts[answer] += 1
+        # Forgets the rare ones only when the memory is full: what recurs is all that is asked of the counts.
         if len(self._counts) >= self.most:
             self._counts = Counter(
                 {answer: rows for answer, rows in self._counts.items() if rows > 1}
@@ -129,6 +140,7 @@ def bits_per_row(texts: Sequence[str]) -> float:
     """
     if not texts:
         return 0.0
+    # A zero byte parts the texts: it stands in none of them, so no match runs over a border.
     joined = "\x00".join(texts).encode("utf-8", "surrogatepass")
     return len(zlib.compress(joined, 6)) * 8 / len(texts)
 

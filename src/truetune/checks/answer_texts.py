@@ -39,7 +39,8 @@ def answers_of(row: Conversation) -> Iterator[AnswerText]:
             and message.get("train", True)
             and message.get("weight", 1)
         ):
-            if text := text_of(message.get("content")):
+            text = text_of(message.get("content"))
+            if text:
                 yield AnswerText(text, index)
 
 
@@ -72,11 +73,10 @@ class AnswerTextRule(DataRule):
         for row in batch.rows:
             answers = list(answers_of(row))
             self.rows += bool(answers)
-            faults = (
-                (answer, fault)
-                for answer in answers
-                if (fault := self.fault(answer, row)) is not None
-            )
+            looked_at = ((answer, self.fault(answer, row)) for answer in answers)
+            faults = ((answer, fault) for answer, fault in looked_at if fault is not None)
+            # A row with two faults is one row: the figure counts rows, and the first fault is what a reader mends
+            # first.
             answer, fault = next(faults, (None, None))
             if answer is None or fault is None:
                 continue

@@ -44,6 +44,7 @@ STATIONS = (
 )
 
 
+# All rules are imported for it, which takes longer than judging a small file: it is done once a process.
 @cache
 def rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
     """The rules of these stations (of all when none is named), by code."""
@@ -62,6 +63,8 @@ def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
     plugins = load_plugins("truetune.rules")
     if not plugins:
         return ()
+    # A plug-in may not take the name of a rule of ours: `--ignore NAME` in somebody's settings would then mean
+    # another.
     taken = {
         name: "truetune" for rule in _own_rules(*STATIONS) for name in (rule.code, rule.name())
     }
@@ -97,6 +100,7 @@ def _rules_in(module: ModuleType) -> Iterator[type[Rule[Any]]]:
     """The rules that a module defines itself."""
     for member in vars(module).values():
         is_rule = inspect.isclass(member) and issubclass(member, Rule)
+        # What a module imports from another is defined there: it would stand in the list twice.
         if is_rule and member.__module__ == module.__name__ and hasattr(member, "code"):
             yield member
 
@@ -165,6 +169,7 @@ def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
 
 
 def _suggestion(wanted: str) -> str:
+    """` (did you mean ...?)` with the nearest name or code; empty where none is near."""
     names = [name for rule in rules() for name in (rule.name(), rule.code)]
     close = difflib.get_close_matches(wanted, names, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

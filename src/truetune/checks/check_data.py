@@ -29,14 +29,18 @@ from truetune.render.probes import Probes, prepared, probes
 from truetune.render.tokenizer import Tokenizer, with_special
 from truetune.spec.run_spec import RunSpec
 
+# Chosen, not measured: a reader looks at a few dozen rows, and the page stays small.
 PAGE_ROWS = 1_000
 """Rows that a page shows, where they are not long"""
+# Chosen, not measured: it bounds the size of the page, which a browser draws as a whole.
 VIEWED_TOKENS = 400_000
 """No further rows are shown from this many tokens on; rows of findings are."""
 
 
+# Chosen, not measured: three cases of eight findings on a terminal; a page is scrolled and can hold more.
 MAX_REPORT_ROWS, MAX_PAGE_ROWS = 24, 600
 """Rows of findings that are read again for the token view of a report, and of a page"""
+# A report must not read the file a second time up to its end; a page is asked for, and may.
 NEAR_ROWS, SEQUENTIAL_ROWS = 5_000, 50_000
 """A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
 
@@ -57,6 +61,8 @@ def check(
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
     limit = spec.max_length if cut else None
+    # A fast path that gives another result than the reference once voids the whole pass: it is then made again
+    # without.
     return with_proof(
         lambda only_reference: _check_data(
             spec, rules, progress, limit, only_reference=only_reference
@@ -72,6 +78,7 @@ def _check_data(
     *,
     only_reference: bool,
 ) -> DataReport:
+    """One pass of `check`, with fast paths or, where `only_reference`, without."""
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
     setup = prepare(spec, only_reference=only_reference)
@@ -84,6 +91,7 @@ def _check_data(
         rules.take_evaluation(
             lambda: _read_rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append)
         )
+    # Evaluation data without one good line are no rows at all: the first line's reason says what they are.
     if broken.first is not None and not rules.evaluation_rows:
         raise DataError(broken.first[1])
     stream = _read_rows(
@@ -130,6 +138,7 @@ def _check_data(
 
 
 def _empty_file(path: str) -> NotJudged:
+    """A file without a row, which is not judged."""
     return NotJudged(path, "the file holds no row", unlock="name the file that holds the data")
 
 
@@ -158,15 +167,12 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
 
     Raises DataError where there is no such row, TemplateError where it can't be rendered.
     """
+    # Origin with row -1: says afterwards that no row was read at all.
     setup, last, named = prepare(spec), Origin("", 0, -1), ", ".join(spec.data)
     for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
-            batch = one_batch(
-                [conversation],
-                setup.probes.renderer(),
-                encoder := Encoder(setup.tokenizer.backend, only_reference=True),
-                exact=True,
-            )
+            encoder = Encoder(setup.tokenizer.backend, only_reference=True)
+            batch = one_batch([conversation], setup.probes.renderer(), encoder, exact=True)
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
             return make_token_views(batch, encoder.vocabulary)
@@ -187,6 +193,7 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     """
     session = prepared(spec)
     if spec.training.special_tokens:
+        # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked anew.
         session = probes(with_special(session.tokenizer, spec.training.special_tokens), spec)
     session = replace(session, only_reference=only_reference)
     return Setup(spec, session.tokenizer, session, trainer_of_rows(spec))
@@ -199,6 +206,7 @@ def _read_rows(
     on_broken: OnBroken | None = None,
     on_empty: Callable[[str], None] | None = None,
 ) -> Iterator[Conversation]:
+    """The rows of these paths, as the settings say."""
     if not paths:
         return iter(())
     return read_conversations(
@@ -214,6 +222,7 @@ def _read_rows(
 def _rows_to_view(
     findings: tuple[Finding, ...], most: int, rows: float = inf, *, each: int = SHOWN_CASES
 ) -> set[Origin]:
+    # In turn: each finding gets its first case shown before any gets its second.
     """Of first cases, then of the others, those before row `rows`; up to `each` of a finding."""
     in_turn = zip_longest(*(finding.cases[:each] for finding in findings))
     places = (
@@ -238,6 +247,7 @@ def _near_views(
             batch = one_batch([row], renderer, encoder, exact=True)
             tokens += len(batch.ids) + (0 if batch.other is None else len(batch.other.ids))
             yield from make_token_views(batch, encoder.vocabulary)
+        # Rows come in the order of the file: behind the last that is wanted there is nothing to wait for.
         if row.origin.row >= last and (row.origin.row + 1 >= first or tokens >= VIEWED_TOKENS):
             return
 
@@ -247,6 +257,7 @@ def _told_before(*_: object) -> None:
 
 
 def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[TokenView]:
+    """Token views of rows far behind in the file, each read alone."""
     renderer = setup.probes.renderer()
     for row in rows_at(setup.spec, wanted):
         yield from make_token_views(
@@ -255,11 +266,9 @@ def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[
 
 
 def _tokenizer_facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
-    facts = {
-        name: f"{t.token} ({t.id})"
-        for name in ("bos", "eos", "pad", "unk")
-        if (t := tokenizer.special.get(name))
-    }
+    """Short facts on the tokenizer, by name."""
+    special = ((name, tokenizer.special.get(name)) for name in ("bos", "eos", "pad", "unk"))
+    facts = {name: f"{token.token} ({token.id})" for name, token in special if token}
     facts["stop tokens"] = (
         ", ".join(f"{s.token} ({s.id}; {', '.join(s.origins)})" for s in probes.stops) or "none"
     )

@@ -76,6 +76,7 @@ def judge_environment(
     environment: Environment, spec: RunSpec, started: float | None = None
 ) -> DoctorReport:
     """What the rules say about an environment."""
+    # A caller that gathered the environment itself counts the time for that as well.
     started = time.perf_counter() if started is None else started
     judgement = run_rules(environment, choose_rules(spec, EnvironmentRule))
     subject = Subject(
@@ -101,6 +102,7 @@ def package_versions(environment: Environment) -> dict[str, str]:
 
 
 def _environment_facts(here: Environment) -> Iterable[tuple[str, str]]:
+    """The packages that matter most, and the GPUs."""
     yield from ((name, here.packages[name]) for name in HEADLINE_PACKAGES if name in here.packages)
     if here.machine.gpus:
         yield "GPU", f"{len(here.machine.gpus)} x {here.machine.gpus[0].name}"
@@ -109,6 +111,7 @@ def _environment_facts(here: Environment) -> Iterable[tuple[str, str]]:
 
 
 def _torch_facts(here: Environment) -> dict[str, Any]:
+    """What torch says of itself, as plain values."""
     torch = here.torch
     assert torch is not None
     devices = [{"name": d.name, "capability": list(d.capability)} for d in torch.devices]

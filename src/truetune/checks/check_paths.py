@@ -53,6 +53,7 @@ from truetune.trainers.trainer_facts import TrainerName
 SOURCE_KINDS: tuple[InputKind, ...] = ("source", "notebook")
 MODEL_BELOW: tuple[InputKind, ...] = ("model",)
 """What a folder with a model's files is taken for where it lies in the folder that was named"""
+# Chosen, not measured: eight models of eight billion parameters take some seconds at the limit of bytes below.
 MAX_MODELS_BELOW = 8
 """Models that are looked at in a folder that holds other things: a store of models is named one by one"""
 BYTES_BELOW = 1 << 28
@@ -91,6 +92,7 @@ class PathsCheck:
     """What the paths merge, serve or load"""
 
     def add(self, report: Report) -> None:
+        """Add what a report says to what was judged so far."""
         self.subjects += report.subjects
         self.judged.append(Judgement(report.findings, report.examined, report.not_judged))
 
@@ -109,6 +111,7 @@ def check_paths(
     Raises a TruetuneError where a path is nothing that can be looked at, or can't be read.
     """
     started = time.perf_counter()
+    # More than one path: a file that cannot be read must not hide what is wrong in the others.
     named = [os.fspath(path) for path in paths]
     seen = PathsCheck(
         spec,
@@ -117,6 +120,7 @@ def check_paths(
         several=len(named) > 1,
         uses=weight_uses(named, spec.trained_by),
     )
+    # Known before any path is looked at: a script that is named first may train on rows that are named last.
     seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
     for path in named:
         _check_path(path, seen, is_alone=len(named) == 1)
@@ -135,6 +139,7 @@ def check_paths(
     subjects = (*seen.subjects, *report.subjects)
     whole = with_judgement(
         replace(report, subjects=subjects, seconds=time.perf_counter() - started),
+        # A single cause, such as a pad token, shows in the settings and in the rows.
         Judgement.of(seen.judged),
     )
     # Settings and data were judged apart, and may tell one cause.
@@ -167,6 +172,8 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
+    # Rows without a tokenizer are worth reading where the settings were judged: their fields show faults of their
+    # own.
     if run.data and run.tokenizer is None and seen.subjects:
         of_texts = judge_texts(run, progress)
         judgement, subject = of_texts or (
@@ -213,6 +220,7 @@ def _absent_model(run: RunSpec) -> NotJudged | None:
     try:
         locate(run.model)
     except TokenizerError as error:
+        # The error says what is not here and, after the first semicolon, how to get it.
         why, _, how = str(error).partition("; ")
         return NotJudged(
             "the model beside the tokenizer", why, unlock=how or "name its folder", asked=False
@@ -246,9 +254,12 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
     try:
         return check(run, _data_rules(run, seen), progress=progress, cut=not seen.joined)
     except TokenizerError as error:
+        # A tokenizer that the user named himself, or the only thing that was named, must not be passed over in
+        # silence.
         if seen.spec.tokenizer is not None or not seen.subjects:
             raise
         if run.data:
+            # transformers appends its own advice behind "Couldn't", which names options that truetune has not.
             why = str(error).partition("\n")[0].partition(": Couldn't")[0]
             lacking = NotJudged("the data", why, unlock="name a tokenizer with -t")
             seen.judged.append(Judgement(not_judged=(lacking,)))
@@ -285,8 +296,11 @@ def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
     """The rules on data that hold for this run."""
     rules = choose_rules(run, DataRule)
     if seen.own_prompt:
+        # The template of the tokenizer is not what the stack writes: rules on prompts would judge a text that nobody
+        # trains.
         rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
     if seen.joined:
+        # What is joined or split loses no token at the limit.
         rules = [rule for rule in rules if not rule.judges_cut]
     made_messages = seen.trainers.made_messages if run.data else ""
     if made_messages and PlainStringPairSkipsTemplate in rules:
@@ -307,6 +321,7 @@ def _check_path(path: str, seen: PathsCheck, *, is_alone: bool) -> None:
     try:
         kinds = kinds_of(path, seen.spec.trained_by)
     except UsageError as error:
+        # A folder may be of no kind as a whole and still hold files that are.
         is_folder = Path(path).is_dir()
         if is_folder and check_folder(Path(path), (), seen):
             return
@@ -338,6 +353,7 @@ def _check_path_of_kinds(
     try:
         _check_kinds(path, kinds, seen)
     except DataError as error:
+        # Of data and settings the error is the answer; a text file beside them may be anything.
         if is_alone or not set(kinds) <= {"log", "run"}:
             raise
         seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=True),)))
@@ -347,6 +363,7 @@ def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> N
     """What the rules say on a path of these kinds."""
     if ("data" in kinds and kinds[0] in ("data", *SOURCE_KINDS)) or kinds[0] == "encoded":
         seen.data.append(path)
+    # A folder of notebooks and scripts is linted once: imports between them are followed.
     for kind in dict.fromkeys("source" if kind in SOURCE_KINDS else kind for kind in kinds):
         if kind in config_readers() and (kind != "truetune" or seen.settings is None):
             _check_settings(path, seen)
@@ -391,6 +408,7 @@ def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -
     Returns:
         Is anything in it that was looked at? If not, nothing is added to `seen`.
     """
+    # A folder of `save_to_disk` or of a trainer holds many JSON files, and is one thing.
     if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
         return False
     members, unread = _folder_members(folder)
@@ -427,6 +445,8 @@ def _check_members(
 def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     """Judge the rows that the one training script of a folder reads, with the limit that it sets."""
     run = run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
+    # Rows that need columns mapped, or are of no known form, would be judged wrongly: the script reads them in its
+    # own way.
     if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
         return
     settings = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set - {"data"}}
@@ -450,6 +470,7 @@ def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[InputKind, ...
     members: list[tuple[Path, tuple[InputKind, ...]]] = []
     unread = []
     for path in sorted(folder.iterdir()):
+        # Files that describe others (a README, a licence) and folders of tools are nothing that was forgotten.
         if path.name.startswith(".") or path.name in METADATA_FILES or path.name in SKIPPED_FOLDERS:
             continue
         try:
@@ -468,6 +489,7 @@ def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[InputKind, ...
 def _models_below(folder: Path) -> Iterator[Path]:
     """The models and adapters in a folder of several kinds, one or two levels below: MODEL, out/MODEL."""
     for child in _user_folders(folder):
+        # The checkpoints of a run are looked at with the run.
         if "run" in _kinds_or_none(child):
             continue
         if _is_model(child):
@@ -505,6 +527,7 @@ def _holds_commands(path: Path) -> bool:
     """Is it a folder with files of commands in it, or below (lm_eval writes its results two folders down)?"""
     if not path.is_dir():
         return False
+    # Bounded: a data set may lie below with a million files.
     names = islice(path.rglob("*"), MAX_FOLDER_ENTRIES)
     return any(is_command_file(file) for file in names if file.is_file())
 
@@ -523,6 +546,7 @@ def _check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         elif kinds == MODEL_BELOW:
             from truetune.checks.inspect_checkpoint import checkpoint_report
 
+            # The budget keeps a folder of large models from taking minutes; a model that is named is read whole.
             seen.add(checkpoint_report(path, base=seen.base, spec=seen.spec, budget=BYTES_BELOW))
         elif kinds[0] in config_readers():
             _check_settings(path, seen)
@@ -534,6 +558,7 @@ def _check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
 
 def _unread_path(path: str, error: TruetuneError, *, is_named: bool) -> NotJudged:
     """What could not be read, with the reason that its reader gives."""
+    # The reason stands beside the path in the report: twice it would be too long for a line.
     why = str(error).removeprefix(f"{path}: ").partition("; expected data")[0]
     return NotJudged(
         path,
@@ -585,12 +610,14 @@ def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[InputKin
             raise UsageError(not_cached_in_words(path))
     return (
         ("data",)
+        # `run[1].jsonl` is a file before it is a pattern.
         if "://" in path or (glob.has_magic(path) and not Path(path).exists())
         else recognise_kinds(path, trained_by)
     )
 
 
 def _is_settings(file: Path) -> bool:
+    """Does a reader of settings know the file?"""
     try:
         return recognise_kinds(file)[0] in config_readers()
     except UsageError:
@@ -601,8 +628,10 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
     """What the rules on settings say, and the run that they describe, where its data and tokenizer are at hand."""
     config = read_config(path, seen.spec.trained_by)
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
+    # TRL's own default cuts at 1,024, and its table of defaults knows where: a limit from here would override that.
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
+    # What the trainer cached is what it will train on, whatever the rows say by now.
     run = run.model_copy(update={"data": (*run.data, *prepared_cache(config))})
     seen.trainers.config(config)
     seen.judged.append(judge_settings(config, seen.spec, seen.uses))
@@ -678,6 +707,7 @@ def _holds_rows(path: str, spec: RunSpec) -> bool:
 
 
 def _lint_sources(path: str, seen: PathsCheck) -> Report:
+    """What the rules on source say; the scripts are noted as what may train the rows."""
     from truetune.checks.lint import lint
 
     seen.trainers.sources.append(path)
@@ -688,12 +718,14 @@ def _lint_sources(path: str, seen: PathsCheck) -> Report:
 
 
 def _lint_commands(path: str, seen: PathsCheck) -> Report:
+    """What the rules on commands say."""
     from truetune.checks.lint import lint
 
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 
 def _diagnose_log(path: str, seen: PathsCheck) -> Report:
+    """What the rules on logs say; a text file that is no log is not judged."""
     from truetune.checks.diagnose_log import diagnose
 
     try:
@@ -715,12 +747,14 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
 
 
 def _check_checkpoint(path: str, seen: PathsCheck) -> Report:
+    """What the rules on checkpoints say."""
     from truetune.checks.inspect_checkpoint import checkpoint_report
 
     return checkpoint_report(path, base=seen.base, spec=seen.spec)
 
 
 def _check_modelfile(path: str, seen: PathsCheck) -> Report:
+    """What the rules on Modelfiles say."""
     from truetune.checks.inspect_modelfile import inspect_modelfile
 
     return inspect_modelfile(path, seen.spec)

@@ -19,6 +19,8 @@ from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
 
 MORE = "ask more prompts (-n)"
+# Chosen, not measured. Three of four bad answers among few are no chance result that a green exit code may stand
+# over.
 MOST = 0.75
 """A share of all answers that are bad from which "too few to tell" is not passed over: the exit code is 3"""
 
@@ -38,7 +40,8 @@ class CountedAnswersRule(AnswersRule):
         raise NotImplementedError
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet:
             return unmet
         counts = count_bad_answers(self.subject, self.bad)
         return self.untold if counts is None else self._undecided(counts.last)
@@ -53,6 +56,7 @@ class CountedAnswersRule(AnswersRule):
         """Why a pass that shows bad answers, or has too few to show any, decides nothing."""
         phrase = f"{last} answers {self.called}"
         if not is_late_in_run(self.subject):
+            # With a pass before it, the rules that compare passes say what can be said.
             early = len(self.subject.looks) < 2
             return (
                 Unmet(f"{phrase}, early in the run: there is nothing to compare them with")

@@ -16,6 +16,8 @@ from truetune.errors import DataError, TruetuneError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Chosen, not measured: a broken beginning of a data set is shorter, and a binary file is given up within
+# milliseconds.
 GIVE_UP = 1_000
 """Where so many lines at the beginning hold no row, the file is none of rows: it can't be read"""
 NO_ROWS = Unmet("no row was read", "name DATA as well")
@@ -76,9 +78,11 @@ class DataRules:
     def _let_read_evaluation(
         self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]
     ) -> None:
+        """Give one rule the rows of the evaluation data, opened anew for it."""
         rule.evaluation(self._counted(open_rows()))
 
     def _counted(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
+        """The rows as they are, counted; each rule reads all of them."""
         self.evaluation_rows = 0
         for row in rows:
             self.evaluation_rows += 1
@@ -95,6 +99,7 @@ class DataRules:
         self.broken.take(origin, reason)
         if not self.rows and self.broken.count == GIVE_UP:
             self.refuse_broken()
+        # A copy: a rule that fails is taken out of the list while it is gone through.
         for rule in list(self.rules):
             self._contained(type(rule), rule.broken_line, origin, reason)
 
@@ -119,6 +124,7 @@ class DataRules:
         return data
 
     def _concluded(self, rule: DataRule) -> Judgement:
+        """What one rule says in the end."""
         return conclude_rule(rule, rule.setup.trainer, self._unmet(type(rule)))
 
     def _unmet(self, kind: type[DataRule]) -> Unmet | None:
@@ -135,6 +141,8 @@ class DataRules:
         """Call a rule's function and return what it gives; None where it fails, and then the rule is out."""
         try:
             return function(*args, **kwargs)
+        # An error of ours is about the input, and stops the check for every rule; any other is a fault of this rule
+        # alone.
         except TruetuneError:
             raise
         except Exception as error:

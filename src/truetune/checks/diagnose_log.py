@@ -38,7 +38,7 @@ JUDGED_CURVES = frozenset({
     "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
     "objective/scores_margin", "critic/advantages/min", "critic/advantages/max", "completions/clipped_ratio",
     "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",
-    "eval_runtime", "min_reward", "max_reward", "memory",
+    "eval_runtime", "min_reward", "max_reward", "memory", "log_odds_chosen", "nll_loss",
 })  # fmt: skip
 """What the rules on logs read, by name"""
 COUNTER_CURVES = frozenset(
@@ -54,9 +54,11 @@ COUNTER_CURVES = frozenset(
     }
 )
 """Counts and times of a run: nothing of them is right or wrong"""
+# Chosen, not measured: quicker steps are seldom what a user wonders about.
 SLOW_STEP_S = 10.0
 """From here on the seconds of a step are worth a word"""
 PART_PREFIXES = ("rewards/",)
+# `rewards/format/mean` is one of the rewards whose sum is judged.
 """Parts of what a rule reads as a whole"""
 
 
@@ -113,6 +115,7 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
     """
     started = time.perf_counter()
     log_builder = RunLogBuilder(command, "printed output")
+    # The exit code goes through the same reader as the output: rules on ends of processes know one form of log alone.
     lines = [*text.splitlines(), f"exit code {code}"]
     read_console_pieces(
         ((line, number) for number, line in enumerate(lines, 1)),
@@ -168,6 +171,7 @@ def _known_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
 
 
 def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
+    """Short facts on a log, by name."""
     yield "written by", log.format
     if log.server:
         yield (

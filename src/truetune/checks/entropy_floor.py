@@ -53,6 +53,7 @@ def loss_floor(spec: RunSpec) -> DataFacts:
 
 
 def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
+    """The same of rows that are token ids already."""
     probes = prepared(spec)
     counts = count_supervised(cache_at(spec.data[0]), probes)
     tokenizer = probes.tokenizer
@@ -67,6 +68,7 @@ def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReadi
 
 
 def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
+    """One pass over rows that are rendered."""
     spec = setup.spec
     tokens = np.zeros(0, dtype=np.int64)
     answers: Counter[bytes] = Counter()
@@ -77,10 +79,13 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
     for batch in batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)
         rules.take(batch)
+        # bincount counts from 0 on: `minlength` keeps the array as long as the one that is added to it.
         counts = np.bincount(batch.ids[batch.supervised], minlength=tokens.size)
         counts[: tokens.size] += tokens
         tokens = counts
         for start, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
+            # The bytes of an answer's ids: a dictionary needs a key that can be hashed, and a text would be decoded
+            # for it.
             answers[batch.ids[start:end][batch.supervised[start:end]].tobytes()] += 1
     facts = _data_facts(
         rows, tokens, answers, setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary
@@ -112,4 +117,5 @@ def _data_facts(
 def entropy_of_counts(counts: NDArray[np.int64]) -> float:
     """Of a distribution given by counts, in nats (Shannon 1948)."""
     share = counts[counts > 0] / max(1, counts.sum())
+    # abs: the sum of negative terms is -0.0 for a single token, and is printed.
     return float(abs((share * np.log(share)).sum()))

@@ -45,6 +45,7 @@ def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgemen
     files = _findings_on_files(inquest, spec)
     explained = _rules_explained(judgement.findings, files)
     rivals = report_rivals(inquest)
+    # What two rules find is one cause: that on the files is the one that can be mended.
     kept = [
         replace(finding, evidence=(*finding.evidence, *rivals))
         for finding in judgement.findings
@@ -75,10 +76,12 @@ def _with_measured(file: Finding, measured: Iterable[Finding]) -> Finding:
 
 
 def _findings_on_files(inquest: ModelEvidence, spec: RunSpec) -> list[Finding]:
+    """What the rules on files find that may change answers; nothing without a folder."""
     if inquest.folder is None or inquest.kind not in ("model", "adapter"):
         return []
     try:
         report = checkpoint_report(inquest.folder, base=inquest.base_folder, spec=spec)
+    # A checkpoint that can't be read has had its error where it was loaded; the measured causes stand without it.
     except TruetuneError:
         return []
     harmless = {rule.name() for rule in rules_of(CheckpointRule) if not rule.changes_answers}

@@ -88,6 +88,7 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _severity_rank(finding: Finding) -> tuple[float, tuple[int, str]]:
+    """The key by which findings are sorted."""
     rank: float = RANK[finding.severity]
     if finding.is_loud:
         rank = min(rank, (RANK["warning"] + RANK["info"]) / 2)

@@ -42,8 +42,11 @@ def fingerprints(
 def _fingerprints_of_cases(
     finding: Finding, code: str, seen: Counter[tuple[str, ...]]
 ) -> Iterator[str]:
+    """One hash for each place, or one for a finding without places; `seen` numbers equal ones."""
     for parts in map(_case_contents, finding.cases) if finding.cases else [("whole",)]:
         key = (code, *parts)
+        # The count tells two equal places of one file apart: a third that is new is not taken for one of the two
+        # known.
         seen[key] += 1
         yield hashlib.sha256(
             "\0".join((*key, str(seen[key]))).encode("utf-8", "surrogatepass")
@@ -51,11 +54,13 @@ def _fingerprints_of_cases(
 
 
 def _case_contents(case: Case) -> tuple[str, ...]:
+    """What of a place stays the same when rows or lines are added elsewhere."""
     name = case.origin.file if case.origin else case.file or ""
     return (
         _relative_name(name),
         "" if case.turn is None else str(case.turn),
         case.side or "",
+        # Counts and offsets change with every row that is added: with them each edit would make all findings new.
         NUMBER.sub("#", case.text),
     )
 
@@ -64,10 +69,12 @@ def _relative_name(name: str) -> str:
     """Below the working folder, as a repository's own paths are; a path elsewhere by its last two parts."""
     if "://" in name or not name:
         return name
+    # abspath and not resolve: a link to a data set keeps the name that the user gave it.
     path = Path(os.path.abspath(name))
     try:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
+        # Two parts: a home folder differs from machine to machine, the folder of a data set seldom does.
         return "/".join(path.parts[-2:])
 
 

@@ -114,6 +114,7 @@ def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     chosen = []
     for finding in findings:
         own = finding.fix.edits if finding.fix else ()
+        # Touching counts as overlapping: two insertions at one place have no order.
         if not any(a.start <= b.end and b.start <= a.end for a in own for b in taken):
             taken += own
             chosen.append(finding)
@@ -149,6 +150,7 @@ def write_change(file: Path, change: SourceChange) -> None:
     """
     try:
         target = file.resolve()
+        # An editor may have saved the file since it was read: its owner's change must not be lost.
         if target.read_bytes() != change.before.file_text.encode(change.before.codec):
             raise UsageError(
                 f"{file}: was changed while it was looked at; nothing was written to it: run again"

@@ -24,6 +24,7 @@ def with_fix_in_code(finding: Finding, probes: Probes) -> Finding:
 
 
 def _set_pad(probes: Probes) -> str | None:
+    """Sets the pad token; None where no better one is known."""
     better, reason = choose_pad_token(probes.tokenizer, probes.stops)
     return (
         None
@@ -33,14 +34,18 @@ def _set_pad(probes: Probes) -> str | None:
 
 
 def _set_side(probes: Probes) -> str:
+    """Sets the padding side."""
+    # Padding on the left is right where prompts are continued in batches: the comment keeps that from being undone.
     return "tokenizer.padding_side = 'right'  # for training; 'left' where you generate in batches"
 
 
 def _resize_embedding(probes: Probes) -> str:
+    """Gives the embedding a row for each token."""
     return f"model.resize_token_embeddings({probes.tokenizer.vocabulary})"
 
 
 def _set_stops(probes: Probes) -> str:
+    """Sets the stop tokens of generation."""
     return f"model.generation_config.eos_token_id = {sorted(stop.id for stop in probes.stops)}"
 
 

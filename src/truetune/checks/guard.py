@@ -79,6 +79,7 @@ class _Guard:
         """What a part gives; None where it fails, and then it is not judged."""
         try:
             return work()
+        # Exception and not TruetuneError: the guard runs in a user's script, and a fault of ours must not end it.
         except Exception as error:
             self.judged.append(Judgement(not_judged=(NotJudged(what, describe_error(error)),)))
             return None
@@ -110,6 +111,7 @@ def guard(
     not.
     """
     spec = spec_of(settings, "truetune.guard")
+    # A misspelt rule is told before any work, as an error: it is the user's, and not a fault of the guard.
     choose(spec.select, spec.ignore)
     return _judge_or_raise(LiveObjects(tokenizer, collator, template, model, rows), spec)
 
@@ -132,6 +134,8 @@ def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
 
 
 def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
+    """Judge in a folder of its own; the objects are as before afterwards."""
+    # guard=False: nothing is run that could write; the objects are put back as they were instead.
     with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
         _judge_objects(work)
@@ -152,6 +156,7 @@ def _judge_objects(work: _Guard) -> None:
     rows = work.part("the rows", lambda: read_live_rows(live)) or []
     probes = work.part("the tokenizer", lambda: _prepare_probes(work))
     record: CollatedRows | None = None
+    # Without a collator rows of ids are collated by padding them, which shows what they hold.
     if probes is not None and (
         live.collator is not None or any("input_ids" in row for row in rows)
     ):
@@ -163,6 +168,7 @@ def _judge_objects(work: _Guard) -> None:
 
 
 def _prepare_probes(work: _Guard) -> Probes:
+    """The tokenizer as it is in memory, with what its template renders."""
     template = read_live_template(work.live, work.folder)
     variables = {} if template is None else {"template": template}
     work.spec = work.spec.model_copy(update=variables | _trainer_of(work.live.collator, work.spec))
@@ -176,6 +182,7 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
 
 
 def _judge_batches(work: _Guard, rows: CollatedRows | None, known: Probes | None) -> None:
+    """The rules on batches, of the collator's output, the model, or both."""
     record = record_model(work.live, work.folder) if rows is None else rows.record
     subject = _place_tokens(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
@@ -224,6 +231,7 @@ def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
             for name, value in known.tokenizer.model_config.items()
             if name != "eos_token_id"
         }
+        # Both sources are taken away: either would bring the wrong stop ids back.
         known = probes(replace(known.tokenizer, model_config=config, generation_config=None), spec)
         record.facts["model"] = {**record.facts["model"], "generation_config": None}
     return build_audit([record], spec, known)
@@ -244,6 +252,7 @@ def _with_pads(spec: RunSpec, judgement: Judgement) -> RunSpec:
 
 
 def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
+    """The rules on tokenizer, template and rows, with chats of ours where there are none."""
     talks = parse_conversations(rows)
     own = bool(talks)
     if not own:
@@ -266,6 +275,7 @@ def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
 
 
 def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]]:
+    """The rules on data of these stations (of all where none is named) that a tokenizer in memory can be judged by."""
     kinds = choose_rules(spec, DataRule)
     if stations:
         kinds = [kind for kind in kinds if station(kind) in stations]
@@ -275,6 +285,7 @@ def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]
 def _data_judgement(
     kinds: list[type[DataRule]], setup: Setup, talks: list[Conversation]
 ) -> Judgement:
+    """What these rules say of the setup and of these chats."""
     rules = DataRules(kinds, setup)
     if talks:
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)

@@ -15,6 +15,7 @@ MAX_BINS = 12
 
 def histogram_edges(nearly_longest: int, longest: int) -> NDArray[np.int64]:
     """Bins of one round width up to the 99th percentile, and one more for the rest."""
+    # Rounded up: 12 bins of the width hold the longest, and -(-a // b) is the division that rounds up.
     width = _round_up(max(1, -(-(nearly_longest + 1) // MAX_BINS)))
     edges = list(range(0, nearly_longest + width + 1, width))
     if edges[-1] <= longest:

@@ -84,6 +84,7 @@ def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def _compared_with(checkpoint: Checkpoint) -> str:
+    """The base that it is compared with, or why there is none."""
     if checkpoint.base is not None:
         return str(checkpoint.base.folder)
     return (

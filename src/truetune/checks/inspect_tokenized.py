@@ -124,6 +124,7 @@ def prepared_cache(config: Config) -> tuple[str, ...]:
         return ()
     folders = [base / Path(name).expanduser() for base in (Path(), Path(config.path).parent)]
     here = [str(path) for path in folders if path.is_dir() and is_tokenized(str(path), RunSpec())]
+    # Relative to where the command runs, as the trainer reads it; else to the settings.
     return tuple(here[:1])
 
 
@@ -143,19 +144,23 @@ def verdict_on(data: TokenizedData) -> str:
 
 
 def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
+    """Short facts on tokenized rows, by name."""
     summary, answers = data.summary, data.summary.answers
     yield (
         "labels or masks",
         ", ".join([*(["labels"] if summary.labels else []), *sorted(summary.masks)]) or "nothing",
     )
     yield "tokenizer", str(data.probes.tokenizer.folder)
-    if name := named_tokenizer(data.cache):
+    name = named_tokenizer(data.cache)
+    if name:
         yield "made with", name
     yield "chats", f"{summary.chats:,} rows with turns of the template"
     if answers.closed:
         yield "stop tokens in the loss", f"{answers.stops_learned:,} of {answers.closed:,}"
     if "bos" in data.probes.tokenizer.special and not data.placer.layout.bos_opens_turns:
         yield "begin with BOS", f"{summary.begins_with_bos:,} of {summary.rows:,}"
+    # Capped at a million rows of one length: the median does not need more, and an array of all would not fit in
+    # memory.
     lengths = np.repeat(np.arange(len(summary.lengths)), np.minimum(summary.lengths, 1 << 20))
     if len(lengths):
         yield (
@@ -170,6 +175,7 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
 
 
 def _rows_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[NotJudged]:
+    """Rows that are broken, and other caches of the folder."""
     if summary.broken:
         origin, reason = summary.broken_rows[0]
         yield NotJudged(
@@ -196,6 +202,7 @@ def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = No
     ids, valid = chunk.ids[part], placed.valid[part]
     vocabulary = TokenBytes(probes.tokenizer.backend)
     pieces = tuple(
+        # surrogateescape: a token may hold half of a character, which the page draws as its bytes.
         vocabulary.spell(id).decode("utf-8", "surrogateescape") if known else f"<id {id}>"
         for id, known in zip(ids.tolist(), valid.tolist(), strict=True)
     )

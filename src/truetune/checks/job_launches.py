@@ -31,6 +31,7 @@ TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distri
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
 """In a script: one process may use several GPUs"""
 SWIFT_TRAINS = ("sft", "pt", "rlhf")
+# Chosen, not measured: settings of a script stand in its first lines; data files may be named .py by mistake.
 HEAD = 1 << 20
 
 
@@ -62,7 +63,7 @@ class Launched(NamedTuple):
 
 def gpus_of(file: CommandFile) -> Asked | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = parse_whole_number(_first_script(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_whole_number(_first_request(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -75,12 +76,14 @@ def gpus_of(file: CommandFile) -> Asked | None:
         match = pattern.fullmatch(value)
         count = int(match[1]) if match else 0
         if name in ("--gpus", "-G"):
+            # --gpus counts those of the whole job; shared out unevenly, no node has a known number.
             count = count // nodes if nodes and count % nodes == 0 else 0
         return Asked(count, line, f"{name}={value}") if count else None
     return None
 
 
-def _first_script(file: CommandFile, *names: str) -> tuple[str, int]:
+def _first_request(file: CommandFile, *names: str) -> tuple[str, int]:
+    """The first of these requests that a job makes, with its line; ("", 0) where it makes none."""
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
 
 
@@ -92,11 +95,11 @@ def visible_gpus(file: CommandFile, command: ShellCommand) -> Asked | None:
     own = command.variables.get("CUDA_VISIBLE_DEVICES")
     if own is not None:
         return _visible_gpus(own, command.line)
-    settings = [
-        (number, match[1])
-        for number, line in enumerate(file.text.splitlines(), 1)
-        if (match := EXPORTED.match(line)) is not None
-    ]
+    matches = (
+        (number, EXPORTED.match(line)) for number, line in enumerate(file.text.splitlines(), 1)
+    )
+    settings = [(number, match[1]) for number, match in matches if match is not None]
+    # A line below the command sets what later commands see.
     if len(settings) != 1 or settings[0][0] > command.line:
         return None
     return _visible_gpus(settings[0][1], settings[0][0])
@@ -110,6 +113,7 @@ def visible_in_script(file: CommandFile, command: ShellCommand) -> tuple[Asked, 
     name = next((word for word in command.words if word.endswith(".py")), None)
     script = Path(file.path).parent / name if name is not None else None
     text = _file_head(script) if script is not None else ""
+    # Twice: one of them may be a default that the other replaces.
     if script is None or text.count("CUDA_VISIBLE_DEVICES") != 1:
         return None
     value = next(_values_of_variable(text), None)
@@ -135,6 +139,7 @@ def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _visible_gpus(value: str, line: int) -> Asked | None:
+    """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves; None where it is not plain numbers."""
     value = value.strip("\"'")
     if DEVICES.fullmatch(value) is None:
         return None
@@ -152,6 +157,7 @@ def shares_gpus(file: CommandFile) -> bool:
         "sglang",
         "#SBATCH --array",
     )
+    # A single `&` at the end of a line, and not `&&`: the next command then runs at the same time.
     in_background = re.search(r"(?<!&)&\s*(?:#.*)?$", file.text, re.M)
     return (
         own
@@ -187,11 +193,13 @@ def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     if command.words[0] != "srun":
         return 1
     own = last_option(command.words, "--ntasks-per-node")
+    # A total of tasks may be shared out among the nodes in any way.
     if own is None and last_option(command.words, "--ntasks", "-n") is not None:
         return None
-    tasks = own or _first_script(file, "--ntasks-per-node")[0]
+    tasks = own or _first_request(file, "--ntasks-per-node")[0]
     if tasks:
         return parse_whole_number(tasks)
+    # Slurm then counts tasks by GPUs, whose number per node is not said.
     if "--gpus-per-task" in file.requests:
         return None
     has_tasks = bool({"--ntasks", "-n"} & file.requests.keys())
@@ -200,20 +208,15 @@ def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
 
 def _tasks_of_node(file: CommandFile) -> int | None:
     """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
-    tasks = parse_whole_number(_first_script(file, "--ntasks", "-n")[0])
-    nodes = parse_whole_number(_first_script(file, "--nodes", "-N")[0] or "1")
+    tasks = parse_whole_number(_first_request(file, "--ntasks", "-n")[0])
+    nodes = parse_whole_number(_first_request(file, "--nodes", "-N")[0] or "1")
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
 def _torchrun_launch(command: ShellCommand) -> Launched | None:
-    options = next(
-        (
-            words_behind
-            for words in TORCHRUN
-            if (words_behind := command.behind(*words)) is not None
-        ),
-        None,
-    )
+    """What torchrun starts on each node; one process where it is not told."""
+    behind = (command.behind(*words) for words in TORCHRUN)
+    options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
     count_option = last_option(_of_launcher(options), "--nproc-per-node")
@@ -227,6 +230,7 @@ def _torchrun_launch(command: ShellCommand) -> Launched | None:
 
 
 def _deepspeed_launch(command: ShellCommand) -> Launched | None:
+    """What DeepSpeed's launcher starts, where `--num_gpus` says how many."""
     options = command.behind("deepspeed")
     count = (
         parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
@@ -251,7 +255,9 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> Launched | None:
     option = last_option(options, "--num-processes")
     machines = last_option(options, "--num-machines")
     count: Any = parse_whole_number(option) if option is not None else config.get("num_processes")
-    nodes: Any = parse_whole_number(machines) if machines else config.get("num_machines", 1)
+    nodes: Any = (
+        parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
+    )
     if not _is_whole_share(count, nodes):
         return None
     if option is not None:
@@ -277,6 +283,7 @@ def _tune_launch(command: ShellCommand) -> Launched | None:
     recipe = next(
         (word for word in options if re.fullmatch(r"\w+_(?:single_device|distributed)", word)), ""
     )
+    # tune's own options stand before the recipe; behind it they are the recipe's.
     count = last_option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
     if not recipe or (count is not None and parse_whole_number(count) is None):
         return None

@@ -70,7 +70,7 @@ def answer_report(watched: SampledRun, spec: RunSpec, path: str) -> Report:
 
 
 def new_or_worse(findings: Iterable[Finding], known: dict[str, Finding]) -> list[Finding]:
-    """Those findings that are new, or are worse than when they were last in `said`, which is brought up to date.
+    """Those findings that are new, or are worse than when they were last in `known`, which is brought up to date.
 
     Worse is a higher severity, or a share of bad answers that is half as large again.
     """
@@ -80,9 +80,12 @@ def new_or_worse(findings: Iterable[Finding], known: dict[str, Finding]) -> list
 
 
 def _is_worse(now: Finding, before: Finding | None) -> bool:
+    """Is a finding new, graver, or about a far larger share?"""
     if before is None or RANK[now.severity] > RANK[before.severity]:
         return True
     counts = now.count, now.total, before.count, before.total
     if RANK[now.severity] < RANK[before.severity] or not all(counts):
         return False
+    # Half as large again: chosen, not measured. At less, chance between two samples of 20 answers would be told each
+    # time.
     return now.count * before.total >= 1.5 * before.count * now.total  # type: ignore[operator]

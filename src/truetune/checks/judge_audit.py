@@ -48,19 +48,22 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
 def _audit_notes(subject: Audit) -> list[str]:
     """What could not be seen, and what is known of rows that no rule may judge; each once."""
     seen = [note for record in subject.records for note in record.facts["notes"]]
+    # The same note comes from each process of a run.
     return list(dict.fromkeys([*seen, *filter(None, [note_on_whole_rows(subject)])]))
 
 
 def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
     """Audits that were not finished."""
     for record in records:
-        if reason := record.facts.get("lost"):
+        reason = record.facts.get("lost")
+        if reason:
             yield NotJudged(
                 "the rest of the audit", str(reason), place=f"process {record.facts['rank']}"
             )
 
 
 def _audit_facts(subject: Audit) -> tuple[tuple[str, str], ...]:
+    """Short facts on a run that was watched, by name."""
     facts, model = subject.facts, subject.facts["model"]
     laws = subject.laws
     tested = sum("value" in law for law in laws.values())

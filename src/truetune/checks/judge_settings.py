@@ -55,6 +55,8 @@ REASON_BY_METHOD_WITHOUT_RULES = {
 LOOK_AT_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
 
 
+# The machine stays the same, and a folder may hold hundreds of settings.
 @cache
 def _this_machine() -> Machine:
+    """The machine that truetune runs on, asked once."""
     return read_machine()

@@ -77,6 +77,7 @@ class Judgement:
         parts = list(parts)
         return cls(
             in_order(finding for part in parts for finding in part.findings),
+            # Equal ones once, in their order: a set would lose the order.
             tuple(dict.fromkeys(examined for part in parts for examined in part.examined)),
             tuple(dict.fromkeys(missing for part in parts for missing in part.not_judged)),
         )

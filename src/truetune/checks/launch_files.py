@@ -25,6 +25,7 @@ ARGUMENTS = ("TrainingArguments", "Config")
 OTHER_CONFIGS = frozenset(("LoraConfig", "BitsAndBytesConfig", "AutoConfig", "GenerationConfig"))
 SETTINGS_OPTIONS = ("--config", "-c", "--recipe", "--config_path")
 DEEPSPEED_OPTIONS = ("--deepspeed", "--deepspeed_config", "--ds_config")
+# Chosen: a command in `scripts/slurm/` names files from the project's root, which is two or three folders up.
 ABOVE = 3
 """Folders, from the command's own upwards, in which a file that it names is looked for"""
 
@@ -53,6 +54,7 @@ class LaunchFiles(NamedTuple):
         """The value of an option behind the script; None where the shell puts something in."""
         for name in names:
             value = last_option(self.command.words, f"--{name}")
+            # A value of the shell is known only when it runs.
             if value and "$" not in value and not value.startswith("--"):
                 text = f"--{name} {value}"
                 return Said(_parse_number(value), self.command_file, self.command.line, text)
@@ -61,6 +63,7 @@ class LaunchFiles(NamedTuple):
     def switch(self, name: str) -> Said | None:
         """An option that switches something on: `--bf16`, `--bf16 True`."""
         value = last_option(self.command.words, f"--{name}")
+        # A switch alone is on: last_option gives an empty text for it.
         if value is None or value.lower() in ("false", "0", "no"):
             return None
         return Said(True, self.command_file, self.command.line, f"--{name}")
@@ -93,6 +96,7 @@ def launch_files(file: CommandFile) -> Iterator[LaunchFiles]:
         launch = command.behind("accelerate", "launch")
         is_launch = launch is not None or "deepspeed" in " ".join(command.words)
         name = next((word for word in command.words if word.endswith(".py")), "")
+        # Without a script nothing says which settings the launcher's files are compared with.
         if not is_launch or not name:
             continue
         script = found_above(folder, name)
@@ -122,6 +126,7 @@ def _deepspeed_file(
     folder: Path,
 ) -> LocatedDocument | None:
     """The DeepSpeed file of a launch, by whoever names it first."""
+    # In the order in which the programs themselves decide: a launcher's option wins over the script's.
     named = last_option(command.words, "--deepspeed-config-file")
     for name in DEEPSPEED_OPTIONS:
         file = last_option(command.words, name)
@@ -131,7 +136,8 @@ def _deepspeed_file(
             settings, ("deepspeed",)
         )
         named = setting.value if setting is not None and isinstance(setting.value, str) else None
-    if not named and (tree := script_tree(script)) is not None:
+    tree = script_tree(script) if not named else None
+    if tree is not None:
         named = next(_named_in_code(tree), None)
     return read_above(folder, named)
 
@@ -193,9 +199,11 @@ def value_at(document: LocatedDocument | None, *ways: tuple[str, ...]) -> Said |
         value: Any = document.value if document is not None else None
         for key in way:
             value = value.get(key) if isinstance(value, Mapping) else None
+        # "auto" leaves the value to the Trainer: it contradicts nothing.
         if value is None or value == "auto" or isinstance(value, Mapping):
             continue
         spot = document.spot(*way) if document is not None else None
+        # A file of one line (JSON without line ends) has no spots: its first line is shown.
         line = spot.line if spot is not None else 1
         path = document.path if document is not None else ""
         return Said(_parse_number(value), path, line, f"{'.'.join(way)}: {value}")

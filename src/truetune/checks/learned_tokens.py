@@ -25,6 +25,7 @@ from truetune.spec.run_spec import Learn, RunSpec
 from truetune.trainers.trainer_facts import Learned as What
 from truetune.trainers.trainer_facts import TrainerFacts, TrainerName
 
+# No token has a negative id, so the mask of pads stays empty where pads are masked by position.
 NO_ID = -1
 IDEAL = Learn()
 """Asked for what the contract gives: the mask is the ideal one already"""
@@ -80,6 +81,7 @@ class LearnedTally:
 
     def __init__(self, spec: RunSpec, tokenizer: Tokenizer, facts: TrainerFacts) -> None:
         self.facts, self.spec = facts, spec
+        # The first row decides for the whole set, as it does in the trainers themselves.
         self.row = first_row(spec)
         self.kind = row_kind(self.row)
         self.decision = facts.decision(self.kind, lambda name: getattr(spec.training, name, None))
@@ -95,6 +97,8 @@ class LearnedTally:
         """The batch with the labels of the trainer, which are counted."""
         mask = self._mask(batch)
         pads = mask & (batch.ids == self.pad)
+        # Only trainers that mask by id: a supervised token that equals the pad loses its label, which is often the
+        # stop token.
         mask &= ~pads
         self.tokens += len(batch.ids)
         self.supervised += int(mask.sum())
@@ -123,6 +127,7 @@ class LearnedTally:
             self.left_out += int(long.sum())
             return np.asarray(np.repeat(long, batch.lengths))
         place = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
+        # The place of a token in its example: places over the batch, less where its example begins.
         if self.from_end:
             return np.asarray(place < np.repeat(batch.lengths - limit, batch.lengths))
         return np.asarray(place >= limit)
@@ -153,6 +158,7 @@ class LearnedTally:
         )
 
     def _finds_otherwise(self) -> bool:
+        """Does the trainer find the answers by another way than the contract?"""
         if self.kind == "instruction" and self.facts.as_served.value is False:
             return True  # such trainers write rows of this kind into a prompt of their own
         by = self.facts.finds_answers_by.value
@@ -175,6 +181,7 @@ def ideal_mask(batch: Batch) -> NDArray[np.bool_]:
         starts = batch.starts[part]
         for start, end in _ideal_spans(example):
             low, high = np.searchsorted(starts, (start, end))
+            # A slice of an array is a view: writing to it writes to the mask.
             mask[part][low:high] = True
     return mask
 
@@ -216,6 +223,7 @@ def _other_installed_release(facts: TrainerFacts) -> str | None:
     if facts.proof == "none" or not facts.package:
         return None
     try:
+        # A release that is not the recorded one may do otherwise: it is told beside the counts, and changes none.
         release = metadata.version(facts.package)
     except metadata.PackageNotFoundError:
         return None

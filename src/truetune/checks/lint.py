@@ -109,6 +109,7 @@ def lint(
     named = list(map(str, paths))
     results: dict[str, FileResult] = {}
     changes: list[SourceChange] = []
+    # Paths without a note stand in the report as well: it says of each what it is.
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in find_source_files(named)}
     commands, scripts = _split_by_language(files)
@@ -204,11 +205,13 @@ def lint_module(
     commands = read_notebook_commands(module)
     of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
     judgement = Judgement.of([*parts, of_commands])
+    # A file without any of the libraries applies where a rule has a place in it: such a place may need none.
     applies = bool(of_commands.examined or judgement.findings)
     applies = applies or _uses_a_library(module) or _has_places(judgement)
     if not applies or (module.broken and not module.tree.body):
         judgement = replace(judgement, examined=(), not_judged=tuple(missing(judgement.not_judged)))
     findings = list(dict.fromkeys(judgement.findings))
+    # Duplicates: a rule of commands and one of source may find one line of a notebook alike.
     comments = find_ignore_comments(module)
     kept = [f for f in findings if not any(_is_covered(module, f, comment) for comment in comments)]
     return FileResult(
@@ -230,6 +233,7 @@ def _judge_settings(
             return []
         files = training_files(module)
         limit = training_limit(module) if files else None
+        # Asked for only with rows: the limit of a set that is not here limits nothing.
         printed = printed_rows(module)
         return [
             judge_settings(
@@ -258,6 +262,7 @@ def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) ->
         return FileResult((), Judgement(not_judged=(unread,)), trains=False)
     judgement = _judge_commands(file, spec, uses)
     applies = bool(judgement.findings or judgement.examined)
+    # A Dockerfile or a CI script that starts no training is no subject of these rules: it is left out without a word.
     if not applies:
         judgement = replace(judgement, not_judged=tuple(missing(judgement.not_judged)))
     return FileResult(judgement.findings, judgement, applies=applies, trains=False)
@@ -374,6 +379,7 @@ def _of_this_file(judgement: Judgement, path: str) -> Judgement:
 
 
 def _is_covered(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
+    # Old codes too: a comment in a file outlives the renaming of a rule.
     """Does a comment in the source keep this finding quiet, by its name or by its code of today or before?"""
     names = (finding.rule, finding.code, former_code(finding.code))
     return comment.covers(_finding_offset(module, finding), *names)
@@ -384,6 +390,7 @@ def _finding_offset(module: Module, finding: Finding) -> int:
     case = next(iter(finding.cases), None)
     if case is None or case.line is None or case.file != module.path:
         return 0
+    # A case of another file (a config that the script names) has no place in this text.
     lines = module.file_lines
     return lines.starts[min(case.line, len(lines)) - 1] + (case.column or 1) - 1
 
@@ -396,6 +403,7 @@ def _read_modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module
         [(path, source.text) for path, source in sources_of.items()], imports
     ):
         modules = [_parse_module(path, sources_of.pop(path)) for path in group]
+        # pop: the text is in the module now, and a repository may hold a gigabyte of it.
         yield from modules if len(modules) == 1 else Program(modules, imports).modules
 
 
@@ -408,6 +416,7 @@ class _Text(NamedTuple):
 
 
 def _read_text(path: str) -> _Text:
+    """A file's text, or why it can't be read."""
     try:
         return _Text(*decode_source_file(Path(path)), "")
     except DataError as error:
@@ -415,6 +424,7 @@ def _read_text(path: str) -> _Text:
 
 
 def _parse_module(path: str, source: _Text) -> Module:
+    """A file parsed; one that can't be read is a module without code."""
     if source.fault:
         return unreadable_module(path, source.fault)
     try:
@@ -430,6 +440,8 @@ def _fix_module(
     if not any(finding.fix is not None for finding in seen.findings):
         return None
     if module.program is None:
+        # A fix may break a file that imports this one: the rules are run over the few that belong together, not over
+        # all.
         return fix_module(module, seen.findings, lambda tried: lint_module(tried, spec), unsafe)
     near = module.program.around(module)
     program = near.program
@@ -443,6 +455,7 @@ def _fix_module(
 
 
 def _kind_in_words(name: str) -> str:
+    """What a path is, as the report says it."""
     path = Path(name)
     if path.is_file() and is_command_file(path):
         return "results of lm_eval" if path.suffix == ".json" else "shell script"

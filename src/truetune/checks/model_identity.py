@@ -18,9 +18,11 @@ FAMILY = re.compile(
     r"(codellama|tinyllama|llama|ministral|mistral|mixtral|qwen|gemma|phi|smollm|olmo|falcon|yi|deepseek|granite|bloom"
     r"|pythia|opt|gpt2|gpt-neox|stablelm|starcoder|internlm|baichuan|command|nemotron|glm|exaone|vicuna|zephyr)"
 )
+# `(?!...[bmk])`: a number in front of b, m or k is a size or a length, and one in front of `x7b` counts experts.
 GENERATION = re.compile(r"[-_]?v?(\d+(?:\.\d+)?)(?![\d.]*[bmk](?![a-z]))(?!\d*x\d)")
 """The number behind a family: `2.5` of qwen2.5, `3.1` of Llama-3.1; `7b` is a size, `128k` a length"""
 SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+# Years from 2023 on: before, no model was named by its month, and `2048` is a length.
 RELEASE = re.compile(r"(?<![a-z0-9])(?:v(\d+(?:\.\d+)?)|(2[3-9](?:0[1-9]|1[0-2])))(?![a-z0-9])")
 """`v0.3`, or the year and month `2507`"""
 TUNED = re.compile(r"(?<![a-z])(instruct|chat|it|sft|dpo)(?![a-z])")
@@ -45,6 +47,7 @@ OWN_WEIGHTS = re.compile(
     r"(?<![a-z])(?:sft|dpo|orpo|kto|cpt|merged?|fused|(?:fine-?)?tuned|stage-?\d|checkpoint-\d+|final|best)(?![a-z])"
 )
 """What folders of trained or merged weights are called"""
+# Chosen: the longest names on the hub have 96 characters; the patterns are slow on a megabyte.
 LONGEST = 300
 """Characters; longer ones name no model"""
 
@@ -63,10 +66,12 @@ class ModelIdentity:
 
 def model_identity(name: str) -> ModelIdentity | None:
     """What a model's name says of it; None where it names no family that is known."""
+    # The last part alone: the owner is called `meta-llama` for models that are none of its families.
     last = name.rstrip("/").rpartition("/")[2].lower()
     match = FAMILY.search(last) if len(last) < LONGEST else None
     if match is None:
         return None
+    # `match` at the end of the family, not `search`: numbers further on are sizes and releases.
     generation = GENERATION.match(last, match.end())
     size = SIZE.search(last)
     release = RELEASE.search(last, match.end())
@@ -141,6 +146,7 @@ def is_published(name: str) -> bool:
 
 def is_tuned_folder(name: str) -> bool:
     """Does the path of a folder say that its weights were trained or merged here?"""
+    # `owner/model` has one slash: it may be a name of the hub.
     is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
     last = name.rstrip("/").rpartition("/")[2].lower()
     return is_path and OWN_WEIGHTS.search(last) is not None
@@ -173,6 +179,8 @@ def base_of_adapter(adapter: str, beside: str) -> tuple[str, Path] | None:
 
 
 def _adapter_folders(adapter: str, beside: Path) -> Iterator[Path]:
+    """Where a folder of that name may be: from here, and from the file that names it upwards."""
+    # 4096: the longest path that Linux takes. A NUL byte raises ValueError in every function on paths.
     if "\0" in adapter or "://" in adapter or len(adapter) > 4096:
         return
     yield Path(adapter).expanduser()

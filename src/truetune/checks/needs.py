@@ -52,8 +52,10 @@ def no_template(probes: Probes) -> Unmet | None:
 
 def no_turn_end(probes: Probes) -> Unmet | None:
     """Why it is not known with which token the chat template ends turns; None where it is."""
-    if (lacking := no_template(probes)) is not None:
+    lacking = no_template(probes)
+    if lacking is not None:
         return lacking
+    # The assertion is for type checkers: a template without a terminator has failed the probes.
     assert probes.terminator is not None, "no_template would have said so"
     return NO_TURN_END if probes.terminator.token is None else None
 
@@ -61,7 +63,7 @@ def no_turn_end(probes: Probes) -> Unmet | None:
 def tokens_not_counted(media: Media, *, is_named: bool) -> Unmet | None:
     """Why lengths can't be judged where rows hold images, sound or video; None where they hold none.
 
-    `asked`: the user set the limit that the lengths are compared with.
+    `is_named`: the user set the limit that the lengths are compared with.
     """
     if not media:
         return None

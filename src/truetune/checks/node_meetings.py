@@ -30,6 +30,7 @@ LOOPBACK = re.compile(
     r"(?:localhost(?:\.localdomain)?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1|\[::1\])(?::\S*)?"
 )
 """Addresses that mean, on each machine, the machine itself"""
+# Names that no script sets: a substitution is run by the shell, and its value is not in the file.
 HOST, ESCAPED, UNKNOWN = "HOSTNAME", "HOSTNAME_OF_EACH_NODE", "OF_ANOTHER_COMMAND"
 """Variables that stand for `$(hostname)`, for `\\$(hostname)` and for what other commands print"""
 OWN_NAME = re.compile(rf"\$\{{?(?:{HOST}|{ESCAPED}|SLURMD_NODENAME)\}}?(?::\S*)?")
@@ -45,8 +46,10 @@ FIRST_NODE = re.compile(r"--(?:node|machine)[_-]rank[= ]+0\b")
 STARTS_ELSEWHERE = re.compile(r"\b(?:srun|ssh|pdsh|clush|mpirun|mpiexec)\b")
 MANAGES = ("MASTER_ADDR", "lightning", "submitit", "scontrol")
 """In a script: it finds the first node by itself"""
+# Chosen: address, host, node and job; a circle of variables ends there.
 DEPTH = 4
 """Variables that are followed from one: address, host, node"""
+# Chosen, not measured: the imports of a script, which say what finds the first node, stand at its top.
 HEAD = 1 << 20
 
 
@@ -86,18 +89,22 @@ def find_meetings(file: CommandFile) -> Iterator[Meeting]:
 
 def _name_substitutions(text: str) -> str:
     """A text with variables in place of `$(...)` and of backticks, which the reader of commands takes apart."""
+    # Backticks first: `$(...)` may stand inside of them, and not the other way round.
     text = re.sub(r"`([^`\n]*)`", lambda found: f"$({found[1]})", text)
     text = ESCAPED_NAME.sub(rf"\g<1>{ESCAPED}", text)
     parts: list[str] = []
     begin = 0
-    while (at := text.find("$(", begin)) >= 0:
+    at = text.find("$(")
+    while at >= 0:
         end = _end_of_substitution(text, at)
         is_own = text[at + 2 : end].strip().startswith("hostname")
+        # `\$(hostname)` is handed on as it is, to be evaluated by the shell of each node.
         is_escaped = text[at - 1 : at] == "\\"
         parts.append(text[begin : at - is_escaped])
         name = (ESCAPED if is_escaped else HOST) if is_own else UNKNOWN
         parts.append(f"${{{name}}}")
         begin = end + 1
+        at = text.find("$(", begin)
     return "".join(parts) + text[begin:]
 
 
@@ -145,6 +152,7 @@ def _split_variables(words: Iterable[str], assigned: Mapping[str, str]) -> tuple
 def _split_variable(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
     """A word as it is; a variable that holds a whole command becomes its words."""
     value = _resolve_variables(word, assigned)
+    # A word with blanks is one argument, unless the shell splits the variable that it is.
     if " " not in value or not (VARIABLE.fullmatch(word) or word in assigned.values()):
         return (value,)
     try:
@@ -173,6 +181,7 @@ def _meeting_of(
     """Where one launch meets; None where it starts no processes on several nodes."""
     view = ShellCommand(start.words, command.line, command.text)
     folder = Path(file.path).parent
+    # A view with the words taken apart: the readers of launchers look at words, not at text.
     launched = (
         _torchrun_meeting(view)
         or _accelerate_meeting(view, folder)
@@ -184,6 +193,7 @@ def _meeting_of(
     count = (
         job_nodes
         if NODES_OF_SLURM.fullmatch(nodes)
+        # `1:4` is an elastic launch: up to four nodes.
         else parse_whole_number(nodes.rpartition(":")[2])
     )
     if count is None:
@@ -194,14 +204,8 @@ def _meeting_of(
 
 def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     """Nodes, address and the option that gives it; of torchrun."""
-    options = next(
-        (
-            words_behind
-            for words in TORCHRUN
-            if (words_behind := command.behind(*words)) is not None
-        ),
-        None,
-    )
+    behind = (command.behind(*words) for words in TORCHRUN)
+    options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
     own = _of_launcher(options)
@@ -228,6 +232,7 @@ def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, 
     is_first = _is_first_node(own, "--machine-rank")
     if address is None:
         setting = f"main_process_ip of {name}"
+        # "?": an address stands in a file that is not here, so that nothing can be wrong with it.
         return None if is_first else (nodes, str(config.get("main_process_ip") or "?"), setting)
     return None if is_first else (nodes, address, "--main_process_ip")
 
@@ -250,6 +255,7 @@ def _count_hosts(path: Path) -> int:
             lines = file.read(HEAD).decode("utf-8", "replace").splitlines()
     except OSError:
         return 0
+    # `#`: a host file may have comments.
     return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
@@ -298,6 +304,7 @@ def _finds_first_node(script: Path) -> bool:
         with script.open("rb") as file:
             text = file.read(HEAD).decode("utf-8", "replace")
     except OSError:
+        # A script that can't be read may find the first node itself: nothing is said of it.
         return True
     return any(name in text for name in MANAGES)
 

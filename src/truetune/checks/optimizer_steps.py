@@ -59,6 +59,7 @@ def count_steps(
     Each epoch ends with a step of its own, also where it is not full.
     """
     a_step = batch * processes * accumulation
+    # At least one step an epoch: fewer rows than a batch make one that is not full.
     most = math.ceil(epochs * max(1, math.ceil(rows / a_step)))
     factors = [str(number) for number in (batch, processes, accumulation) if number != 1]
     product = " x ".join(factors) or "1"
@@ -157,6 +158,7 @@ def _steps_by_epochs(log: RunLog) -> int | None:
 def _steps_by_speed(log: RunLog) -> int | None:
     """Steps by the summary; None where it is not there, or too coarse to tell one step."""
     rate, seconds = log.number("train_steps_per_second"), log.number("train_runtime")
+    # The rounding of the speed times the seconds is the error in steps: half a step or more tells nothing.
     if not rate or not seconds or ROUNDED * seconds > 0.5:
         return None
     return round(rate * seconds)
@@ -165,6 +167,7 @@ def _steps_by_speed(log: RunLog) -> int | None:
 def _rows_by_speed(log: RunLog) -> int | None:
     """Rows of an epoch by the summary; None where it is not there, or too coarse to tell one row."""
     rate, seconds = log.number("train_samples_per_second"), log.number("train_runtime")
+    # The same in rows of one epoch.
     if not rate or not seconds or not log.epochs or ROUNDED * seconds > 0.5 * log.epochs:
         return None
     return round(rate * seconds / log.epochs)

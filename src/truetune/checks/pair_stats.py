@@ -11,6 +11,7 @@ from truetune.checks.histogram import add_counts, count_in_bins, histogram_edges
 from truetune.checks.near_copies import Grown
 from truetune.encoding.batch import Batch, Pairs
 
+# Chosen to read: tenths for shares, and 16 bars of margins for a terminal of 80 columns.
 SHARED_BINS = 10
 MARGIN_BINS = 16
 
@@ -41,6 +42,7 @@ class PairStats:
             self.margins.add(np.array(margins, dtype=np.float32))
 
     def _add(self, pairs: Pairs) -> None:
+        """Count the pairs of a batch."""
         chosen, rejected = (side.per_example(side.supervised) for side in pairs)
         self._count("chosen", chosen)
         self._count("rejected", rejected)
@@ -48,18 +50,21 @@ class PairStats:
         self.shorter += int((chosen < rejected).sum())
         self.same += int((chosen == rejected).sum())
         common, shorter, longer = shared_beginnings(pairs)
+        # Identical where the common beginning is the longer answer: both then end there.
         self.identical += int((common == longer).sum())
         self.shared += np.bincount(
             SHARED_BINS * common // np.maximum(shorter, 1), minlength=SHARED_BINS + 1
         )
 
     def _count(self, name: str, lengths: NDArray[np.int64]) -> None:
+        """Add lengths to those of a side."""
         self.lengths[name] = add_counts(self.lengths[name], np.bincount(lengths, minlength=1))
 
     def report_data(self) -> dict[str, Any]:
         """`pairs` and `labels`, plain values, where there are such rows."""
         data: dict[str, Any] = {}
-        if count := self.longer + self.shorter + self.same:
+        count = self.longer + self.shorter + self.same
+        if count:
             data["pairs"] = {
                 "count": count, "longer": self.longer, "shorter": self.shorter, "same_length": self.same,
                 "identical": self.identical, "shared": self.shared.tolist(),
@@ -71,7 +76,9 @@ class PairStats:
         return data
 
     def _sides(self, *names: str) -> dict[str, Any]:
+        """The lengths of these sides in bins that both share."""
         both = add_counts(*(self.lengths[name] for name in names))
+        # The 99th percentile: one answer of 100,000 tokens would leave all others in the first bin.
         at = histogram_edges(quantile_of_counts(both, 0.99), int(np.flatnonzero(both)[-1]))
         return {"edges": at.tolist()} | {
             name: {
@@ -94,12 +101,15 @@ def shared_beginnings(
     starts = [side.offsets[:-1] + side.contexts for side in pairs]
     lengths = [side.offsets[1:] - start for side, start in zip(pairs, starts, strict=True)]
     shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
+    # Both answers of all pairs are laid out in one array each, as long as the shorter ones, and compared at once, in
+    # place of a loop over pairs.
     begins = np.cumsum(shorter) - shorter
     inside = np.arange(int(shorter.sum())) - np.repeat(begins, shorter)
     chosen, rejected = (
         side.ids[np.repeat(start, shorter) + inside]
         for side, start in zip(pairs, starts, strict=True)
     )
+    # The end of the array stands for "nowhere": searchsorted then finds a place for each pair.
     differ = np.append(np.flatnonzero(chosen != rejected), len(inside))
     first = differ[np.searchsorted(differ, begins)]
     return np.minimum(first - begins, shorter), shorter, longer
@@ -107,6 +117,7 @@ def shared_beginnings(
 
 def _margin_histogram(values: NDArray[np.float32]) -> dict[str, Any]:
     """Of the scores that rows give their sides: chosen less rejected. The outermost hundredths are in the last bins."""
+    # The outermost hundredths: scores are often free numbers, of which one may be a thousand times the others.
     low, high = (float(np.quantile(values, share)) for share in (0.01, 0.99))
     counts, at = np.histogram(
         np.clip(values, low, high), bins=MARGIN_BINS, range=(low, high) if low < high else None

@@ -58,6 +58,8 @@ def plan(
 
 
 def _config_of_path(path: str) -> Config:
+    """The run that a path describes. Raises UsageError where it describes none."""
+    # An adapter's folder may hold a copy of the base's config.json.
     if Path(path).name == "config.json" or (
         Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()
     ):
@@ -85,6 +87,7 @@ def _config_of_path(path: str) -> Config:
 
 def _of_script(path: Path) -> Config | None:
     """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
+    # The first of several: a script that trains twice needs the memory of one run at a time.
     module = read_module(path)
     config = next(iter(extract_configs(module)), None) or extract_loop_config(module)
     if config is None:
@@ -93,6 +96,7 @@ def _of_script(path: Path) -> Config | None:
         config = replace(
             config, spec=config.spec.model_copy(update={"model": find_model_name(module)})
         )
+    # A quantized load is cast by that function too; only without one are all weights four bytes.
     if next(casts_to_float32(module), None) is not None:
         training = config.spec.training.model_copy(update={"dtype": "float32"})
         config = replace(
@@ -123,4 +127,5 @@ def _memory_errors_of_notebook(path: Path) -> Iterator[str]:
 
 
 def _of_model(path: str) -> Config:
+    """A run of a model alone, without settings."""
     return Config(stack="transformers", version="", path=path, spec=RunSpec(model=path))

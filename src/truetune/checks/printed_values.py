@@ -51,6 +51,7 @@ class PrintedValues:
             for value in _containers_of(message) if id(message) not in malformed else ():
                 self.looked_at += 1
                 printed = repr(value)
+                # A row that talks about Python shows such a text itself.
                 if printed in text and not _holds_value(example.row.messages, printed):
                     kind: Kind = "list" if isinstance(value, list) else "object"
                     yield PrintedValue(turn, kind, printed, text.index(printed))
@@ -72,10 +73,12 @@ class PrintedValues:
         """
         self.looked_at += 1
         message = row.messages[turn]
+        # Templates decide by roles and by which keys are there: messages of one shape are rendered alike.
         shape = json.dumps([message.get("role"), sorted(message)])
         if shape not in self._prints_none:
             handed_on, empty = self._text(row, turn, None), self._text(row, turn, "")
             both = handed_on is not None and empty is not None
+            # Counted and not looked for: the word None may stand in other messages of the row.
             self._prints_none[shape] = both and str(handed_on).count("None") > str(empty).count(
                 "None"
             )
@@ -111,6 +114,7 @@ def _containers_of(value: Any) -> Iterator[Any]:
     for item in items:
         if not isinstance(item, dict | list) or not item:
             continue
+        # Numbers alone are written alike by both: nothing could be told from them.
         plain = plain_data(item)
         if repr(plain) != json.dumps(plain, ensure_ascii=False, default=str):
             yield plain

@@ -96,6 +96,7 @@ class Report:
     seconds: float
 
     def worst(self) -> Severity | None:
+        """The highest severity of the findings; None where there are none."""
         return max((f.severity for f in self.findings), key=RANK.__getitem__, default=None)
 
     def failed(self) -> bool:
@@ -122,6 +123,7 @@ class Report:
 
     def lacks(self) -> bool:
         """Is something that was asked for not judged, or was there nothing to judge?"""
+        # A report in which nothing was examined is no clean one, whatever it was about.
         return bool(self.missing()) or not (self.examined or self.findings or self.known)
 
     def exit_code(self) -> int:

@@ -70,6 +70,7 @@ def _rows_of_blocks(source: Source, raw: IO[bytes], wanted: Collection[int]) -> 
                 for r in read_json_lines(BytesIO(block), source.path, stretch.line, stretch.start)
                 if r.line in wanted
             )
+        # Lines come in order: behind the last that is wanted nothing more is.
         if max(wanted) in here:
             return
 
@@ -80,6 +81,7 @@ def _rows_of_row_groups(
     """Only row groups and batches with rows that are wanted are read."""
     if source.kind not in ("parquet", "arrow"):
         return
+    # Imported here: pyarrow is slow to load, and most data are lines.
     from truetune.data.columnar import count_rows_of_parts, read_rows
 
     first = 1

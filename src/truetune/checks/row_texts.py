@@ -49,7 +49,8 @@ def texts_of(row: Conversation) -> Iterator[RowText]:
     if not row.is_chat:
         if row.prompt:
             yield RowText(row.prompt, False, None)
-        if answer := row.completion if row.text is None else row.text:
+        answer = row.completion if row.text is None else row.text
+        if answer:
             yield RowText(answer, True, None)
         return
     for index, message in enumerate(row.messages):
@@ -80,13 +81,16 @@ class RowTextRule(DataRule):
             self._look_at(batch, row)
 
     def _look_at(self, batch: Batch, row: Conversation) -> None:
+        """Count one row, and keep its first fault."""
         texts = list(texts_of(row))
         self.rows += bool(texts)
-        faults = [(text, fault) for text in texts if (fault := self.fault(text, row)) is not None]
+        looked_at = ((text, self.fault(text, row)) for text in texts)
+        faults = [(text, fault) for text, fault in looked_at if fault is not None]
         if not faults:
             return
         self.faulty += 1
         self.faulty_answers += any(text.is_answer for text, _ in faults)
+        # A set: a row with two faults of one kind is one row of that kind.
         self.kinds.update({fault.kind for _, fault in faults})
         if len(self.cases) < MAX_CASES:
             text, fault = faults[0]
@@ -105,6 +109,7 @@ class RowTextRule(DataRule):
     @property
     def is_more_than_one(self) -> bool:
         """Do several rows have the fault, or all that there are? A single one of many is no fault of the data."""
+        # A single row of many may talk of the fault; a single row that is all there is has it.
         return self.faulty > 1 or 0 < self.faulty == self.rows
 
     def severity_of(self, error_from: float = 2.0) -> Severity:

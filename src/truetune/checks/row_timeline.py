@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
+# Chosen to read: 64 to 127 stretches are as many columns as a wide terminal has.
 MIN_STRETCHES = 64
 """Stretches of a file with at least as many rows; there are fewer than twice as many."""
 # Chosen, not measured: far more than the sources of a mixture, far fewer than ids that differ in each row.
@@ -43,6 +44,7 @@ class RowTimeline:
         """`supervised`: (examples,) supervised tokens of each."""
         if not batch.rows:
             return
+        # Doubling keeps all counts exact: two stretches of n rows are one of 2n.
         while batch.rows[-1].origin.row // self.each >= 2 * MIN_STRETCHES:
             self._halve()
         rows = np.array([row.origin.row for row in batch.rows]) // self.each
@@ -61,10 +63,12 @@ class RowTimeline:
                 self._count(by, [of(row) for row in batch.rows], rows)
 
     def _count(self, by: str, values: list[str | None], rows: NDArray[np.int64]) -> None:
+        """Count the rows of each value; a column with too many values is given up."""
         kinds, distinct = self.kinds[by], dict.fromkeys(values)
         for value in distinct:
             if value is None:
                 continue
+            # More values than MAX_GROUPS: the column groups nothing, and would grow with the file.
             if value not in kinds and len(kinds) == MAX_GROUPS:
                 del self.kinds[by]
                 return
@@ -73,6 +77,7 @@ class RowTimeline:
             counted += np.bincount(own_rows, minlength=2 * MIN_STRETCHES)
 
     def _halve(self) -> None:
+        """Make each stretch twice as long."""
         self.each *= 2
         self.sums = _merge_neighbours(self.sums)
         self.kinds = {

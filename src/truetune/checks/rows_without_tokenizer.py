@@ -53,6 +53,7 @@ def judge_texts(run: RunSpec, progress: Progress | None) -> tuple[Judgement, Sub
         for rule in choose(run.select, run.ignore, *DATA)
         if issubclass(rule, DataRule) and rule.name() in BY_TEXT
     ]
+    # A tokenizer of bytes needs no files: the rules on texts see the same texts with any tokenizer.
     by_bytes = run.model_copy(
         update={"tokenizer": BYTE_TOKENIZER, "model": None, "max_length": UNCUT}
     )

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from truetune.source.module import Module  # noqa: F401
     from truetune.tokenized.tokenized_data import TokenizedData  # noqa: F401
 
+# Chosen, not measured: ten thousand places are some megabytes of JSON; nobody reads more of them.
 MAX_CASES = 10_000
 """Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
 SubjectT = TypeVar("SubjectT")
@@ -102,6 +103,8 @@ class Rule(Generic[SubjectT]):
 
     @classmethod
     def name(cls) -> str:
+        """The rule's name in kebab-case: that of its module."""
+        # The module's name is the rule's: a rule can't be renamed without its file, its page and its tests.
         return cls.__module__.rsplit(".", 1)[-1].replace("_", "-")
 
     @classmethod
@@ -120,6 +123,7 @@ class Rule(Generic[SubjectT]):
 
     def findings(self) -> Iterator[Finding]:
         """Called once, when everything of the subject has been seen."""
+        # `yield from ()` makes it a generator: a rule that overrides nothing finds nothing.
         yield from ()
 
     def finding(
@@ -144,6 +148,7 @@ class Rule(Generic[SubjectT]):
             message=message,
             remedy=remedy,
             evidence=tuple(evidence),
+            # Cut here, once for all rules: a rule may hand on every place that it has seen.
             cases=tuple(cases)[:MAX_CASES],
             count=count,
             total=total,
@@ -445,6 +450,7 @@ class LawRule(Rule["Audit"]):
 
     def findings(self) -> Iterator[Finding]:
         measured, cause = (self.subject.laws.get(law, {}) for law in (self.law, self.NAN))
+        # nan is larger than no tolerance, and fails every comparison: one law explains it for all others.
         if not _law_holds(measured) and not (
             self.law != self.NAN and isnan(measured["value"]) and not _law_holds(cause)
         ):

@@ -54,6 +54,7 @@ def is_code(word: str) -> bool:
 def current_codes(wanted: str) -> tuple[str, ...]:
     """The codes of today that a code of before, or its beginning, meant; none where it is no code of before."""
     begin = wanted.upper()
+    # Codes of before were TT and three digits, without a family.
     if not re.fullmatch(r"TT\d{0,3}", begin):
         return ()
     return tuple(new for old, new in FORMER_CODES.items() if old.startswith(begin))

@@ -117,6 +117,7 @@ def _with_consequence(cause: Finding, finding: Finding) -> Finding:
 
 
 def _explained_rows(cause: Finding, rows: set[Origin]) -> str:
+    """How many rows of a finding a cause explains, in words."""
     return f"{cause.rule} explains {len(rows):,} of these rows"
 
 
@@ -141,6 +142,7 @@ def _rows_of(finding: Finding) -> set[Origin]:
 
 
 def _shared_rows(cause: Finding, finding: Finding) -> set[Origin]:
+    """The rows that a cause and a finding have in common."""
     return {case.origin for case in cause.cases if case.origin is not None} & _rows_of(finding)
 
 
@@ -183,7 +185,8 @@ def conclude_rule(
             return _judgement_under_trainer(trainer, kind, findings)
         if findings:
             return Judgement(in_order(findings))
-        if (unmet := lacking or rule.unmet()) is not None:
+        unmet = lacking or rule.unmet()
+        if unmet is not None:
             return Judgement(not_judged=(describe_unmet(kind, unmet),))
         return _examined_judgement(kind, rule.figure())
     except FastPathError:

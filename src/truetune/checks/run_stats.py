@@ -73,6 +73,7 @@ class RunStats:
         """How long the examples are, and what lies behind the limit."""
         counts, limit = self.by_length, self.limit
         longest = int(np.flatnonzero(counts)[-1]) if counts.any() else 0
+        # The 99th percentile: see histogram.
         at = histogram_edges(quantile_of_counts(counts, 0.99), longest)
         behind = counts[limit + 1 :] if limit is not None else counts[:0]
         return Lengths(
@@ -83,6 +84,7 @@ class RunStats:
             longest=longest,
             limit=limit,
             over=int(behind.sum()),
+            # An example of limit + k tokens loses k of them.
             lost_tokens=int((behind * np.arange(1, len(behind) + 1)).sum()),
             lost_supervised=self.lost_supervised,
             media=self.media,

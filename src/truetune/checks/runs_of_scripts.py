@@ -27,6 +27,7 @@ def run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
         files = training_files(module)
         if files:
             trainings.append((module, files))
+    # Two scripts that train may be two stages: it is not known which one is meant.
     if len(trainings) != 1:
         return None
     module, files = trainings[0]

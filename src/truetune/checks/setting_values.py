@@ -22,6 +22,7 @@ def value_of(config: Config, name: str) -> Any:
 
 def name_of(config: Config, name: str) -> str:
     """What the file calls a field; the field's own name where the file's value means something more."""
+    # Where the file's own value is another one (a batch per device and not per step), its name would mislead.
     if name in config.places and config.raw.get(config.places[name].key) == value_of(config, name):
         return config.places[name].key
     return name.removeprefix("training.")
@@ -37,6 +38,7 @@ def is_unknown(config: Config, name: str) -> bool:
     return (
         name in config.places
         and value_of(config, name) is None
+        # Only code computes values: a YAML file that sets nothing sets nothing.
         and config.path.endswith((".py", ".ipynb"))
     )
 

@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+# Chosen, not measured. At four, phrases of the language are shared text; at sixteen, short system prompts are missed.
 IN_A_ROW = 8
 """Tokens in a row that are the same text: shorter ones are phrases of the language"""
 SHARE = 0.5
 """Share of the examples that have it"""
+# Odd factors: multiplying by an even one loses bits of a token. The seed is fixed, so that hashes stay the same.
 FACTORS = np.random.default_rng(8).integers(1, 2**63, IN_A_ROW, dtype=np.uint64) | np.uint64(1)
 
 
@@ -65,6 +67,7 @@ def _hash_grams(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
     """(tokens - IN_A_ROW + 1,) hashes of the tokens in a row from each place on."""
     grams = np.zeros(max(0, len(ids) - IN_A_ROW + 1), dtype=np.uint64)
     for step, factor in enumerate(FACTORS):
+        # + 1, for token 0 would add nothing, whatever its place.
         grams += (ids[step : len(grams) + step].astype(np.uint64) + np.uint64(1)) * factor
     return grams
 

@@ -25,6 +25,7 @@ def cause_of(row: Conversation, reason: str) -> str:
 
     Rows of one cause give one text: `Unknown role 'bot1'` and `Unknown role 'bot2'` both give `Unknown role '...'`.
     """
+    # The longest first: a text that holds another would be cut in pieces by it.
     for text in sorted(set(_texts_in(row.messages)), key=lambda text: (-len(text), text)):
         if text in reason:
             reason = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "...", reason)

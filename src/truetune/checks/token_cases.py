@@ -41,6 +41,7 @@ def at_character(batch: Batch, i: int, character: int, text: str, turn: int | No
     """The token that holds a character of the example's text; -1 is no place."""
     starts = batch.starts[batch.offsets[i] : batch.offsets[i + 1]]
     holds = int(np.searchsorted(starts, character, side="right")) - 1
+    # Of several tokens of one character (its bytes) the first.
     first = int(np.searchsorted(starts, starts[holds])) if character >= 0 and holds >= 0 else None
     return in_example(batch, i, first, text, turn)
 

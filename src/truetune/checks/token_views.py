@@ -31,6 +31,7 @@ def _token_pieces(
         return ()
     ends = [*starts[1:].tolist(), len(text)]
     shared = np.zeros(len(ids) + 1, dtype=np.bool_)
+    # Two tokens that begin at one character share it: each is shown as its own bytes.
     shared[1:-1] = starts[1:] == starts[:-1]
     pieces = []
     spelled = {

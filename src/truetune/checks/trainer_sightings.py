@@ -37,6 +37,7 @@ TRAINER_ORDER: tuple[TrainerName, ...] = (
     "torch",
 )
 """Of what a script calls, the first that is found counts: each of them calls what stands behind it"""
+# A trainer without a place in the order would never be found in a script.
 assert set(TRAINER_ORDER) == set(TRAINER_NAMES)
 POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
 """They pad given labels with -100"""
@@ -102,6 +103,7 @@ class TrainerSightings:
         name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
         if name is None:
             return spec
+        # A name that the user gives decides; what a script sets is then still that of this trainer.
         update: dict[str, Any] = {"trained_by": name}
         scripts = [one for one in self.seen if one.training is not None and one.name == name]
         # Two scripts of one trainer may set different things: then none of them is known to train these rows.
@@ -146,6 +148,7 @@ def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking)
 
 
 def _readable_module(file: Path) -> Module | None:
+    """A script parsed; None where it can't be read."""
     try:
         return read_module(file)
     except DataError:
@@ -159,7 +162,8 @@ def sighting_of(module: Module) -> TrainerSighting | None:
         return None
     training, limit = Training(), None
     try:
-        if (config := extract_only_config(module)) is not None:
+        config = extract_only_config(module)
+        if config is not None:
             training, limit = config.spec.training, config.spec.max_length
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
@@ -169,6 +173,7 @@ def sighting_of(module: Module) -> TrainerSighting | None:
 
 
 def _calls_trainer(module: Module, name: TrainerName) -> bool:
+    """Does a program call this trainer, or run a loop of its own for `torch`?"""
     trainer_call = next(module.calls(*TRAINERS[name].calls), None) is not None
     # A loop of one's own steps its optimizer; a script that only builds one hands it to a trainer.
     return trainer_call and (name != "torch" or next(module.methods("backward"), None) is not None)
@@ -180,6 +185,7 @@ def _pad_masking(
     """How the pads are masked by what a script says of its collator."""
     if (
         next(lm_collator_calls(module), None) is not None
+        # A collator that is known says it; what a trainer does by default says it only where no collator is given.
         or next(masks_by_id(module), None) is not None
     ):
         return "id"
@@ -209,6 +215,7 @@ def first_row(spec: RunSpec) -> Conversation | None:
 
 
 def _read_rows(spec: RunSpec) -> Iterator[Conversation]:
+    """The rows of a run; none where it names no data."""
     return (
         read_conversations(spec.data, format=spec.format, columns=spec.map)
         if spec.data
@@ -236,6 +243,7 @@ def with_trainer_defaults(spec: RunSpec) -> RunSpec:
 def trainer_of(spec: RunSpec) -> TrainerFacts:
     """The facts of the run's trainer, as its settings change them."""
     facts, training = facts_of(spec.trained_by), spec.training
+    # A loader of one's own decides over what the trainer would do.
     if training.shuffle is not None:
         facts = replace(facts, shuffles=replace(facts.shuffles, value=training.shuffle))
     if facts.name is None and training.pads_masked_by is None:

@@ -24,6 +24,7 @@ OUT_OF_RANGE = "setting-out-of-range"
 BETA = "preference-beta-out-of-range"
 NOTHING = "settings-train-nothing"
 GENERATION = "generation-settings-distort-answers"
+# Above it less than a third of the GPU is left for weights, gradients and activations, which take more than half.
 MAX_VLLM_SHARE = 0.7
 """Of the GPU: training holds the weights, too, and more than they take beside them. Recipes give 0.2 to 0.5"""
 CLIPPED_TO = "clip_grad_norm_"
@@ -48,11 +49,13 @@ class Interval(NamedTuple):
     at_most: float | None = None
 
     def holds(self, value: float) -> bool:
+        # NaN is what a rule on ranges can't name: it fails every comparison, and would pass `not (value <= limit)`.
         """Is the number one of them? NaN is none."""
         return not math.isnan(value) and all(
             (
                 self.above is None or value > self.above,
                 self.at_least is None or value >= self.at_least,
+                # Dots would be read as attributes by str.format.
                 self.below is None or value < self.below,
                 self.at_most is None or value <= self.at_most,
             )
@@ -97,6 +100,7 @@ def format_value(value: Any) -> str:
 
 def parse_limit_number(value: Any) -> float | None:
     """The number that a setting holds, also as text (`1e-5` is a text to YAML); None for anything else."""
+    # True is an int: without this a switch would be a number.
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -118,6 +122,7 @@ def limit_breaches(values: Values, *rules: str) -> Iterator[Breach]:
 
     Of several rows of one setting, the first that fits counts: rows stand with the gravest first.
     """
+    # A zero rate is an error and a low one a warning: the reader needs the first alone.
     seen = set()
     for limit in LIMITS:
         value = parse_limit_number(values.get(limit.setting))

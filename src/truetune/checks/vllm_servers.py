@@ -34,6 +34,7 @@ def _options_of_server(file: CommandFile, command: ShellCommand) -> tuple[str, .
         options = command.behind(*program)
         if options is not None:
             return options
+    # The name of the image may have a registry in front and a tag behind.
     image = next((number for number, word in enumerate(command.words) if IMAGE in word), None)
     if image is not None and "run" in command.words[:image]:
         return command.words[image + 1 :]

@@ -57,6 +57,7 @@ def movement(
         if checkpoint.kind != "model" or other.kind != "adapter":
             raise UsageError("--adapter names the adapter that was merged into a full model")
         checkpoint = replace(checkpoint, adapter=other)
+    # A cached property, set here with progress: the rules that read it later find it made, and do not compare again.
     vars(checkpoint)["manifest"] = manifest = compare_weights(
         checkpoint, checkpoint.adapter, progress=progress
     )

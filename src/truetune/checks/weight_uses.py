@@ -42,6 +42,7 @@ LOADERS = (b"peft", b"vllm", b"load_adapter", b".generate(")
 """One of them stands in each script that loads an adapter or asks a model; most others need not be parsed"""
 TRAINS = ("trl.*Trainer", "transformers.*Trainer")
 MODELS = ("transformers.Auto*.from_pretrained",)
+# Chosen, not measured: what a script loads stands in its first megabyte.
 HEAD = 1 << 20
 MANY = 300
 """Entries of a folder that are looked at, as for the files around settings"""
@@ -68,6 +69,7 @@ def _is_named_elsewhere(use: WeightUse, files: Iterable[Path]) -> bool:
     """Does a file other than that of the use hold the name of one of its folders?"""
     names = [name.removeprefix("./").rstrip("/").encode() for name in use.folders]
     heads = (_file_head(file) for file in files if str(file) != use.file)
+    # Bytes in bytes: the files are not parsed for it, and their encodings do not matter.
     return any(name in head for head in heads for name in names)
 
 
@@ -98,6 +100,7 @@ def _files_at(path: Path) -> list[Path]:
 def is_same_folder(one: str, other: str) -> bool:
     """Do two names mean one folder of weights? One may be absolute, and the other relative."""
     here, there = (_normal_name(name) for name in (one, other))
+    # Both absolute or both relative: equal, or not the same.
     if here.startswith("/") == there.startswith("/"):
         return here == there
     longer, shorter = (here, there) if here.startswith("/") else (there, here)
@@ -111,10 +114,12 @@ def is_within(one: str, folder: str) -> bool:
 
 
 def _normal_name(name: str) -> str:
+    """A path without `~`, `.` and `..`."""
     return os.path.normpath(os.path.expanduser(name))
 
 
 def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
+    """What one file does with weights."""
     if is_command_file(path):
         yield from _of_commands(read_commands(path))
     elif is_modelfile(path):
@@ -160,6 +165,7 @@ def _raw_text(config: Config, key: str) -> str:
 
 
 def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
+    """What commands serve, merge or convert."""
     for server in vllm_servers(file):
         yield from _served_by_vllm(file, server)
     for command in file.commands:

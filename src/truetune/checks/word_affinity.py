@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 WORD = re.compile(r"[^\W\d_]{3,}|\d{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
+# Chosen, not measured. At four, `contract` and `contour` are one word; at nine, `delivery` and `delivered` are two.
 STEM = 6
 """Characters of a word that count: endings differ between question and answer"""
+# Chosen, not measured: the matrix is made by words, and a page says what it is about at its beginning.
 KEPT_WORDS = 400
 """Words of a text that count, from its beginning"""
 MAX_SHARE = 0.05
@@ -42,6 +44,7 @@ class Affinity:
         for one, other in zip(question_words, answered, strict=True):
             counts.update(one)
             counts.update(other)
+        # At least four texts: among few rows 5 % is less than one.
         most = max(4, MAX_SHARE * 2 * len(question_words))
         self.weights = {
             word: math.log(2 * len(question_words) / count)
@@ -69,10 +72,12 @@ class Affinity:
                 matrix[row, holders[number]] += weights[number] ** 2
                 shared[row, holders[number]] += 1
         sizes = [np.array([self._size(words) for words in side]) for side in (questions, answered)]
+        # 1e-6: a text without a word that counts has the size 0.
         matrix /= np.maximum(np.outer(*sizes), 1e-6)
         return matrix, shared
 
     def _size(self, words: Words) -> float:
+        """The length of a text's vector of word weights."""
         return math.sqrt(sum(self.weights.get(word, 0.0) ** 2 for word in words))
 
     @property
@@ -104,6 +109,7 @@ class Affinity:
         best, second = _two_largest(self.matrix)
         of_answer, next_of_answer = _two_largest(self.matrix.T)
         return np.asarray(
+            # 0.1: chosen, not measured. It leaves out rows whose best answer shares a common word alone.
             (best > 0.1)
             & (best > FAR_NEARER * second)
             & (self.matrix.argmax(axis=0)[nearest] == rows)

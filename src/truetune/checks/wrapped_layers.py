@@ -74,4 +74,5 @@ def wrong_classes(named: str, own: str) -> list[str]:
     Only classes of the table count: a policy may name more than the layers of the text model (an image encoder's).
     """
     others = set(LAYER_OF_TYPE.values()) - {own}
-    return [name for part in named.split(",") if (name := part.strip()) in others]
+    names = (part.strip() for part in named.split(","))
+    return [name for name in names if name in others]

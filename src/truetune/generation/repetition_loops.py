@@ -18,7 +18,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from truetune.generation.split_words import (
     DENSE,
@@ -96,6 +99,8 @@ _FENCED = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _STAMMER = re.compile(r"([^\W\d_]{3,8})\1{3,}")
 """Parts of a word again and again; laughter has two letters"""
 _DENSE = re.compile(f"[{DENSE}]")
+# An odd number with many bits set, so that phrases spread over all 64 bits (Knuth, golden ratio).
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _NUMBERING = re.compile(r"^\s*(?:\d+[.):]|[-*•])\s*", re.MULTILINE)
 
 
@@ -148,20 +153,49 @@ def _begins_third_round(loop: Sequence[str], period: int) -> bool:
 
 def _is_dense_loop(units: Sequence[str]) -> bool:
     """In a script without spaces: does one phrase fill most of what follows it, in rounds that differ by a particle?"""
-    for length in range(DENSE_PHRASE, len(units) // 3 + 1):
-        shifted = [units[at:] for at in range(length)]
-        counts = Counter(zip(*shifted, strict=False))
-        rounds = MIN_ROUNDS if length < LONG_DENSE_PHRASE else 3
-        for phrase, count in counts.items():
-            if count < rounds or len(set(phrase)) < DENSE_PHRASE:
-                continue
-            if not all(map(_DENSE.match, phrase)):
-                continue
-            places = _find_phrase(units, phrase)
-            filled = len(places) * length
-            if len(places) >= rounds and filled >= DENSE_SHARE * (len(units) - places[0]):
-                return filled >= PHRASE_SHARE * len(units)
+    for length, phrase in _repeated_dense_phrases(units):
+        rounds = _dense_rounds(length)
+        places = _find_phrase(units, phrase)
+        filled = len(places) * length
+        if len(places) >= rounds and filled >= DENSE_SHARE * (len(units) - places[0]):
+            return filled >= PHRASE_SHARE * len(units)
     return False
+
+
+def _dense_rounds(length: int) -> int:
+    """Rounds from which a phrase of so many characters is a loop."""
+    return MIN_ROUNDS if length < LONG_DENSE_PHRASE else 3
+
+
+def _repeated_dense_phrases(units: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(length, phrase) of each phrase of characters without spaces that comes often enough, the shorter ones first.
+
+    A number stands for each phrase, made of that of the phrase which is shorter by one character. With the phrases
+    themselves, an answer of a thousand words took several seconds.
+    """
+    is_dense = np.array([_DENSE.match(unit) is not None for unit in units], np.bool_)
+    longest = _longest_run(is_dense)
+    numbers = {unit: number for number, unit in enumerate(dict.fromkeys(units), 1)}
+    ids = np.array([numbers[unit] for unit in units], np.uint64)
+    hashes, dense = ids.copy(), is_dense.copy()
+    for length in range(2, min(longest, len(units) // 3) + 1):
+        # Overflow is meant: the number only has to differ where the phrases do, and each hit is compared afterwards.
+        hashes = hashes[:-1] * _HASH_FACTOR + ids[length - 1 :]
+        dense = dense[:-1] & is_dense[length - 1 :]
+        if length < DENSE_PHRASE:
+            continue
+        at = np.flatnonzero(dense)
+        _, first, counts = np.unique(hashes[at], return_index=True, return_counts=True)
+        for number in np.sort(first[counts >= _dense_rounds(length)]):
+            phrase = tuple(units[at[number] : at[number] + length])
+            if len(set(phrase)) >= DENSE_PHRASE:
+                yield length, phrase
+
+
+def _longest_run(flags: NDArray[np.bool_]) -> int:
+    """The length of the longest run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return int((edges[1::2] - edges[::2]).max()) if edges.size else 0
 
 
 def _find_phrase(units: Sequence[str], phrase: tuple[str, ...]) -> list[int]:

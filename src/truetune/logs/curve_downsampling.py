@@ -1,4 +1,8 @@
-"""A long curve in few points, for drawing: the extremes of each stretch stay."""
+"""A long curve in few points, for drawing: the extremes of each stretch stay.
+
+Means or every tenth point would hide the one spike, or the one NaN, that a reader looks for. So each stretch keeps its
+smallest and its largest value; the noise of a curve looks as wide as it is. A moving mean is drawn beside it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ def downsample_curve(curve: Curve, points: int = MAX_POINTS) -> Curve:
     size = curve.step.size
     if size <= points:
         return curve
+    # two points of each stretch, and the first and last: hence half as many stretches
     edges = np.linspace(0, size, points // 2).astype(np.int64)[:-1]
     edges[1:] += 1
     kept = np.concatenate(
@@ -38,6 +43,7 @@ def downsample_curve(curve: Curve, points: int = MAX_POINTS) -> Curve:
 
 def _extreme_indices(values: Floats, edges: NDArray[np.int64], sign: float) -> NDArray[np.int64]:
     """Of each stretch that begins at one of `edges` the place of its smallest value (`sign` inf) or its largest."""
+    # what is no number becomes the extreme that is looked for, so that it is kept and drawn as a gap
     filled = np.where(np.isfinite(values), values, -np.inf if sign > 0 else np.inf)
     extreme = (np.minimum if sign > 0 else np.maximum).reduceat(filled, edges)
     stretch = np.searchsorted(edges, np.arange(values.size), side="right") - 1
@@ -52,6 +58,7 @@ def smooth_curve(curve: Curve) -> Curve:
     wide = max(1, size // SMOOTHED_PARTS // 2)
     if size < MIN_RECORDS:
         return Curve(np.zeros(0), np.zeros(0))
+    # prefix sums: the mean of any window is one subtraction, however wide
     sums = np.concatenate(([0.0], np.cumsum(known.value)))
     places = np.unique(np.linspace(0, size - 1, MAX_SMOOTH_POINTS).astype(np.int64))
     low, high = np.maximum(places - wide, 0), np.minimum(places + wide + 1, size)

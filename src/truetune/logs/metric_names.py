@@ -1,4 +1,8 @@
-"""The names under which loggers write the same quantity."""
+"""The names under which loggers write the same quantity.
+
+Rules ask for `loss` and `eval_loss`, whoever wrote them. A name that is not known here stays as it is: it is shown and
+drawn, and no rule takes it for something else.
+"""
 
 from __future__ import annotations
 
@@ -76,6 +80,7 @@ SPLIT_PREFIXES = (
 
 def canonical_name(name: str) -> str:
     """Our name for a logged quantity (`train/loss` -> `loss`, `eval/loss` -> `eval_loss`, `lr-AdamW` -> ...)."""
+    # a mean of the run or a loss of each step: only the whole log tells (RunLogBuilder)
     if name == MEAN_TRAIN_LOSS:
         return name
     if name in METRIC_ALIASES:
@@ -84,6 +89,7 @@ def canonical_name(name: str) -> str:
         if name.startswith(prefix):
             name = ours + name[len(prefix) :]
             break
+    # Lightning's LearningRateMonitor: one curve for each group of parameters, of which the first stands for the run
     if name.startswith("lr-"):
         return "learning_rate" if "/pg" not in name or name.endswith("/pg1") else name
     return METRIC_ALIASES.get(name, name)

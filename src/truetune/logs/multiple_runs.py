@@ -1,4 +1,9 @@
-"""A folder that holds several runs: told before one of them is taken for all."""
+"""A folder that holds several runs: the user is told before one of them is taken for all.
+
+A folder of experiments looks like a run: its newest log would be read, and a verdict would stand over a run that nobody
+named. States are told apart by their first record, which a resumed training keeps. Only the head of each state is read,
+since folders of hundreds of checkpoints with long histories are common.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +29,7 @@ RUN_FILES = ("trainer_log.jsonl", "logging.jsonl", "run.json")
 MAX_DEPTH = 2
 """Levels of folders in which runs are looked for"""
 MAX_LISTED_RUNS = 12
+"""Chosen, not measured: what a terminal shows without scrolling"""
 
 
 class FoundRun(NamedTuple):
@@ -37,32 +43,31 @@ class FoundRun(NamedTuple):
 
 def refuse_multiple_runs(folder: Path) -> None:
     """Raises UsageError where a folder holds runs in folders of their own, or the checkpoints of several trainings."""
-    found = sorted(
-        _separate_trainings(folder) if _is_run_folder(folder) else find_runs_below(folder),
-        key=lambda run: -run.date,
-    )
-    if len(found) < 2:
+    unsorted = _separate_trainings(folder) if _is_run_folder(folder) else find_runs_below(folder)
+    runs = sorted(unsorted, key=lambda run: -run.date)
+    if len(runs) < 2:
         return
-    lines = [_describe_run(run) for run in found[:MAX_LISTED_RUNS]] + [
-        f"and {len(found) - MAX_LISTED_RUNS} more"
-    ] * (len(found) > MAX_LISTED_RUNS)
+    lines = [_describe_run(run) for run in runs[:MAX_LISTED_RUNS]]
+    if len(runs) > MAX_LISTED_RUNS:
+        lines.append(f"and {len(runs) - MAX_LISTED_RUNS} more")
     raise UsageError(
-        f"{folder}: this holds {len(found)} runs; one was expected. Those found, the newest"
+        f"{folder}: this holds {len(runs)} runs; one was expected. Those found, the newest"
         " first:\n  "
         + "\n  ".join(lines)
-        + f"\nName the one that is meant, {found[0].path} say; for two side by side: "
-        f"truetune report {found[0].path} {found[1].path}"
+        + f"\nName the one that is meant, {runs[0].path} say; for two side by side: "
+        f"truetune report {runs[0].path} {runs[1].path}"
     )
 
 
 def state_step(state: Path) -> int | None:
     """The last step that a trainer_state.json tells of; None where its head does not say."""
     with state.open("rb") as file:
-        said = GLOBAL_STEP.search(file.read(HEAD_BYTES))
-    return int(said[1]) if said else None
+        match = GLOBAL_STEP.search(file.read(HEAD_BYTES))
+    return int(match[1]) if match else None
 
 
 def _describe_run(run: FoundRun) -> str:
+    """`PATH  2025-03-01 10:00, step 500`"""
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.date))
     return f"{run.path}  {date}" + ("" if run.step is None else f", step {run.step:,}")
 
@@ -81,6 +86,7 @@ def _states_of_run(folder: Path) -> list[Path]:
 def find_runs_below(folder: Path, depth: int = MAX_DEPTH) -> Iterator[FoundRun]:
     """The runs in folders of their own."""
     for child in sorted(folder.iterdir()):
+        # links lead to other places, or in a circle (`latest` beside the run itself)
         if not child.is_dir() or child.is_symlink() or child.name.startswith("."):
             continue
         if _is_run_folder(child):
@@ -97,7 +103,8 @@ def _separate_trainings(folder: Path) -> Iterator[FoundRun]:
     """The trainings whose states stand in one folder, each by its last: a resumed training keeps its first record."""
     trainings: dict[str, list[Path]] = {}
     for state in _states_of_run(folder):
-        if first := _first_record(state):
+        first = _first_record(state)
+        if first:
             trainings.setdefault(first, []).append(state)
     for states in trainings.values():
         last = max(states, key=lambda state: (state_step(state) or 0, state.parent == folder))
@@ -111,11 +118,10 @@ def _first_record(state: Path) -> str:
     with state.open("rb") as file:
         head = file.read(HEAD_BYTES).decode("utf-8", "replace")
     begins = LOG_HISTORY.search(head)
+    if begins is None:
+        return ""
     try:
-        return (
-            json.dumps(RowDecoder(LOG_RECORD).read_at(head, begins.end()).value, sort_keys=True)
-            if begins
-            else ""
-        )
+        record = RowDecoder(LOG_RECORD).read_at(head, begins.end()).value
+        return json.dumps(record, sort_keys=True)
     except (ValueError, TypeError):
         return ""

@@ -1,4 +1,9 @@
-"""Console output inside JSON: the outputs of a notebook's cells, and the log that Kaggle writes of one."""
+"""Console output inside JSON: the outputs of a notebook's cells, and the log that Kaggle writes of one.
+
+Both are turned back into the lines that a console would show, and read by `printed_records`: one parser of printed
+records serves logs, notebooks and Kaggle. The price is that the tables and bars which the Trainer draws as HTML must be
+written as the text that a console prints instead of them.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +40,18 @@ def read_notebook(path: Path, log_builder: RunLogBuilder) -> None:
     cells = content.get("cells") if isinstance(content, dict) else None
     if not isinstance(cells, list):
         raise DataError(f"{path}: it has no cells; a notebook was expected")
-    listed = (
-        cell["outputs"]
-        for cell in cells
-        if isinstance(cell, dict) and isinstance(cell.get("outputs"), list)
-    )
-    outputs = (out for of_cell in listed for out in of_cell)
-    read_console_pieces(
-        _numbered_pieces(
-            text for out in outputs if isinstance(out, dict) for text in _output_texts(out)
-        ),
-        path.name,
-        log_builder,
-    )
+    read_console_pieces(_numbered_pieces(_texts_of_cells(cells)), path.name, log_builder)
+
+
+def _texts_of_cells(cells: list[Any]) -> Iterator[str]:
+    """What the cells show as text, in their order; whatever is no cell or no output is passed over."""
+    for cell in cells:
+        outputs = cell.get("outputs") if isinstance(cell, dict) else None
+        if not isinstance(outputs, list):
+            continue
+        for output in outputs:
+            if isinstance(output, dict):
+                yield from _output_texts(output)
 
 
 def is_kaggle_log(records: Any) -> bool:
@@ -74,6 +78,7 @@ def _output_texts(output: dict[str, Any]) -> Iterator[str]:
     data = output.get("data") or {}
     shown = output.get("text") or data.get("text/plain") or ""
     plain = _join_text(shown)
+    # A cell that shows trainer.train() as its value breaks the results over lines, and a record is one line.
     yield RESULTS_OVER_LINES.sub(" ", plain) if "'train_runtime'" in plain else plain
     yield "\n"
     page = _join_text(data.get("text/html") or "")
@@ -90,6 +95,7 @@ def _table_of_losses(page: str) -> Iterator[str]:
     """The table and the progress that the Trainer draws as HTML, in the form in which a console prints them."""
     for row in re.findall(r"<tr\b.*?(?=<tr\b|\Z)", page, re.DOTALL):
         cells = re.findall(r"<t[hd][^>]{0,200}>([^<]{0,200})<", row)
+        # an evaluation before the first record has no training loss, and would be a record without one
         if cells and NO_LOSS_YET not in cells:
             yield "\t".join(cell.strip() for cell in cells) + "\n"
     yield "\n"

@@ -28,7 +28,15 @@ MIN_GROUPED_STEPS = 7
 STRETCHES_OF_SHORT_EPOCH = 4
 """Stretches of an epoch of fewer steps than so many times 50"""
 PERIOD_TOLERANCE = 0.05
+"""Of the event's period. Chosen, not measured: a wider one excuses more swings of the learning rate, a narrower one
+blames it for epochs whose last batch is short"""
 LENGTH_GROUPING = "batches grouped by length (group_by_length)"
+EVENTS_OF_SETTINGS = (
+    ("eval_steps", "evaluations"),
+    ("save_steps", "checkpoints"),
+    ("gradient_accumulation_steps", "accumulation of gradients"),
+)
+"""Settings that are a period in steps, and what happens then"""
 
 
 class PeriodicEvent(NamedTuple):
@@ -42,42 +50,41 @@ class PeriodicEvent(NamedTuple):
 
     def fits(self, period: float, gap: float) -> bool:
         """May it have made this period, that was measured on records `gap` steps apart?"""
+        # a swing over two epochs returns with the rows too; one over half of an epoch does not
         times = max(1, round(period / self.period)) if self.multiples else 1
         return abs(period - times * self.period) <= max(0.5 * gap, PERIOD_TOLERANCE * self.period)
 
 
 def find_periodic_events(log: RunLog) -> tuple[PeriodicEvent, ...]:
-    """Every clock that the log names or can't exclude; `period` in steps."""
-    return tuple(clock for clock in _events_of_log(log) if clock.period > 0)
+    """Every event that the log names or can't exclude; `period` in steps."""
+    return tuple(event for event in _events_of_log(log) if event.period > 0)
 
 
-def describe_periods(found: tuple[PeriodicEvent, ...]) -> str:
+def describe_periods(events: tuple[PeriodicEvent, ...]) -> str:
     """`epochs (every 310 steps), evaluations (every 100 steps)`; one entry for each name."""
     periods: dict[str, list[str]] = {}
-    for clock in found:
-        known = periods.setdefault(clock.name, [])
-        period = f"{clock.period:,.4g}"
-        if period not in known:
-            known.append(period)
+    for event in events:
+        texts = periods.setdefault(event.name, [])
+        period = f"{event.period:,.4g}"
+        if period not in texts:
+            texts.append(period)
     return ", ".join(
-        f"{name} (every {' or '.join(known)} steps)" for name, known in periods.items()
+        f"{name} (every {' or '.join(texts)} steps)" for name, texts in periods.items()
     )
 
 
 def _events_of_log(log: RunLog) -> Iterator[PeriodicEvent]:
+    """The events by curves, settings and checkpoints; some have a period of 0, where two records share a step."""
     yield from _epoch_events(log)
     if may_group_by_length(log):
-        counts = [devices] if (devices := log.number("devices")) else USUAL_PROCESS_COUNTS
+        devices = log.number("devices")
+        counts = (devices,) if devices else USUAL_PROCESS_COUNTS
         for count in counts:
             yield PeriodicEvent(LENGTH_GROUPING, GROUPED_STEPS / count)
     evaluations = log.curve("eval_loss").step
     if evaluations.size > 2:
         yield PeriodicEvent("evaluations", float(np.median(np.diff(evaluations))))
-    named = (
-        ("eval_steps", "evaluations"), ("save_steps", "checkpoints"),
-        ("gradient_accumulation_steps", "accumulation of gradients"),
-    )  # fmt: skip
-    for setting, name in named:
+    for setting, name in EVENTS_OF_SETTINGS:
         number = log.number(setting)
         if number is not None and number > 1:
             yield PeriodicEvent(name, number)

@@ -1,4 +1,8 @@
-"""What the curves of a preference run (DPO) say of its settings."""
+"""What the curves of a preference run (DPO) say of its settings.
+
+Trainers log margins and losses, not the settings that made them. The loss is a known function of the margin, so the
+label smoothing is the slope between the two, with a standard error that says whether it may be named.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 from truetune.logs.run_log import Curve, RunLog
 
 MIN_POINTS = 20
+"""Chosen, not measured: the standard error below decides, and needs some degrees of freedom to be one itself"""
 MAX_STANDARD_ERROR = 0.05
 """Standard error of the label smoothing by regression from which it is not said: 0 and 0.5 are ten of them apart"""
 
@@ -18,10 +23,10 @@ def estimate_label_smoothing(margins: Curve, loss: Curve) -> float | None:
 
     loss = -(1 - e) log sigmoid(m) - e log sigmoid(-m), so d loss / d m = e - 1/2 at m = 0.
     """
-    step, ours, theirs = np.intersect1d(margins.step, loss.step, return_indices=True)
+    step, of_margin, of_loss = np.intersect1d(margins.step, loss.step, return_indices=True)
     if step.size < MIN_POINTS:
         return None
-    margin, value = margins.value[ours], loss.value[theirs]
+    margin, value = margins.value[of_margin], loss.value[of_loss]
     spread = float(((margin - margin.mean()) ** 2).sum())
     if spread == 0:
         return None

@@ -31,6 +31,10 @@ LOOP_COUNTER = re.compile(
 """`iter 100:`, `[Epoch 1/3]`"""
 EPOCH_NUMBER = re.compile(r"\bep(?:och)?\b\W{0,6}(\d{1,6}(?:\.\d{1,6})?)", re.I)
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
+LOOP_STEP = re.compile(
+    r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,6}(\d{1,9})", re.I
+)
+LEARNING_RATE = re.compile(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})", re.I)
 LOSS_VALUE = re.compile(
     r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test)?[ _/]?(?:(?:avg|mean|running|ave)[ _])?loss\b"
     rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
@@ -45,6 +49,7 @@ MEMORY_SIZE = re.compile(
 )
 """`mem 8.71 GiB`, `gpu_mem=20480MB`: what a loop of one's own prints of memory"""
 MAX_LOOP_CHARACTERS = 500
+"""A longer line is no line of figures. Chosen, not measured: it bounds what the patterns below may cost"""
 RANK_PREFIX = re.compile(r"^\s*\W{0,2}rank[ :=]{0,2}(?P<rank>\d{1,5})\b", re.I)
 MAX_PENDING = 10_000
 """Records that wait for a bar at most: there may be none"""
@@ -100,17 +105,17 @@ class _RecordCollector:
             self._take_bar(bar)
         elif self.pending and text.strip():
             self.waited += 1
-        record = (
-            self._table(text)
-            or parse_printed_record(text)
-            or (_record_of_bar(bar) if bar is not None else None)
-        )
+        record = self._read_table_row(text) or parse_printed_record(text)
+        if not record and bar is not None:
+            record = _record_of_bar(bar)
         if record and self._is_of_the_first_rank(record, text):
             self._keep(record, is_printed="{'" in text)
         return record
 
     def _is_of_the_first_rank(self, record: Mapping[str, Any], text: str) -> bool:
         """Is the record of the process whose losses are taken? Several print the same steps, each of its own rows."""
+        # All ranks print into one file: mixed, their losses would look like noise, and steps like a run that is
+        # resumed at each line.
         match = RANK_PREFIX.match(text)
         if match is None or "loss" not in record:
             return True
@@ -124,6 +129,8 @@ class _RecordCollector:
         self._flush(None)
 
     def _keep(self, record: dict[str, Any], *, is_printed: bool) -> None:
+        """Gives a record to the builder, or lets it wait for the bar that says its step."""
+        # transformers prints `{'loss': ...}` without its step. Only the bar drawn behind it has that.
         if _has_step(record) or not is_printed or not ("loss" in record or self.pending):
             self._flush(None)
             self.log_builder.add_record(record)
@@ -134,8 +141,11 @@ class _RecordCollector:
             self._flush(None)
 
     def _take_bar(self, bar: ProgressBar) -> None:
+        """Learns which bar is the training's, and gives the waiting records their steps by it."""
         if bar.is_described or bar.values:
             return
+        # Other bars (tokenization, evaluation) are drawn between records too. The training's is the one that follows
+        # a record at once.
         is_near = self.pending and self.waited <= PIECES_TO_THE_BAR
         if is_near and self.total is None and 0 < bar.done <= bar.total:
             self.total = bar.total
@@ -149,99 +159,127 @@ class _RecordCollector:
         pending, self.pending = self.pending, []
         losses = sum("loss" in record for record in pending)
         before = self.last_done
-        made = max(0, done - before) if done is not None else 0
-        if made >= losses > 0:
-            self.steps_a_record = made / losses
-        taken, step = 0, float(before)
+        advance = max(0, done - before) if done is not None else 0
+        if advance >= losses > 0:
+            self.steps_a_record = advance / losses
+        number, step = 0, float(before)
         for record in pending:
             if "loss" in record:
-                taken += 1
+                number += 1
                 if done is None:
                     # no bar is drawn behind the last records: they go on at the pace of those before
-                    step = min(before + self.steps_a_record * taken, float(self.total or before))
+                    step = min(before + self.steps_a_record * number, float(self.total or before))
+                elif advance >= losses:
+                    step = before + advance * number / losses
                 else:
-                    step = before + made * taken / losses if made >= losses else float(done)
+                    # more losses than steps: the bar began anew, and all that is sure is where it stands now
+                    step = float(done)
             self.log_builder.add_record({"step": step, **record} if self.total else record)
 
-    def _table(self, text: str) -> dict[str, Any] | None:
+    def _read_table_row(self, text: str) -> dict[str, Any] | None:
         """A row of the table that a notebook shows."""
         if "Training Loss" in text:
             self.in_table = LOSS_TABLE_HEADER.match(text.strip()) is not None
             return None
         if not self.in_table:
             return None
-        found = LOSS_TABLE_ROW.match(text)
-        if found is None:
+        row = LOSS_TABLE_ROW.match(text)
+        if row is None:
+            # blank lines stand inside of a table, any other text ends it
             self.in_table = not text.strip()
             return None
-        return {"step": found[1], "loss": found[2], **({"eval_loss": found[3]} if found[3] else {})}
+        record = {"step": row[1], "loss": row[2]}
+        if row[3]:
+            record["eval_loss"] = row[3]
+        return record
 
 
 def parse_printed_record(text: str) -> dict[str, Any] | None:
     """The record that a line prints; None where it prints none."""
     if "{'" in text:
         for match in PRINTED_DICT.findall(text):
+            # Python prints NaN as `nan`, which is a name and no literal: quoted, it is read as a number later
+            quoted = re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match)
             try:
-                made = parse_literal(re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match))
+                record = parse_literal(quoted)
             except (ValueError, SyntaxError):
                 continue
-            if (
-                isinstance(made, dict)
-                and sum(parse_number(v) is not None for v in made.values()) > 1
-            ):
-                return made
-    found = STEP_WITH_PAIRS.search(text)
-    if found:
-        pairs = {
-            name: value
-            for name, value in NAME_AND_VALUE.findall(found[2])
-            if parse_number(value) is not None
-        }
-        return {"step": found[1], **pairs} if pairs else None
-    return _parse_loop_line(text)
+            if isinstance(record, dict):
+                numbers = [v for v in record.values() if parse_number(v) is not None]
+                # one number alone is as likely a setting, or a row of the data that a script prints
+                if len(numbers) > 1:
+                    return record
+    line = STEP_WITH_PAIRS.search(text)
+    return _record_of_pairs(line[1], line[2]) if line else _parse_loop_line(text)
+
+
+def _record_of_pairs(step: str, text: str) -> dict[str, Any] | None:
+    """The record of `Step 1 | loss:1.2 lr:2e-5`; None where no pair has a number."""
+    pairs = NAME_AND_VALUE.findall(text)
+    numbers = {name: value for name, value in pairs if parse_number(value) is not None}
+    return {"step": step, **numbers} if numbers else None
+
+
+def _may_be_loop_line(text: str) -> bool:
+    """Are the words there that a loop's line must have? The patterns are too slow for every line of a log."""
+    if len(text) > MAX_LOOP_CHARACTERS or "%|" in text:
+        return False
+    lowered = text.lower()
+    return "loss" in lowered and any(word in lowered for word in ("step", "it", "ep", "batch"))
+
+
+def _losses_of_line(text: str) -> dict[str, Any]:
+    """The losses that a loop prints: `loss` and `eval_loss`. A loss on test rows is neither."""
+    losses: dict[str, Any] = {}
+    for kind, value in LOSS_VALUE.findall(text):
+        kind = kind.lower()
+        if kind != "test":
+            losses["eval_loss" if kind[:1] in ("v", "e") else "loss"] = value
+    return losses
+
+
+def _counter_of_line(text: str) -> tuple[str, str] | None:
+    """`step`, `batch` or `epoch` with its number: what the line counts by, the finest first."""
+    step = LOOP_STEP.search(text)
+    if step is not None:
+        # a batch's number begins again with each epoch: it is kept under a name that is no step
+        return "batch" if step[0].lower().startswith("batch") else "step", step[1]
+    epoch = EPOCH_NUMBER.search(text)
+    return None if epoch is None else ("epoch", epoch[1])
 
 
 def _parse_loop_line(text: str) -> dict[str, Any] | None:
     """`iter 100: loss 2.31, time 12ms`, `Epoch 2/3 - train loss: 1.9 - val loss: 2.0`."""
-    if len(text) > MAX_LOOP_CHARACTERS or "%|" in text:
-        return None
-    lowered = text.lower()
-    if "loss" not in lowered or not any(word in lowered for word in ("step", "it", "ep", "batch")):
+    if not _may_be_loop_line(text):
         return None
     text = TERMINAL_CODES.sub("", text)
-    place = LOOP_COUNTER.match(text)
-    losses = {
-        ("eval_loss" if (kind or "t").lower()[0] in "ve" else "loss"): value
-        for kind, value in LOSS_VALUE.findall(text)
-        if (kind or "").lower() != "test"
-    }
-    if place is None or not losses:
+    record = _losses_of_line(text)
+    # prose speaks of losses too ("the loss of step 3"): a record begins with its counter
+    if LOOP_COUNTER.match(text) is None or not record:
         return None
-    made: dict[str, Any] = dict(losses)
-    step = re.search(
-        r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,6}(\d{1,9})", text, re.I
-    )
-    if step is not None:
-        made["step" if not step[0].lower().startswith("batch") else "batch"] = step[1]
-    elif (epoch := EPOCH_NUMBER.search(text)) is not None:
-        made["epoch"] = epoch[1]
-    rate = re.search(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})", text, re.I)
+    counter = _counter_of_line(text)
+    if counter is not None:
+        record[counter[0]] = counter[1]
+    rate = LEARNING_RATE.search(text)
     if rate is not None:
-        made["learning_rate"] = rate[1]
-    if (memory := MEMORY_SIZE.search(text)) is not None:
-        made["memory"] = float(memory["size"]) / (1024 if memory["unit"] in "mM" else 1)
-    return made
+        record["learning_rate"] = rate[1]
+    memory = MEMORY_SIZE.search(text)
+    if memory is not None:
+        record["memory"] = float(memory["size"]) / (1024 if memory["unit"] in "mM" else 1)
+    return record
 
 
 def _record_of_bar(bar: ProgressBar) -> dict[str, Any] | None:
     """The numbers behind a bar: `Epoch 1:  5%|▌ | 50/1000 [..., loss=2.31]`."""
     values = {name: value for name, value in bar.values if parse_number(value) is not None}
+    # Lightning draws the bar of each epoch at 0 with the values of the epoch before
     if not any("loss" in name.lower() for name in values) or bar.done == 0:
         return None
     return {"step": bar.done + (bar.epoch or 0) * bar.total, **values}
 
 
 def _has_step(record: Mapping[str, Any]) -> bool:
+    """Does the record say its step itself?"""
     return any(
         name in record
         for name in ("step", "global_step", "current_steps", "global_step/max_steps", "iteration")

@@ -1,5 +1,9 @@
 """Protocol buffers on the wire, as far as logs need them: fields by number, without a schema.
 
+The two formats that need it (TensorBoard's events and W&B's offline runs) use about a dozen fields. The `protobuf`
+package would be a dependency with generated classes, whose versions conflict with those of users' trainers. The price
+is that callers know field numbers, and check a field's kind themselves (`signed_int`, `field_bytes`, `field_float`).
+
 Source: protobuf.dev/programming-guides/encoding.
 """
 
@@ -10,6 +14,7 @@ from collections.abc import Iterator
 
 WireValue = int | bytes
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Wire types; 3 and 4 (groups) are deprecated, and neither format has them"""
 
 
 class WireError(ValueError):
@@ -44,6 +49,7 @@ def parse_fields(message: bytes) -> Iterator[tuple[int, WireValue]]:
 def parse_varint(message: bytes, at: int) -> tuple[int, int]:
     """The number of variable length at this place, and where it ends. Raises WireError."""
     value = shift = 0
+    # 64 bits take ten groups of 7: more is damage, and would build a number as long as the file
     while at < len(message) and shift < 70:
         byte = message[at]
         at += 1
@@ -58,6 +64,7 @@ def signed_int(value: WireValue) -> int:
     """A varint as int64. Raises WireError."""
     if not isinstance(value, int):
         raise WireError("bytes where a number was expected")
+    # negative numbers are written in two's complement of 64 bits
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >> 63 else value
 
@@ -74,5 +81,5 @@ def field_float(value: WireValue) -> float:
     raw = field_bytes(value)
     if len(raw) not in (4, 8):
         raise WireError(f"{len(raw)} bytes where a float was expected")
-    made: float = struct.unpack("<d" if len(raw) == 8 else "<f", raw)[0]
-    return made
+    number: float = struct.unpack("<d" if len(raw) == 8 else "<f", raw)[0]
+    return number

@@ -1,10 +1,17 @@
-"""read_run: the log of a run, whatever wrote it."""
+"""read_run: the log of a run, whatever wrote it.
+
+The path may be a run's folder, a checkpoint or one file. In a folder the first source that has a record is taken, in
+this order: trainer_state.json (it has all steps, and is written by the trainer itself), what loggers write, console
+output, files of results. One source is read and not all: the same loss at shifted steps would look like two runs. What
+was printed is read besides, for the messages that no logger keeps. Damage is noted and not raised: the log of a run
+that failed is the one that is asked for most.
+"""
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -40,11 +47,14 @@ SEARCHED_NAMES = (
 CONSOLE_GLOBS = ("nohup.out", "*.log", "*.out", "*.err", "log*.txt", "std*.txt", "files/output.log")
 """Console output in the folder of a run"""
 MAX_OUTPUT_AGE_S = 60.0
-"""Output that ended so long before the trainer's last state is of an earlier run"""
+"""Output that ended so long before the trainer's last state is of an earlier run. Chosen, not measured: a trainer
+prints its results within seconds of its state; a longer time takes output of an earlier run for this one's"""
 MAX_LOG_BYTES = 1 << 32
+"""Chosen, not measured: a longer file is no log of one run, and reading it takes minutes"""
 GENERATION_SPEED = re.compile(r"\btok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\b", re.I)
 """How scripts print the speed of a generation: `5.1 tok/s`, `tokens per second`"""
 HEAD_BYTES = 4_096
+"""Enough to tell text from binary content, and to see what a script prints"""
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LogReader = Callable[[Path, RunLogBuilder], None]
 
@@ -116,6 +126,7 @@ def is_run(path: str | PathLike[str]) -> bool:
 
 
 def _read_folder(folder: Path) -> RunLog:
+    """The log of a run's folder, by the best source in it. Raises DataError where there is none."""
     states = _states_by_step(folder)
     if states:
         return with_console_output(_read_newest_state(folder, states), folder)
@@ -125,6 +136,7 @@ def _read_folder(folder: Path) -> RunLog:
             if files:
                 chosen = _files_of_newest_run(files, format)
                 log = _read_files(folder, format, chosen, len(files) - len(chosen))
+                # a file of that name may be another's: `output.jsonl` holds answers, and then the next source counts
                 if log.curves or format == "JSON" or shows_how_run_went(log.output):
                     return with_console_output(log, folder)
     below = next(find_runs_below(folder), None)
@@ -133,6 +145,7 @@ def _read_folder(folder: Path) -> RunLog:
 
 
 def _read_file(path: Path) -> RunLog:
+    """The log in one file, by its name; text of any other name is read as console output. Raises DataError."""
     for format, globs, _ in LOG_FORMATS:
         if any(path.match(glob) for glob in globs) and (globs != ("*",) or looks_like_text(path)):
             log = _read_files(path, "transformers" if path.name == STATE_FILE else format, [path])
@@ -178,6 +191,7 @@ def with_console_output(log: RunLog, folder: Path) -> RunLog:
     if log.output is not None or not files:
         return log
     newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    # A folder is used again for the next run, and its old output would explain the wrong one.
     state = folder / STATE_FILE
     if state.is_file() and state.stat().st_mtime > newest.stat().st_mtime + MAX_OUTPUT_AGE_S:
         note = (
@@ -193,6 +207,7 @@ def with_console_output(log: RunLog, folder: Path) -> RunLog:
 def _read_newest_state(folder: Path, states: dict[float, Path]) -> RunLog:
     """The state that knows most steps; an older one where that is cut off."""
     broken: list[DataError] = []
+    # A run that was killed while it saved leaves its newest state cut off; the one before it has all steps but a few.
     for step in sorted(states, reverse=True):
         log_builder = RunLogBuilder(str(folder), "transformers")
         try:
@@ -213,31 +228,40 @@ def _read_newest_state(folder: Path, states: dict[float, Path]) -> RunLog:
 
 def _states_by_step(folder: Path) -> dict[float, Path]:
     """Step -> trainer_state.json: the folder's own (half a step later) and those of its checkpoints."""
-    found: dict[float, Path] = {
-        step: state
-        for child in folder.iterdir()
-        if child.is_dir()
-        and (step := checkpoint_step(child)) is not None
-        and (state := child / STATE_FILE).is_file()
-    }
+    states: dict[float, Path] = {}
+    for child in folder.iterdir():
+        step = checkpoint_step(child)
+        state = child / STATE_FILE
+        if step is not None and state.is_file():
+            states[step] = state
     own = folder / STATE_FILE
     if own.is_file():
-        said = state_step(own)
-        found[(max(found, default=0) if said is None else said) + 0.5] = own
-    return found
+        # The folder's own state is written after the last checkpoint of the same step, and has the results of the run.
+        step = state_step(own)
+        states[(max(states, default=0) if step is None else step) + 0.5] = own
+    return states
 
 
 def _read_files(path: Path, format: str, files: list[Path], others: int = 0) -> RunLog:
+    """The log in these files.
+
+    Args:
+        path: what the user named; a folder, or the one file.
+        format: a name of LOG_FORMATS, or `transformers` for a trainer_state.json.
+        files: the files of one run, in their order; each is a part of its own.
+        others: how many files of the same kind are not read.
+
+    Raises:
+        DataError: a file is too large, or none of its content can be read.
+    """
     log_builder = RunLogBuilder(str(path), format)
     if others:
         log_builder.note_skipped(
             f"{others:,} other files of logs: {files[-1].relative_to(path)} is the newest"
         )
-    reader = next(
-        reader
-        for name, _, reader in LOG_FORMATS
-        if name == ("JSON" if format == "transformers" else format)
-    )
+    # a trainer_state.json is read as JSON: `transformers` only names who wrote it
+    name_of_reader = "JSON" if format == "transformers" else format
+    reader = next(reader for name, _, reader in LOG_FORMATS if name == name_of_reader)
     for file in files:
         if file.stat().st_size > MAX_LOG_BYTES:
             raise DataError(
@@ -281,6 +305,7 @@ def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
 
 
 def _add_model_facts(config: Path, log_builder: RunLogBuilder) -> None:
+    """The model's class, dtype and vocabulary by its config.json: they decide what a loss of guessing is."""
     try:
         content = load_log_json(config)
     except DataError as error:
@@ -289,6 +314,7 @@ def _add_model_facts(config: Path, log_builder: RunLogBuilder) -> None:
     if isinstance(content, dict):
         log_builder.facts["architectures"] = content.get("architectures")
         log_builder.facts["dtype"] = content.get("dtype", content.get("torch_dtype"))
+        # models that read images keep the language model's settings one level below
         text = content.get("text_config")
         size = content.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
         if isinstance(size, int):
@@ -307,8 +333,5 @@ def _add_adapter_facts(config: Path, log_builder: RunLogBuilder) -> None:
 
 
 def _matching_files(folder: Path, globs: tuple[str, ...]) -> list[Path]:
-    def all_of() -> Iterator[Path]:
-        for glob in globs:
-            yield from (file for file in folder.glob(glob) if file.is_file())
-
-    return list(all_of())
+    """The files of a folder that fit one of these patterns, in the order of the patterns."""
+    return [file for glob in globs for file in folder.glob(glob) if file.is_file()]

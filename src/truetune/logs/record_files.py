@@ -43,13 +43,15 @@ def read_csv_log(path: Path, log_builder: RunLogBuilder) -> None:
     rows = CsvReader(_readable_lines(path, log_builder), max_characters=MAX_CSV_CHARACTERS)
     try:
         header = [_metric_of_column(name) for name in next(rows, [])]
-        if len(named := [name for name in header if name]) > len(set(named)):
+        named = [name for name in header if name]
+        if len(named) > len(set(named)):
             log_builder.note_skipped(
                 f"{path.name}: columns of one name, of which the last is taken"
             )
         for row in rows:
             if len(row) > len(header):
                 log_builder.note_skipped(f"{path.name}: rows with more cells than the header")
+            # Lightning writes one row for each call of log(): most cells of a row are empty, and no zeros
             log_builder.add_record(
                 {name: cell for name, cell in zip(header, row, strict=False) if name and cell != ""}
             )
@@ -94,6 +96,7 @@ def load_log_json(path: Path) -> Any:
 
 
 def _add_records(records: Any, name: str, log_builder: RunLogBuilder) -> None:
+    """Adds a list of records, and notes entries that are none. Raises DataError where it is no list."""
     if not isinstance(records, list):
         raise DataError(
             f"{log_builder.path}: {name} is {type(records).__name__}; a list of records was expected"
@@ -114,9 +117,11 @@ def _readable_lines(path: Path, log_builder: RunLogBuilder) -> Iterator[str]:
                 log_builder.note_skipped(
                     f"{path.name}: lines longer than {MAX_LINE_CHARACTERS:,} characters"
                 )
+                # the rest of the line is read in parts and dropped: whole, it may not fit into memory
                 while line and not line.endswith("\n"):
                     line = file.readline(MAX_LINE_CHARACTERS)
                 continue
+            # disks that fill up, and hosts that crash, leave null bytes in the last block of a file
             if "\0" in line:
                 log_builder.note_skipped(f"{path.name}: lines with null bytes")
                 line = line.replace("\0", "")

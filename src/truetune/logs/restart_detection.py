@@ -1,4 +1,10 @@
-"""Places at which a run was taken up again without what it had: found in the curves themselves."""
+"""Places at which a run was taken up again without what it had: found in the curves themselves.
+
+Trainers print nothing when a checkpoint is not loaded, or loaded without its optimizer. What shows it is a curve that
+repeats its beginning: the step count, the learning rate, or the loss. Schedules with restarts and rows in a fixed order
+make leaps too, so a leap alone is never taken for one: what follows must be like the beginning, and the leap alone of
+its kind.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +16,10 @@ from truetune.logs.robust_statistics import fit_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
 
 MIN_RATES, MIN_LOSSES = 8, 12
-"""Records in which a seam can be told"""
+"""Records in which a restart can be seen: four on each side of it are compared at least"""
 COMPARED_RECORDS = 10
-"""Records on each side of a seam that are compared"""
+"""Records on each side of a restart that are compared. Chosen, not measured: fewer are noise, more reach into what the
+run learned since"""
 ENDED_RATE_SHARE = 0.02
 """Of the peak: a learning rate below it has come to its end"""
 SIMILAR_LEAP_SHARE = 0.6
@@ -32,21 +39,20 @@ class Restart(NamedTuple):
 
 def find_restarts(log: RunLog) -> tuple[Restart, ...]:
     """Every place where the schedule, the weights or the step count began anew."""
-    found = [
-        *_step_count_restarts(log),
-        *_schedule_restarts(log.curve("learning_rate").finite()),
-        *_lost_weights(log),
-        *_repeated_trainings(log),
-    ]
-    one_each: dict[float, Restart] = {}
-    for seam in found:
-        one_each.setdefault(seam.step, seam)
-    return tuple(one_each.values())
+    # One restart may show in several curves. The surest sign comes first, and names it.
+    restarts = _step_count_restarts(log)
+    restarts += _schedule_restarts(log.curve("learning_rate").finite())
+    restarts += _lost_weights(log)
+    restarts += _repeated_trainings(log)
+    by_step: dict[float, Restart] = {}
+    for restart in restarts:
+        by_step.setdefault(restart.step, restart)
+    return tuple(by_step.values())
 
 
 def _step_count_restarts(log: RunLog) -> list[Restart]:
     """A later process counts from the beginning, although the one before it had come further."""
-    found = []
+    restarts = []
     for before, after in zip(log.parts, log.parts[1:], strict=False):
         old, new = before.get("loss"), after.get("loss")
         if old and new and old.step.size > 3 and new.step[0] <= old.step[0]:
@@ -54,8 +60,8 @@ def _step_count_restarts(log: RunLog) -> list[Restart]:
                 f"step {old.step[-1]:,.0f} is followed by step {new.step[0]:,.0f}, as at the"
                 " beginning"
             )
-            found.append(Restart(float(new.step[0]), "run", text))
-    return found
+            restarts.append(Restart(float(new.step[0]), "run", text))
+    return restarts
 
 
 def _schedule_restarts(rate: Curve) -> list[Restart]:
@@ -65,12 +71,14 @@ def _schedule_restarts(rate: Curve) -> list[Restart]:
     if n < MIN_RATES or value.max() <= 0:
         return []
     peak = float(value.max())
-    found = []
+    restarts = []
     for place in np.flatnonzero(np.abs(np.diff(value)) > 0.2 * peak).tolist():
         start = place + 1
         size = min(n - start, start, 2 * COMPARED_RECORDS)
         head, tail = value[:size], value[start : start + size]
+        # A stretch that is constant repeats any other: only a slope that returns is a beginning.
         same = size >= 4 and np.abs(head - tail).max() < 2e-3 * peak and np.ptp(head) > 2e-3 * peak
+        # Where the schedule would have gone next: a cosine with restarts has come down to its end before it leaps.
         following = value[place] + min(0.0, float(value[place] - value[place - 1]))
         if (
             same
@@ -81,9 +89,11 @@ def _schedule_restarts(rate: Curve) -> list[Restart]:
                 f"the learning rate leaps from {value[place]:.3g} to {value[start]:.3g} and repeats"
                 " its beginning"
             )
-            found.append(Restart(float(rate.step[start]), "schedule", text))
-    apart = np.diff([rate.step[0], *(seam.step for seam in found)])
-    return [] if len(found) > 1 and np.ptp(apart) <= 2 * np.median(np.diff(rate.step)) else found
+            restarts.append(Restart(float(rate.step[start]), "schedule", text))
+    # Leaps at equal distances are a schedule's own cycles, and nobody's crash.
+    distances = np.diff([rate.step[0], *(restart.step for restart in restarts)])
+    is_periodic = len(restarts) > 1 and np.ptp(distances) <= 2 * np.median(np.diff(rate.step))
+    return [] if is_periodic else restarts
 
 
 def _lost_weights(log: RunLog) -> list[Restart]:
@@ -94,8 +104,9 @@ def _lost_weights(log: RunLog) -> list[Restart]:
         return []
     rises = np.diff(loss.value)
     start = int(np.argmax(rises)) + 1
+    # it leaps like that again and again: rows in an order, not weights that were lost
     if np.sum(rises > SIMILAR_LEAP_SHARE * rises[start - 1]) > 1:
-        return []  # it leaps like that again and again: rows in an order, not weights that were lost
+        return []
     size = min(COMPARED_RECORDS, start, n - start)
     if size < 4:
         return []
@@ -106,6 +117,9 @@ def _lost_weights(log: RunLog) -> list[Restart]:
     leap = float(loss.value[start] - np.median(before[-5:]))
     back = abs(float(np.median(after) - np.median(first)))
     rest = Curve(loss.step[start:], loss.value[start:])
+    # Weights that were lost bring the loss back to its beginning (within a quarter of what had been learned) and are
+    # learned again (z < -1.6: p is about 0.05, one-sided). A divergence stays up, a spike comes back at once. 8 and 4
+    # sigma are chosen, not measured: the largest of ten thousand normal values is at about 4.
     if leap < 8 * sigma or height < 4 * sigma or back > 0.25 * height or fit_trend(rest).z > -1.6:
         return []
     text = (
@@ -130,7 +144,7 @@ def _repeated_trainings(log: RunLog) -> list[Restart]:
         after > ENDED_RATE_SHARE * rate.value.max()
     )
     sigma = max(noise_sigma(loss.value), 1e-9)
-    found = []
+    restarts = []
     for place in np.flatnonzero(ended).tolist():
         step = float(rate.step[place + 1])
         start = int(np.searchsorted(loss.step, step))
@@ -146,5 +160,5 @@ def _repeated_trainings(log: RunLog) -> list[Restart]:
             text = (
                 f"the learning rate leaps from its end to {rate.value[place + 1]:.3g}, and {rise}"
             )
-            found.append(Restart(step, "run", text))
-    return found
+            restarts.append(Restart(step, "run", text))
+    return restarts

@@ -18,12 +18,11 @@ MIN_EQUAL_LENGTHS = 5
 
 def share_without_signal(log: RunLog) -> Curve:
     """Share of the prompts of each record whose answers all have the same reward: 0 to 1; empty where none is told."""
-    told = log.curve("frac_reward_zero_std").finite()
-    if told:
-        return told
-    spread = log.curve(
-        "reward_std"
-    ).finite()  # of a whole batch: only 0 tells, and then of all its prompts
+    logged = log.curve("frac_reward_zero_std").finite()
+    if logged:
+        return logged
+    # The spread of a whole batch mixes that between prompts into it: only 0 tells, and then of all its prompts.
+    spread = log.curve("reward_std").finite()
     if not spread:
         spread = _advantage_spread(log)
     if not spread:
@@ -33,32 +32,29 @@ def share_without_signal(log: RunLog) -> Curve:
 
 def _advantage_spread(log: RunLog) -> Curve:
     """How far the advantages of a record are apart (verl)."""
-    low, high = (
-        log.curve("critic/advantages/min").finite(),
-        log.curve("critic/advantages/max").finite(),
-    )
+    low = log.curve("critic/advantages/min").finite()
+    high = log.curve("critic/advantages/max").finite()
     return Curve(low.step, high.at(low.step) - low.value) if low and high else EMPTY_CURVE
 
 
 def share_cut_off(log: RunLog) -> Curve:
     """Share of the answers of each record that were cut off at the limit of their length; empty where none is told."""
-    told = log.curve("completions/clipped_ratio").finite()
-    if told:
-        return told
+    logged = log.curve("completions/clipped_ratio").finite()
+    if logged:
+        return logged
     ended = log.curve("completions/ended").finite()
     if ended:
         return Curve(ended.step, 1 - ended.value)
+    # the mean length of answers that ended is 0 where none did: this shows records of all or of not all
     finished = log.curve("completions/mean_terminated_length").finite()
     if finished:
         return Curve(finished.step, (finished.value == 0).astype(np.float64))
     length = mean_answer_length(log)
-    if (
-        length.step.size >= MIN_EQUAL_LENGTHS
-        and np.ptp(length.value) == 0
-        and float(length.value[0]).is_integer()
-    ):
-        return Curve(length.step, np.ones(length.step.size))
-    return EMPTY_CURVE
+    if length.step.size < MIN_EQUAL_LENGTHS:
+        return EMPTY_CURVE
+    # Means of answers that end by themselves differ. The same whole number each time is a limit that all of them hit.
+    is_limit = np.ptp(length.value) == 0 and float(length.value[0]).is_integer()
+    return Curve(length.step, np.ones(length.step.size)) if is_limit else EMPTY_CURVE
 
 
 def mean_answer_length(log: RunLog) -> Curve:

@@ -1,4 +1,9 @@
-"""RunLog: the curves of one run."""
+"""RunLog: what one run logged, as curves by the names of transformers, with its settings and its console output.
+
+It is what rules on logs look at. All readers give this one form, so that a rule never asks which tracker wrote a log.
+Values stay as they were logged (NaN and infinities too): what is not finite is a finding, and a reader that drops it
+would hide the fault.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,10 @@ Floats = NDArray[np.float64]
 TrainingKind = Literal["language", "preference", "reward", "reinforcement"]
 TOKEN_LOSS_CLASS = re.compile(r"(LM|LMHeadModel|LMModel|ConditionalGeneration|PreTraining)$")
 """How classes of transformers are named whose loss is that of predicting tokens"""
+
+
+PREFERENCE_CURVES = ("rewards/margins", "rewards/accuracies", "logps/chosen")
+"""What trainers of preference losses (DPO and its kin) log"""
 
 
 class Curve(NamedTuple):
@@ -101,24 +110,19 @@ class RunLog:
     def number(self, name: str) -> float | None:
         """A fact as a number; None where it is not known."""
         value = self.facts.get(name)
-        return (
-            float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-        )
+        # Python's True is an int
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        return float(value)
 
     @property
     def kind(self) -> TrainingKind:
         """What was trained, by what was logged: it decides what a loss means."""
-        if any(
-            name == "reward" or name.startswith(("completions/", "objective/"))
-            for name in self.curves
-        ):
-            return (  # OnlineDPO logs margins as well, of answers that it has just generated
-                "reinforcement"
-            )
-        if any(
-            name in self.curves
-            for name in ("rewards/margins", "rewards/accuracies", "logps/chosen")
-        ):
+        # The order matters: OnlineDPO logs margins as well, of answers that it has just generated.
+        prefixes = ("completions/", "objective/")
+        if any(name == "reward" or name.startswith(prefixes) for name in self.curves):
+            return "reinforcement"
+        if not self.curves.keys().isdisjoint(PREFERENCE_CURVES):
             return "preference"
         return "reward" if {"min_reward", "max_reward"} <= self.curves.keys() else "language"
 
@@ -126,12 +130,12 @@ class RunLog:
     def has_token_loss(self) -> bool:
         """Is the loss that of predicting tokens? Where config.json names no class, a loss without rewards is."""
         classes = self.facts.get("architectures")
-        named = (
-            [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
-        )
-        return self.kind == "language" and (
-            not named or any(TOKEN_LOSS_CLASS.search(name) for name in named)
-        )
+        if self.kind != "language":
+            return False
+        listed = classes if isinstance(classes, list) else []
+        named = [name for name in listed if isinstance(name, str)]
+        # most logs stand alone, without a config.json: then what was logged decides
+        return not named or any(TOKEN_LOSS_CLASS.search(name) for name in named)
 
     @property
     def server(self) -> str:
@@ -142,6 +146,7 @@ class RunLog:
 
     @property
     def last_step(self) -> float:
+        """The last step of any curve; 0 where nothing was logged."""
         return max((float(curve.step[-1]) for curve in self.curves.values() if curve), default=0.0)
 
     @property

@@ -1,4 +1,10 @@
-"""Builder: collects records into the curves of a RunLog."""
+"""RunLogBuilder: collects logged records, in the order of their file, into the curves of a RunLog.
+
+Readers of all formats (JSONL, TensorBoard, W&B, console output) give their records to one builder, so what resumed
+runs, names and missing steps mean is decided once, here. Points are kept in arrays of doubles and not as dictionaries:
+a run of a million steps needs 16 bytes a value. The price is that whatever is no number is left out; `facts` holds the
+few settings and results that are worth keeping beside the curves.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +21,11 @@ from truetune.logs.metric_names import MEAN_TRAIN_LOSS, RUN_RESULT_KEYS, STEP_KE
 from truetune.logs.run_log import Curve, RunLog
 
 MAX_CURVES = 2_000
-"""More names than that are no log of one run: the rest is counted in the notes."""
+"""More names than that are no log of one run: the rest is counted in the notes. Chosen, not measured:
+enough for a norm of each layer, and a bound on the memory that a hostile file takes."""
 MAX_PARTS = 50
-"""A run is not resumed more often than that: then its records are only out of order."""
+"""A run is not resumed more often than that: then its records are only out of order (several processes that write one
+file). Chosen, not measured."""
 NON_METRIC_KEYS = {
     "percentage",
     "elapsed_time",
@@ -45,6 +53,8 @@ class RunLogBuilder:
         """What was left out -> how often"""
         self.output: ConsoleOutput | None = None
         """What console output showed besides records"""
+        # A part is what one process wrote. A resumed run repeats steps, and only the border between its parts
+        # tells which of two values at one step is the later one.
         self._parts: list[dict[str, tuple[array[float], array[float]]]] = [{}]
         self._names: dict[str, str] = {}
         self._last = -math.inf
@@ -65,6 +75,8 @@ class RunLogBuilder:
         """One record. Values that are no numbers are left out; strings that are numbers are taken."""
         self.records += 1
         step = self._step(record)
+        # Only a training loss that goes back begins another part: an evaluation is often logged at the step before,
+        # and counters of rewards or of the system run behind.
         if step < self._last and any(
             canonical_name(name) in ("loss", MEAN_TRAIN_LOSS) for name in record
         ):
@@ -95,23 +107,15 @@ class RunLogBuilder:
     def build(self) -> RunLog:
         """The log, as far as it came in."""
         parts = [part for part in self._parts if part]
-        known = any("loss" in part for part in parts)
-        for part in parts:
-            mean = part.pop(MEAN_TRAIN_LOSS, None)
-            if mean is not None and known:
-                self.facts["train_loss"] = mean[1][-1]
-            elif mean is not None:
-                part["loss"] = mean
+        self._settle_mean_loss(parts)
         if len(parts) > MAX_PARTS:
             self.note_skipped(
                 f"records out of order ({len(parts):,} steps backwards): they are sorted by step"
             )
             parts = [_join_parts(parts)]
-        twice = sum(
-            len(part["loss"][0]) - len(set(part["loss"][0])) for part in parts if "loss" in part
-        )
-        if twice:
-            self.skipped["losses at a step that has another: the last is taken"] = twice
+        repeated = _count_repeated_losses(parts)
+        if repeated:
+            self.skipped["losses at a step that has another: the last is taken"] = repeated
         curves = tuple(
             {name: _curve_of_points(*points) for name, points in part.items()} for part in parts
         )
@@ -133,7 +137,22 @@ class RunLogBuilder:
             ),
         )
 
+    def _settle_mean_loss(self, parts: list[dict[str, tuple[array[float], array[float]]]]) -> None:
+        """Takes `train/train_loss` as a result where there is a loss too, and as the loss itself where there is none.
+
+        transformers writes the mean of the run under this name, once, at its end; other trainers write their
+        loss under it, step by step. A point of the mean in the curve would be a false last loss.
+        """
+        has_loss = any("loss" in part for part in parts)
+        for part in parts:
+            mean = part.pop(MEAN_TRAIN_LOSS, None)
+            if mean is not None and has_loss:
+                self.facts["train_loss"] = mean[1][-1]
+            elif mean is not None:
+                part["loss"] = mean
+
     def _step(self, record: Mapping[str, Any]) -> float:
+        """The step of a record: its own, else that of the record before it, else its number."""
         for name in STEP_KEYS:
             if name in record:
                 value = record[name]
@@ -144,30 +163,36 @@ class RunLogBuilder:
                 if step is not None and math.isfinite(step):
                     self._steps_known = True
                     return step
+        # A record without a step in a log that has steps (results, an evaluation) belongs to the step before it. A log
+        # without any step is counted: distances are wrong then, and `RunLog.is_numbered` says so.
         if self._steps_known:
             return self._last if math.isfinite(self._last) else 0.0
         self._numbered += 1
         return float(self.records)
 
     def _value(self, name: str, step: float, value: Any) -> None:
+        """Adds a value as a point, and notes one that is no number."""
         if value is None or value == "":
             return
-        taken = value if type(value) is float else parse_number(value)
-        if taken is None:
+        # binary logs hold floats alone: the common case skips the parsing
+        number = value if type(value) is float else parse_number(value)
+        if number is None:
             if not isinstance(value, bool | dict | list):
                 self.note_skipped(f"values of {name!r} that are no numbers")
             return
-        self.add_point(name, step, taken)
+        self.add_point(name, step, number)
 
     def _results(self, record: Mapping[str, Any]) -> None:
+        """Keeps the figures of the whole run as facts: as points, they would be one more record at its end."""
         for name, value in record.items():
-            taken = parse_number(value)
-            if taken is not None and name not in STEP_KEYS:
-                self.facts[name.removeprefix("train/")] = taken
+            number = parse_number(value)
+            if number is not None and name not in STEP_KEYS:
+                self.facts[name.removeprefix("train/")] = number
 
 
 def parse_number(value: Any) -> float | None:
     """A float of what a log holds for a number; None where it is none."""
+    # Python's True is an int: a flag would become a curve of ones
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -178,19 +203,23 @@ def parse_number(value: Any) -> float | None:
 
 def merge_parts(parts: tuple[Mapping[str, Curve], ...]) -> dict[str, Curve]:
     """One curve of each quantity: a later part replaces what an earlier one logged from its first step on."""
-    made: dict[str, Curve] = {}
+    whole: dict[str, Curve] = {}
     for part in parts:
         for name, curve in part.items():
-            before = made.get(name)
-            if before is None or not curve:
-                made[name] = curve if before is None else before
+            before = whole.get(name)
+            if before is None:
+                whole[name] = curve
                 continue
+            if not curve:
+                continue
+            # steps between the checkpoint and the end of the first process were trained twice: what counts for the
+            # final weights is the second time
             keep = before.step < curve.step[0]
-            made[name] = Curve(
+            whole[name] = Curve(
                 np.concatenate((before.step[keep], curve.step)),
                 np.concatenate((before.value[keep], curve.value)),
             )
-    return made
+    return whole
 
 
 def _curve_of_points(steps: array[float], values: array[float]) -> Curve:
@@ -204,13 +233,20 @@ def _curve_of_points(steps: array[float], values: array[float]) -> Curve:
     return Curve(step, value)
 
 
+def _count_repeated_losses(parts: list[dict[str, tuple[array[float], array[float]]]]) -> int:
+    """How many losses of a part stand at a step that has another loss in the same part."""
+    steps_of_losses = [part["loss"][0] for part in parts if "loss" in part]
+    return sum(len(steps) - len(set(steps)) for steps in steps_of_losses)
+
+
 def _join_parts(
     parts: list[dict[str, tuple[array[float], array[float]]]],
 ) -> dict[str, tuple[array[float], array[float]]]:
+    """One part of all: the points of each name in the order in which they came."""
     whole: dict[str, tuple[array[float], array[float]]] = {}
     for part in parts:
         for name, (steps, values) in part.items():
-            mine = whole.setdefault(name, (array("d"), array("d")))
-            mine[0].extend(steps)
-            mine[1].extend(values)
+            all_steps, all_values = whole.setdefault(name, (array("d"), array("d")))
+            all_steps.extend(steps)
+            all_values.extend(values)
     return whole

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
+from truetune.logs.multiple_runs import STATE_FILE
 from truetune.logs.record_files import add_trainer_state, load_log_json
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 
-STATE = "trainer_state.json"
 MAX_RUNS = 20
-"""Folders beside a run that are looked into"""
+"""Folders beside a run that are looked into. Chosen, not measured: it bounds the time on a folder of many runs"""
 MAX_STATE_BYTES = 1 << 25
 """A larger state is left out: that of 100,000 records has about this size"""
 
@@ -56,6 +56,7 @@ def measure_run(log: RunLog, name: str) -> RunSize | None:
     evaluated, loss = log.curve("eval_loss").finite(), log.curve("loss").finite()
     if not rows or not steps or not rate or not (evaluated or loss):
         return None
+    # a single record is noisy: the mean of the last tenth is compared
     tail = max(1, loss.value.size // 10)
     last = float(evaluated.value[-1]) if evaluated else float(loss.value[-tail:].mean())
     return RunSize(name, steps, rows, float(rate.value.max()), last, bool(evaluated))
@@ -65,9 +66,10 @@ def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:
     """The ended runs of the Trainer in folders beside that of a run, by name."""
     own = Path(log.path)
     own = own.parent if own.is_file() else own
-    if not (own / STATE).is_file():
+    # without a state it may be any folder, such as a home with many runs of other people in it
+    if not (own / STATE_FILE).is_file():
         return ()
-    states = sorted(path for path in own.resolve().parent.glob(f"*/{STATE}") if path.is_file())
+    states = sorted(path for path in own.resolve().parent.glob(f"*/{STATE_FILE}") if path.is_file())
     others = [path for path in states[:MAX_RUNS] if path.parent != own.resolve()]
     sizes = [_measure_state(path) for path in others]
     return tuple(size for size in sizes if size is not None)
@@ -76,7 +78,9 @@ def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:
 def _measure_state(path: Path) -> RunSize | None:
     """The size of the run that wrote this state; None where the state can't be read."""
     try:
-        content: Any = load_log_json(path) if path.stat().st_size <= MAX_STATE_BYTES else None
+        if path.stat().st_size > MAX_STATE_BYTES:
+            return None
+        content: Any = load_log_json(path)
         if not isinstance(content, dict):
             return None
         log_builder = RunLogBuilder(str(path), "transformers")

@@ -1,4 +1,9 @@
-"""Is a training loss a sum? Told by the evaluation loss of the same run, which is a mean."""
+"""Is a training loss a sum? The evaluation loss of the same run says it, which is a mean.
+
+A loss that is added up over accumulated batches is a whole multiple of the mean. Overfitting and dropout make other
+ratios, and none that stays at a whole number while both losses fall. So three things must hold: enough evaluations,
+losses that fall, and a ratio that is near the same whole number at each of them.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +26,16 @@ MIN_PARTS_RECORDS = 3
 def count_summed_means(log: RunLog) -> float | None:
     """About so many means were added up to make the logged loss; None where that is not shown."""
     loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
-    known = (
-        (evaluated.step >= loss.step[0]) & (evaluated.value > 0)
-        if loss
-        else np.zeros(0, dtype=bool)
-    )
-    if not log.has_token_loss or known.sum() < MIN_EVALUATIONS:
+    if not log.has_token_loss or not loss:
         return None
-    step, value = evaluated.step[known], evaluated.value[known]
+    comparable = (evaluated.step >= loss.step[0]) & (evaluated.value > 0)
+    if comparable.sum() < MIN_EVALUATIONS:
+        return None
+    step, value = evaluated.step[comparable], evaluated.value[comparable]
     if value[-1] > MAX_REMAINING_SHARE * value[0]:
         return None
-    ratios = (loss.at(step) / value)[
-        step.size // 2 :
-    ]  # a mean over many steps lags behind while the loss falls fast
+    # A logged loss is the mean over many steps, and lags behind while the loss falls fast: the second half counts.
+    ratios = (loss.at(step) / value)[step.size // 2 :]
     times = float(np.median(ratios))
     whole = [
         count
@@ -50,15 +52,17 @@ def find_loss_parts(log: RunLog) -> tuple[str, ...]:
         return ()
     parts = []
     for name, curve in log.curves.items():
+        if name == "loss" or LOSS_NAME.search(name) is None:
+            continue
+        if name.startswith(("eval", "test", "valid")):
+            continue
         part = curve.finite()
-        of_training = (
-            LOSS_NAME.search(name)
-            and name != "loss"
-            and not name.startswith(("eval", "test", "valid"))
-        )
-        if of_training and part.step.size >= MIN_PARTS_RECORDS and part.step[0] <= loss.step[0]:
-            if bool((part.value[:3] < loss.at(part.step[:3])).all()):
-                parts.append(name)
+        # a loss that begins later than the training's is of another phase, and no summand of its first records
+        if part.step.size < MIN_PARTS_RECORDS or part.step[0] > loss.step[0]:
+            continue
+        if bool((part.value[:3] < loss.at(part.step[:3])).all()):
+            parts.append(name)
+    # one smaller loss may be anything (a loss without its penalty); a sum has two summands at least
     return tuple(parts) if len(parts) >= 2 else ()
 
 

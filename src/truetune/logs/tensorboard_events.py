@@ -29,7 +29,7 @@ from truetune.parsing.limits import BINARY_LOG, InputLimitError
 
 FRAME_HEADER = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 28
-"""A longer frame is taken for damage."""
+"""A longer frame is taken for damage. Chosen, not measured: logged images stay far below 256 MB"""
 MAX_SCALAR_BYTES = 4_096
 """Frames up to this size are checked; longer ones hold no scalar (histograms, texts, images)."""
 DT_FLOAT, DT_DOUBLE = 1, 2
@@ -38,6 +38,7 @@ DT_FLOAT, DT_DOUBLE = 1, 2
 def read_events(path: Path, log_builder: RunLogBuilder) -> None:
     """All scalars of one file. Damage ends the file, and is noted."""
     raw = read_bounded(path, BINARY_LOG)
+    # one more than allowed, so that a file of too many records is seen without a walk to its end
     frames = list(islice(_record_spans(raw, path.name, log_builder), BINARY_LOG.max_values + 1))
     if len(frames) > BINARY_LOG.max_values:
         raise InputLimitError(f"more than {BINARY_LOG.max_values:,} records")
@@ -56,6 +57,7 @@ def _record_spans(raw: bytes, name: str, log_builder: RunLogBuilder) -> Iterator
     """Start and length of each record's bytes."""
     at = 0
     while at < len(raw):
+        # 8 bytes of length, 4 of its checksum, the record, 4 of its checksum. A run that is killed leaves a part of it.
         if at + 16 > len(raw):
             break
         size, check = FRAME_HEADER.unpack_from(raw, at)
@@ -78,13 +80,16 @@ def _record_spans(raw: bytes, name: str, log_builder: RunLogBuilder) -> Iterator
 
 def _checksums_fit(raw: bytes, frames: list[tuple[int, int]]) -> NDArray[np.bool_]:
     """(frames,) does the checksum fit? Records of one length are checked together; long ones are not."""
+    # A checksum byte by byte in Python is too slow for a long log: records of one length are one matrix here, and the
+    # checksum runs over its columns.
     good = np.ones(len(frames), dtype=bool)
     sizes = np.array([size for _, size in frames], dtype=np.int64)
     starts = np.array([start for start, _ in frames], dtype=np.int64)
     whole = np.frombuffer(raw, np.uint8)
     for size in np.unique(sizes[sizes <= MAX_SCALAR_BYTES]).tolist():
-        (mine,) = np.nonzero(sizes == size)
-        for some in np.array_split(mine, 1 + mine.size * (size + 4) // (1 << 24)):
+        (same_size,) = np.nonzero(sizes == size)
+        # blocks of 16 MB: the index array of a block takes eight times as much
+        for some in np.array_split(same_size, 1 + same_size.size * (size + 4) // (1 << 24)):
             block = whole[starts[some][:, None] + np.arange(size + 4)]
             written = block[:, size:].copy().view("<u4")[:, 0]
             good[some] = written == [mask_checksum(c) for c in crc32c_checksums(block[:, :size])]
@@ -92,6 +97,7 @@ def _checksums_fit(raw: bytes, frames: list[tuple[int, int]]) -> NDArray[np.bool
 
 
 def _crc_table() -> NDArray[np.uint32]:
+    """(256,) the checksum of each byte, by the reflected Castagnoli polynomial."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
@@ -106,16 +112,18 @@ def crc32c_checksums(block: NDArray[np.uint8]) -> list[int]:
     crc = np.full(block.shape[0], 0xFFFFFFFF, dtype=np.uint32)
     for column in range(block.shape[1]):
         crc = CRC_TABLE[(crc ^ block[:, column]) & 0xFF] ^ (crc >> 8)
-    made: list[int] = (crc ^ np.uint32(0xFFFFFFFF)).tolist()
-    return made
+    checksums: list[int] = (crc ^ np.uint32(0xFFFFFFFF)).tolist()
+    return checksums
 
 
 def mask_checksum(crc: int) -> int:
-    """A checksum as TFRecord stores it."""
+    """A checksum as TFRecord stores it: rotated by 15 bits, plus a constant, so that a record which holds a checksum of
+    its own does not get a trivial one (LevelDB's log format)."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _add_event(raw: bytes, log_builder: RunLogBuilder) -> None:
+    """Adds the scalars of one Event message, and its time as `wall_time`."""
     step, time, values = 0, 0.0, []
     for number, value in parse_fields(raw):
         if number == 1:
@@ -124,18 +132,23 @@ def _add_event(raw: bytes, log_builder: RunLogBuilder) -> None:
             step = signed_int(value)
         elif number == 5:
             values += [field_bytes(v) for n, v in parse_fields(field_bytes(value)) if n == 1]
-    found = False
-    for one in values:
-        tag, scalar = _parse_scalar(one)
+    has_scalar = False
+    for summary in values:
+        tag, scalar = _parse_scalar(summary)
         if tag and scalar is not None:
             log_builder.add_point(tag, step, scalar)
             log_builder.records += 1
-            found = True
-    if found and time:
+            has_scalar = True
+    # events of graphs and texts have a time as well, at step 0
+    if has_scalar and time:
         log_builder.add_point("wall_time", step, time)
 
 
 def _parse_scalar(value: bytes) -> tuple[str, float | None]:
+    """Name and number of a Summary.Value; None where it holds no single number.
+
+    `simple_value` (field 2) is of PyTorch's writer, `tensor` (field 8) of TensorFlow 2 and JAX.
+    """
     tag, scalar = "", None
     for number, content in parse_fields(value):
         if number == 1:
@@ -150,12 +163,13 @@ def _parse_scalar(value: bytes) -> tuple[str, float | None]:
 def _parse_tensor(raw: bytes) -> float | None:
     """The one number of a tensor; None where it holds another kind or several."""
     kind: WireValue = 0
-    found: list[float] = []
+    numbers: list[float] = []
     for number, value in parse_fields(raw):
         if number == 1:
             kind = value
+        # tensor_content, float_val and double_val: a writer fills one of them
         elif number in (4, 5, 6) and kind in (DT_FLOAT, DT_DOUBLE):
-            found += np.frombuffer(
+            numbers += np.frombuffer(
                 field_bytes(value), "<f8" if kind == DT_DOUBLE else "<f4"
             ).tolist()
-    return found[0] if len(found) == 1 else None
+    return numbers[0] if len(numbers) == 1 else None

@@ -16,6 +16,7 @@ from truetune.parsing.bounded_files import check_blank_lines
 from truetune.parsing.limits import LOG_RECORD
 
 CHUNK_BYTES = 1 << 20
+"""Read at a time. Chosen, not measured: it bounds the memory"""
 MAX_PIECE_CHARACTERS = LOG_RECORD.max_bytes
 """Characters of a piece: longer ones are no output that a person reads"""
 LINE_ENDS = re.compile(r"\r\n|\n|\r")
@@ -54,11 +55,14 @@ def _split_lines(path: Path, note: Callable[[str], None]) -> Iterator[tuple[str,
         whole = rest + text
         start = 0
         for match in LINE_ENDS.finditer(whole):
+            # a Windows line end may be cut by the border of two parts: its line feed is in the next one
             if match[0] == "\r" and match.end() == len(whole):
-                break  # its line feed may be in the next part
+                break
             yield whole[start : match.start()], match[0] != "\r"
             start = match.end()
         rest = whole[start:]
+        # A file without a line end would be kept whole. Its piece is left out in any case: all that counts is that it
+        # stays too long.
         if len(rest) > 2 * MAX_PIECE_CHARACTERS:
             rest = rest[:MAX_PIECE_CHARACTERS]
     if rest:
@@ -73,6 +77,7 @@ def _decoded_parts(path: Path, note: Callable[[str], None]) -> Iterator[str]:
             ((m, e) for m, e in ENCODING_MARKS if head.startswith(m)), (b"", "utf-8")
         )
         file.seek(len(mark))
+        # a character of several bytes may be cut by the border of two parts: this decoder keeps its beginning
         decoder = codecs.getincrementaldecoder(encoding)("replace")
         while True:
             content = file.read(CHUNK_BYTES)

@@ -47,9 +47,11 @@ def read_wandb(path: Path, log_builder: RunLogBuilder) -> None:
 
 
 def _log_records(raw: bytes, name: str, log_builder: RunLogBuilder) -> Iterator[bytes]:
+    """The bytes of each record, put together from its pieces."""
     at, pieces = HEADER_BYTES, bytearray()
     while at < len(raw):
         left = BLOCK_BYTES - at % BLOCK_BYTES
+        # a piece's head is never split: what is left of a block is filled with zeros
         if left < 7:
             at += left
             continue
@@ -66,6 +68,7 @@ def _log_records(raw: bytes, name: str, log_builder: RunLogBuilder) -> Iterator[
             )
             return
         at += 7 + size
+        # a record whose last piece never came is dropped here
         if kind[0] in (FULL, FIRST):
             pieces.clear()
         pieces += content
@@ -79,11 +82,13 @@ def _log_records(raw: bytes, name: str, log_builder: RunLogBuilder) -> Iterator[
 
 
 def _add_record(raw: bytes, log_builder: RunLogBuilder) -> None:
+    """Adds a Record message: a step of the history, or settings and results."""
     for number, value in parse_fields(raw):
         if number == HISTORY:
             record = dict(
                 _parse_item(field_bytes(v)) for n, v in parse_fields(field_bytes(value)) if n == 1
             )
+            # a row of clocks alone says nothing of the run
             if set(record) - {"_step", "_runtime", "_timestamp"}:
                 log_builder.add_record(record)
         elif number in (CONFIG, SUMMARY):
@@ -95,6 +100,10 @@ def _add_record(raw: bytes, log_builder: RunLogBuilder) -> None:
 
 
 def _add_facts(raw: bytes, config: bool, log_builder: RunLogBuilder) -> None:
+    """Adds the settings of a ConfigRecord (`config`), or of a summary the results that transformers writes at the end.
+
+    The rest of a summary is the last value of each curve, which the history has already.
+    """
     for number, value in parse_fields(raw):
         if number == 1:
             name, fact = _parse_item(field_bytes(value))
@@ -105,16 +114,20 @@ def _add_facts(raw: bytes, config: bool, log_builder: RunLogBuilder) -> None:
 def _parse_item(raw: bytes) -> tuple[str, Any]:
     """Name and value of a HistoryItem, ConfigItem or SummaryItem."""
     name: list[str] = []
-    made: Any = None
+    content: Any = None
     for number, value in parse_fields(raw):
         if number in (1, 2):
             name.append(field_bytes(value).decode("utf-8", "replace"))
         else:
-            made = _typed_value(number, value)
-    return "/".join(name), made
+            content = _typed_value(number, value)
+    return "/".join(name), content
 
 
 def _typed_value(number: int, value: WireValue) -> Any:
+    """The content of an item by the number of its field; None for a field that no log needs.
+
+    5 and 6 are numbers, 7 is a text, 8 and 16 are JSON.
+    """
     if number == 5:
         return signed_int(value)
     if number == 6:

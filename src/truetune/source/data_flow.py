@@ -37,7 +37,8 @@ MAX_STEPS = 10
 """Steps that an expression is followed. Chosen, not measured: helper, wrapper, `self` and a configuration object take
 about two each; more steps cost time in files of tests and make the origins less certain."""
 MAX_ORIGINS = 12
-"""Origins that are kept; where there are more, the expression itself is one of them, for not all is known"""
+"""Origins that are kept; where there are more, the expression itself is one of them, for not all is known. Chosen, not
+measured: a rule needs them to agree, and twelve that agree are rare enough"""
 MAX_BRANCHES = 48
 """Bindings, calls or assignments that one step follows: a helper that a test file calls a thousand times is not
 followed into each of them. Chosen, not measured: four times the origins that are kept"""
@@ -69,7 +70,7 @@ class DataFlow:
         self._names: dict[ast.AST, str | None] = {}
         self._calls: dict[ast.Call, Call] = {}
         self._methods_of: dict[ast.ClassDef, dict[str, ast.FunctionDef | ast.AsyncFunctionDef]] = {}
-        self._given: dict[ast.arg, list[ast.expr]] = {}
+        self._arguments: dict[ast.arg, list[ast.expr]] = {}
         self.dictionary_writes: dict[tuple[Scope, str], list[ast.Assign | ast.Call]] | None = None
         self.writes_by_literal: dict[ast.AST, list[ast.Assign | ast.Call]] | None = None
         self.written_dicts: dict[tuple[ast.AST, Scope, str], constant_values.WrittenDict] = {}
@@ -128,6 +129,7 @@ class DataFlow:
             return ()
         if imported is not None:
             return self._links.of_import(imported, attributes)
+        # A name that nothing binds may come from a star; one that is bound hides what a star brought.
         scope = self.scopes.of[name].of_file
         if not scope.stars or self.scopes.reaching(name):
             return ()
@@ -204,6 +206,7 @@ class DataFlow:
         """`call`, computed."""
         names = self.names(node.func)
         method = receiver = None
+        # `torch.save` has a qualified name, so `save` is no method of an object there.
         if isinstance(node.func, ast.Attribute) and self.name(node.func.value) is None:
             method, receiver = node.func.attr, node.func.value
         keywords: dict[str, ast.expr] = {}
@@ -212,6 +215,7 @@ class DataFlow:
             if keyword.arg is not None:
                 keywords[keyword.arg] = keyword.value
                 continue
+            # `**settings`: its entries are arguments like any other, as far as they are known.
             entries, whole = constant_values.resolve_dict_entries(self, keyword.value)
             keywords.update(entries)
             unknown = unknown or not whole
@@ -240,13 +244,14 @@ class DataFlow:
             next_ones = list(islice(steps, MAX_BRANCHES + 1))
             if len(next_ones) > MAX_BRANCHES:
                 origins[origin] = None
+            # Reversed, because the stack gives the last one first and origins are kept in the order of the text.
             for following in reversed(next_ones[:MAX_BRANCHES]):
                 if following == origin:
                     origins[origin] = None
                 elif following not in seen:
                     seen.add(following)
                     waiting.append((following, depth + 1))
-        if waiting:
+        if waiting:  # MAX_ORIGINS was reached before all were followed
             origins[start] = None
         return tuple(origins) or (start,)
 
@@ -255,6 +260,7 @@ class DataFlow:
 
         Two names with one origin are two objects where each got it by a call of its own.
         """
+        # Steps are not counted as in `_follow`: what was seen bounds them.
         seen = {Origin(node)}
         waiting = [Origin(node)]
         while waiting and len(seen) < MAX_BRANCHES:
@@ -282,10 +288,10 @@ class DataFlow:
             assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
             yield from assigned or self._in_other_files(node, path) or [origin]
         else:
-            values = self._values_behind(node)
+            values = self._possible_values(node)
             yield from [Origin(value, path) for value in values] or [origin]
 
-    def _values_behind(self, node: ast.AST) -> Iterable[ast.expr]:
+    def _possible_values(self, node: ast.AST) -> Iterable[ast.expr]:
         """The expressions whose value an expression may have, part by part the same; empty where none is known."""
         if isinstance(node, (ast.NamedExpr, ast.Await)):
             return (node.value,)
@@ -305,12 +311,9 @@ class DataFlow:
         """What the bindings that may reach a name give it."""
         bindings = self.scopes.reaching(node)
         for binding in bindings:
-            if binding.kind == "import":
-                yield from self._in_other_files(node, path) or [
-                    self._origin_of_binding(binding, path)
-                ]
-            else:
-                yield self._origin_of_binding(binding, path)
+            # An import of a library leads nowhere: it is the origin.
+            elsewhere = self._in_other_files(node, path) if binding.kind == "import" else []
+            yield from elsewhere or [self._origin_of_binding(binding, path)]
         if not bindings:
             yield from self._in_other_files(node, path) or [Origin(node, path)]
 
@@ -356,13 +359,14 @@ class DataFlow:
                 entries = constant_values.resolve_dict_entries(self, node.value)[0]
                 if key in entries:
                     yield entries[key]
-                return
+                return  # the entries are those of all origins already, not of this one
 
     def function(
         self, node: ast.expr
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
         """The function of the file that an expression names."""
         for origin in self.origins(node):
+            # With a path it is one item of what the function is in, which is not known to be this one.
             if isinstance(origin.node, FUNCTIONS) and not origin.path:
                 return origin.node
         return self._own_method(node) if isinstance(node, ast.Attribute) else None
@@ -375,6 +379,7 @@ class DataFlow:
                 for item in owner.body
                 if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
             ]
+            # The first of a name: later ones are setters (`@x.setter`) as a rule.
             self._methods_of[owner] = {item.name: item for item in reversed(functions)}
         return self._methods_of[owner]
 
@@ -396,9 +401,9 @@ class DataFlow:
 
     def arguments_given(self, parameter: ast.arg) -> list[ast.expr]:
         """What calls in the file give for a parameter; its default where no call gives one."""
-        if parameter not in self._given:
-            self._given[parameter] = self._arguments_in_calls(parameter)
-        return self._given[parameter]
+        if parameter not in self._arguments:
+            self._arguments[parameter] = self._arguments_in_calls(parameter)
+        return self._arguments[parameter]
 
     def _arguments_in_calls(self, parameter: ast.arg) -> list[ast.expr]:
         """`arguments_given`, computed. Nothing for `*args` and `**kwargs`, which stand for many values."""
@@ -414,6 +419,7 @@ class DataFlow:
             value = _find_argument(call, position, parameter.arg)
             if value is not None:
                 values.append(value)
+        # A default counts only where nobody gives the argument: the script's own calls are how it is run.
         if values:
             return values
         default = constant_values.default_of_parameter(arguments, parameter)
@@ -426,6 +432,7 @@ class DataFlow:
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
         if parameter.arg not in names:
             return -1
+        # `self` is given by Python; `Class.method(obj, x)`, which gives it by hand, is rare and judged wrong.
         is_method = isinstance(self.scopes.of[function].node, ast.ClassDef)
         has_self = is_method and names[0] in ("self", "cls")
         return names.index(parameter.arg) - has_self
@@ -436,6 +443,7 @@ class DataFlow:
         sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
+            # Of `trainer.step()` the class is not known mostly, so within its file a method's name stands for it.
             return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
         return sites
 
@@ -468,9 +476,8 @@ class DataFlow:
         if isinstance(called, ast.Name):
             bindings += self.scopes.reaching(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
-        if isinstance(called, ast.Attribute) and (own := self._own_method(called)) is not None:
-            functions.append(own)
-        return functions
+        own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
+        return functions if own_method is None else [*functions, own_method]
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""
@@ -513,6 +520,7 @@ class DataFlow:
             owner = self._class_around(node)
             if owner is None:
                 continue
+            # In the class's body a bare name is an attribute too; in its methods only `self.x` is.
             in_body = self.scopes.of[node].node is owner
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for name, path in iterate_assigned_attributes(target, in_body=in_body):

@@ -77,6 +77,7 @@ def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
 def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Changes:
     """One more parameter with a default, behind the last one; nothing where `*args` or `**kwargs` come last."""
     arguments = function.args
+    # Behind `*args` a parameter is keyword-only, which calls by position do not fit; behind `**kwargs` none may stand.
     takes_any = arguments.vararg or arguments.kwarg or not (arguments.args or arguments.kwonlyargs)
     if takes_any or module.home(function) is not module:
         return ()
@@ -141,6 +142,7 @@ def delete_statement(module: Module, statement: ast.stmt) -> Changes:
     alone = not module.text[first:start].strip() and re.fullmatch(
         r"[ \t]*(#[^\r\n]*)?", module.text[end:last]
     )
+    # Removing the line would take other statements with it, or leave a block empty.
     if not alone or _is_only_statement(module, statement):
         return (Change(start, end, "pass"),)
     match = re.compile(r"\r\n|\r|\n").match(module.text, last)
@@ -197,6 +199,7 @@ def to_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
     """The same changes in the text of the file."""
     if not module.cells:
         return tuple(changes)
+    # A file that escapes all other characters keeps to that; nbformat writes both forms.
     ascii_only = module.file_text.isascii()
     in_file = []
     for change in changes:

@@ -97,6 +97,7 @@ class ImportedNames:
         bindings = self._scopes.at_end_of_file(scope, parts[0])
         if not bindings:
             return self._from_stars(scope, parts, depth)
+        # Several bindings (`try: from a import x`, `except ImportError: x = None`) may each be the one that holds.
         links: list[ImportedName] = []
         for binding in bindings:
             links += self._bound(binding, parts[1:], depth)
@@ -120,6 +121,7 @@ class ImportedNames:
         """What a name stands for that the last fitting `from x import *` brought; stars bring no private names."""
         if parts[0].startswith("_"):
             return ()
+        # The last star wins, as in Python.
         for star in reversed(scope.stars):
             module = tuple(star.module.split(".")) if star.module else ()
             links = self._follow(scope, star.level, (*module, *parts), depth + 1)

@@ -107,6 +107,7 @@ class Module:
     @cached_property
     def order(self) -> list[ast.AST]:
         """Every node of this file, in the order of the text."""
+        # The scopes may be those of a whole group of files, whose nodes stand one file after the other.
         begin, end = self.scopes.nodes_of[self.tree]
         return self.scopes.order[begin:end]
 
@@ -365,6 +366,7 @@ def _may_be_newer(text: str, reason: str, line: int) -> bool:
 
 def _parse_tree(text: str) -> tuple[ast.Module, tuple[SyntaxProblem, ...]]:
     """The tree of a text; where it does not parse, an empty one and what is wrong."""
+    # The parser may run out of depth or meet a null byte: each is a reason to be shown, never an exception here.
     try:
         return parse_python(text), ()
     except SyntaxError as error:

@@ -152,8 +152,7 @@ def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
             stack.append(_JsonObject(in_cells=top == "cells"))
             expects_key = True
         elif token == "[":
-            key = top.key if isinstance(top, _JsonObject) else None
-            stack.append(key or "")
+            stack.append(_key_of_list(top))
             list_begin = match.end()
         elif token in "]}":
             closed = stack.pop() if stack else None
@@ -165,6 +164,11 @@ def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
         elif token[0] == '"':
             _note_string(stack, match, list_begin, is_key=expects_key)
             expects_key = False
+
+
+def _key_of_list(around: _JsonObject | str | None) -> str:
+    """The key that a list stands under; empty for a list in a list."""
+    return around.key or "" if isinstance(around, _JsonObject) else ""
 
 
 def _note_string(

@@ -59,6 +59,7 @@ def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
     defaults = [
         one for one in _find_defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN
     ]
+    # Two parsers of one script, or an option and a field, may differ; which is meant is not seen.
     if len(defaults) != 1 or module.flow.value(defaults[0]) is None:
         return None
     return None if _is_given_by_a_command(module.path, node.attr) else defaults[0]

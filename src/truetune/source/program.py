@@ -40,6 +40,7 @@ class Program:
 
     def __init__(self, modules: Iterable[Module], imports: ImportSearch) -> None:
         self.imports = imports
+        # Copies, because a module alone and one in a program answer differently and may both be in use.
         self.modules = tuple(replace(module, program=self) for module in modules)
         self.scopes = Scopes(*(module.tree for module in self.modules))
         self._module_of = {self.scopes.inside[module.tree]: module for module in self.modules}
@@ -72,6 +73,7 @@ class Program:
 
     def with_text_changed(self, module: Module) -> Module:
         """Another text of one of the files, in the same group."""
+        # The whole group is analysed again: a value of the changed file may come from, or go to, any other.
         changed = [module if one.path == module.path else one for one in self.modules]
         program = Program(changed, self.imports)
         return next(one for one in program.modules if one.path == module.path)

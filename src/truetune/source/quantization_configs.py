@@ -47,6 +47,7 @@ def is_unused_config(module: Module, call: Call) -> bool:
         or any(module.calls(*CALLS_READING_ANY_NAME))
     ):
         return False
+    # Attributes of a class are read as `self.config` or from outside, which a search for the name does not find.
     scopes = module.scopes
     home = scopes.home_of(name)
     if isinstance(home.node, ast.ClassDef) or _may_be_read_unseen(module, name, scopes.of[name]):

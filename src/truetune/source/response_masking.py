@@ -74,6 +74,8 @@ def _usable_marker(module: Module, argument: ast.expr | None) -> str | None:
         or not _renders_chats_before(module, argument)
     ):
         return None
+    # Of a template that Unsloth puts in place only the sign that opens a turn is known. A marker without it stands in
+    # no row; of a marker with it no more can be said.
     replaced = next(module.calls(UNSLOTH_TEMPLATE_CALL), None)
     if replaced is None:
         return marker

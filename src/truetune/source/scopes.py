@@ -148,12 +148,15 @@ class Scopes:
 
     def _arms(self, node: ast.AST, name: str, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
         """The arms of a node's parts of that name; arms that leave at their end are noted."""
+        # An `if` whose branch returns or raises cannot reach what follows it. A loop or `try` is only left in part by
+        # such a statement, so its body still can.
         if isinstance(node, CONDITIONAL) and name in ("body", "orelse", "handlers", "cases"):
             arm = (id(node), name)
             body = getattr(node, name)
             if isinstance(node, ast.If) and isinstance(body[-1], STATEMENTS_THAT_LEAVE):
                 self._ending.add(arm)
             return (*arms, arm)
+        # Each handler and case is a branch of its own beside the others.
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             arm = (id(node), name)
             if isinstance(node.body[-1], STATEMENTS_THAT_LEAVE):
@@ -206,6 +209,8 @@ class Scopes:
                 if name.id in scope.bindings and position != END_OF_SCOPE and not scope.inline:
                     # A local that is bound later only: in a loop its first binding is the one that comes around.
                     return tuple(scope.bindings[name.id][:1])
+            # A class body and a comprehension run in their place, so around them the order still counts; a function
+            # runs at any time later.
             if scope.inline:
                 arms = self.arms[scope.node]
             else:
@@ -251,8 +256,11 @@ class Scopes:
         while common < min(len(bound), len(used)) and bound[common] == used[common]:
             common += 1
         rest = bound[common:]
+        # The use stands outside these arms, and the code that bound the name has left by then.
         if any(arm in self._ending for arm in rest):
             return True
+        # In the first arms that differ, `body` and `else` of one statement never both run. A handler follows
+        # a body that ran in part, and the cases of a `match` are not told apart.
         other = used[common : common + 1]
         return bool(
             rest
@@ -343,6 +351,7 @@ def _iterate_target_names(
     target: ast.expr, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The names in a target, each with its place in the tuples around it; -1 where a star takes the rest."""
+    # A stack instead of recursion, as everywhere here: the depth of a target is up to the file.
     stack = [(target, path)]
     while stack:
         node, where = stack.pop()
@@ -366,6 +375,7 @@ def _iterate_imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple
         elif alias.asname:
             yield alias.asname, alias.name
         else:
+            # `import a.b` binds `a` alone; the rest is an attribute of it.
             top = alias.name.partition(".")[0]
             yield top, top
 

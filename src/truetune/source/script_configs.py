@@ -104,6 +104,7 @@ def _read_parts(module: Module) -> _FileParts:
         call for call in module.methods("train") if "trainer" in module.flow.types(call.receiver)
     ]
     single = _lay_out_single_parts(module, calls)
+    # Of several adapters it is not seen which one is trained; that there is one still matters to many rules.
     if len(calls["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         single.append(ConfigCall("LoraConfig", {}, complete=False))
     has_older_pins = any(
@@ -149,6 +150,7 @@ def extract_loop_config(module: Module) -> Config | None:
     rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
     training = config.spec.training.model_copy(
         update={
+            # One row is the least that a batch can hold, so what is counted from it is never too much.
             "per_device_train_batch_size": rows if isinstance(rows, int) else 1,
             "gradient_checkpointing": any(module.methods("gradient_checkpointing_enable")),
             "bf16": any(
@@ -167,6 +169,7 @@ def find_model_name(module: Module) -> str | None:
     trainers = module.calls("trl.*Trainer", "transformers.*Trainer")
     models = (module.flow.value(call.argument(0, "model")) for call in trainers)
     named = {value for value in models if isinstance(value, str)}
+    # The trainer's own argument is the model that is trained; loads may be of a judge or a reference too.
     if len(named) == 1:
         return named.pop()
     loads = (_loaded_model_name(module, call) for call in module.calls(*MODEL_LOADS))
@@ -232,6 +235,7 @@ def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]
         module.flow.producing_call(trainer.argument(0, "model"))
         for trainer in _trainers_given(module, arguments)
     ]
+    # By identity: two loads with the same arguments are two models.
     for load in loads:
         if models and all(one is load for one in models):
             return _lay_out_call(module, load, "from_pretrained")
@@ -316,11 +320,14 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
     if call.args and not isinstance(call.args[0], ast.Starred):
         expressions.setdefault(FIRST_PARAMETER.get(name, "output_dir"), call.args[0])
     for key, node in expressions.items():
+        # They are about evaluation, and the table of settings is that of `TrainingArguments`.
         if name.startswith("Seq2Seq") and key in SEQ2SEQ_ONLY_SETTINGS:
             continue
         value = _evaluate_setting(module, node)
         default = find_option_default(module, node) if value is UNKNOWN else None
-        if default is not None:
+        if (
+            default is not None
+        ):  # the place is that of the default, which is what a user would change
             node, value = default, _evaluate_setting(module, default)
         arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
         line, column = module.place(node)

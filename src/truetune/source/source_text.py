@@ -66,6 +66,7 @@ class LineIndex:
 
     def offset(self, line: int, column: int) -> int:
         """Characters before (1-based line, column in UTF-8 bytes), as `ast` gives them."""
+        # `ast` counts columns in UTF-8 bytes, whatever the file's encoding is.
         start = self.starts[line - 1]
         if self.ascii:
             return start + column

@@ -45,13 +45,13 @@ answers do not stop either, see `answers-never-stop`.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from truetune.checks.answers.bad_answers import (
+    NOT_A_NUMBER,
     PAD_ON_THE_LEFT,
     are_all_bad,
+    are_one_symbol,
     describe_padded_batches,
     find_bad_answers,
     sample_cases,
@@ -63,22 +63,11 @@ from truetune.generation.answer_samples import Sample
 # Chosen, not measured: small models loop on some open questions without any fault of the training. At half, those would
 # count; at double, a fifth of the answers would have to loop.
 TOLERATED = 0.1
-# Rounds of one symbol that a person would not write: `......` and `-----` are shorter as a whole answer.
-MIN_SYMBOL_ROUNDS = 8
-# A mark or a control token (`<unk>`, `[PAD]`) alone, over and over. The lengths keep tags with text in them out.
-_SYMBOL = re.compile(
-    rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{MIN_SYMBOL_ROUNDS - 1},}}\s*"
-)
 ASK_ALONE = "ask some of these prompts alone and by the chat template: if they are good then, the generation was wrong"
 """Loops come of padding on the right, a wrong template or a wrong dtype as well: first is tried what costs a minute"""
 TRAINED_TOO_HARD = (
     f"{ASK_ALONE}; else train with a lower learning rate or fewer epochs, and see that the stop token is"
     " supervised"
-)
-NOT_A_NUMBER = (
-    "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
-    " cause is a bfloat16 model in float16, which overflows: generate with dtype=torch.bfloat16,"
-    " and look for NaN in the weights (truetune check MODEL_FOLDER)"
 )
 
 
@@ -115,11 +104,4 @@ def _choose_remedy(samples: Sequence[Sample], *, is_padded: bool) -> str:
     """What to do about these loops, by what they show of their cause."""
     if is_padded:
         return PAD_ON_THE_LEFT
-    return NOT_A_NUMBER if _are_one_symbol(samples) else TRAINED_TOO_HARD
-
-
-def _are_one_symbol(samples: Sequence[Sample]) -> bool:
-    """Are most of these answers one and the same mark or control token, and nothing besides? NaN gives one id."""
-    matches = [_SYMBOL.fullmatch(sample.answer.text) for sample in samples]
-    symbols = Counter(match["symbol"] for match in matches if match is not None)
-    return bool(symbols) and 2 * symbols.most_common(1)[0][1] > len(samples)
+    return NOT_A_NUMBER if are_one_symbol(samples) else TRAINED_TOO_HARD

@@ -47,9 +47,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.answers.bad_answers import (
+    NOT_A_NUMBER,
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
     are_all_bad,
+    are_one_symbol,
     count_bad_answers,
     explain_unknown_ends,
     find_next_turn,
@@ -166,7 +168,9 @@ def _describe_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
         )
     next_turn = find_next_turn(watched, bad_answers)
     remedy = SUPERVISE
-    if next_turn is not None:
+    if are_one_symbol(bad_answers.samples):
+        remedy = NOT_A_NUMBER
+    elif next_turn is not None:
         remedy = next_turn.remedy
     elif probability is None:
         remedy = f"{ASK_AS_TRAINED}; else {SUPERVISE}"

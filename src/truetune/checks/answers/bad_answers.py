@@ -8,6 +8,7 @@ distribution. The trade-off: with few prompts a real change of two or three answ
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,17 @@ from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
 from truetune.generation.invented_turns import find_invented_turns
 from truetune.generation.longest_of_batches import find_longest_of_batches
 
+# Rounds of one symbol that a person would not write: `......` and `-----` are shorter as a whole answer.
+MIN_SYMBOL_ROUNDS = 8
+# A mark or a control token (`<unk>`, `[PAD]`) alone, over and over. The lengths keep tags with text in them out.
+_SYMBOL = re.compile(
+    rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{MIN_SYMBOL_ROUNDS - 1},}}\s*"
+)
+NOT_A_NUMBER = (
+    "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
+    " cause is a bfloat16 model in float16, which overflows: generate with dtype=torch.bfloat16,"
+    " and look for NaN in the weights (truetune check MODEL_FOLDER)"
+)
 PAD_ON_THE_LEFT = (
     "generate with padding_side='left' (truetune lint SCRIPT shows the place), and judge the answers again: the model"
     " may be fine"
@@ -261,3 +273,10 @@ def _sample_case(sample: Sample, by_row: bool) -> Case:
     line = prompt.line if prompt.file and not number else None
     text = f"{quote_shortened(prompt.question)} gives {quote_shortened(sample.answer.text)}"
     return Case(number + text, file=prompt.file or None, line=line)
+
+
+def are_one_symbol(samples: Sequence[Sample]) -> bool:
+    """Are most of these answers one and the same mark or control token, and nothing besides? NaN gives one id."""
+    matches = [_SYMBOL.fullmatch(sample.answer.text) for sample in samples]
+    symbols = Counter(match["symbol"] for match in matches if match is not None)
+    return bool(symbols) and 2 * symbols.most_common(1)[0][1] > len(samples)

@@ -6,7 +6,8 @@ product is zero. An `adapter_model.bin` of less than 1 kB is an empty pickle.
 
 ## Why it is bad
 The tuned model is the base model. It happens when the file is saved before training, or when a script overrides
-`model.state_dict`, so that the adapter is filtered away when it is saved.
+`model.state_dict`, so that the adapter is filtered away when it is saved; or under DeepSpeed ZeRO-3, where weights that
+are not gathered are saved as nothing.
 
 ## Example
 ```yaml
@@ -45,6 +46,11 @@ from truetune.checks.unmet_reasons import BROKEN
 # in an empty pickle would hide it; at double nothing changes.
 MAX_BYTES_OF_EMPTY_PICKLE = 1024
 REMEDY = "save with model.save_pretrained after training, without an override of model.state_dict"
+# An empty file has two usual causes, and the folder of an adapter shows neither.
+REMEDY_OF_EMPTY_FILE = (
+    f"{REMEDY}; under DeepSpeed ZeRO-3 set stage3_gather_16bit_weights_on_model_save: true (or train with"
+    " stage 2): sharded weights that are not gathered are saved as nothing"
+)
 
 
 class AdapterFileEmpty(CheckpointRule):
@@ -62,6 +68,10 @@ class AdapterFileEmpty(CheckpointRule):
             return unmet
         if self.subject.faults:
             return BROKEN
+        if not self.subject.weights.files and not self.subject.weights.pickled:
+            return Unmet(
+                "no file with weights is in this folder", "name the folder that holds them"
+            )
         if not self.subject.tensors:
             return Unmet(
                 "the weights are a pickle, which is not opened", "save them as safetensors"
@@ -90,12 +100,14 @@ class AdapterFileEmpty(CheckpointRule):
             return
         pickles = checkpoint.weights.pickled
         small = {name: size for name, size in pickles.items() if size < MAX_BYTES_OF_EMPTY_PICKLE}
-        # A larger pickle is not opened, and may hold anything.
-        if small or not pickles:
-            files = {**checkpoint.weights.files, **small}
+        files = {**checkpoint.weights.files, **small}
+        # A larger pickle is not opened, and may hold anything. Where no file is here at all, it may only not have been
+        # copied.
+        if files and (small or not pickles):
             sizes = ", ".join(f"{name} has {size:,} bytes" for name, size in files.items())
             yield self.finding(
-                f"the adapter holds no tensor: {sizes or 'there is no file with weights'}", REMEDY
+                f"the adapter holds no tensor: {sizes}",
+                REMEDY_OF_EMPTY_FILE,
             )
 
     def _zero_factors(self) -> Iterator[Finding]:

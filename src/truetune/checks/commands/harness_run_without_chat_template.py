@@ -75,6 +75,7 @@ class HarnessRun(NamedTuple):
 
     @property
     def has_template(self) -> bool:
+        """Does the run ask by the chat template?"""
         return last_option(self.options, "--apply_chat_template") is not None
 
     @property

@@ -138,6 +138,7 @@ def _measuring_options(run: HarnessRun) -> tuple[str, ...]:
 
 
 def _tasks_of(run: HarnessRun) -> frozenset[str]:
+    """The tasks of a run."""
     return frozenset((last_option(run.options, "--tasks", "-t") or "").split(","))
 
 

@@ -72,6 +72,7 @@ class JobGpusDifferFromProcesses(CommandRule):
             return
         for launch in find_launches(self.subject):
             wanted, here = granted.gpus, launch.processes
+            # A script that spreads one model uses the GPUs that have no process of their own.
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
             processes = f"{here} process{'es' * (here != 1)}"
@@ -91,6 +92,7 @@ class JobGpusDifferFromProcesses(CommandRule):
         """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs; or of one that shares a model out."""
         for launch in find_launches(self.subject):
             visible, place = visible_gpus(self.subject, launch.command), self.subject.path
+            # What the script sets itself wins: it runs after the shell.
             in_script = visible_in_script(self.subject, launch.command)
             if in_script is not None:
                 visible, place = in_script
@@ -132,6 +134,8 @@ def _what_happens(launch: Launched, wanted: int) -> str:
 
 
 def _gpu_advice(launch: Launched, wanted: int) -> str:
+    """What to change so that each GPU has its process."""
+    # Each task of srun started all processes of a node: the advice is then on the tasks, not on the processes.
     if launch.tasks > 1 and launch.processes == wanted * launch.tasks:
         return "set --ntasks-per-node=1: srun starts the launcher once for each task, and it starts all processes"
     processes = f"{wanted} process{'es' * (wanted != 1)}"

@@ -48,6 +48,7 @@ TRAINS = (
     "--train_file",
 )
 """Options of which a training has one, and a server or an evaluation none"""
+# The empty text is a switch that stands alone.
 ON = frozenset(("", "1", "true", "yes", "on"))
 OFF = frozenset((None, "0", "false", "no", "off", "none"))
 
@@ -92,6 +93,7 @@ def _float16_trainings(file: CommandFile) -> Iterator[Training]:
         if not model or all(last_option(words, name) is None for name in TRAINS):
             continue
         sign = _float16_sign(command, Path(file.path).parent)
+        # Both switched on is an error of the Trainer itself.
         if sign is not None and _switch_value(words, "--bf16") in OFF:
             yield Training(command, model, sign)
 
@@ -119,5 +121,6 @@ def _enables_float16(path: Path) -> bool:
         value = read_json(path, SETTINGS)
     except (OSError, ValueError):
         return False
+    # `auto` takes the command's own precision, which was read before.
     half = value.get("fp16") if isinstance(value, dict) else None
     return isinstance(half, dict) and half.get("enabled") is True

@@ -56,6 +56,7 @@ OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
 """What the Trainer compares: key of the DeepSpeed file, its own name"""
 MODELS = ("model_name_or_path", "model_name", "model_id", "base_model", "model")
 HALVES = ("fp16", "bf16")
+# Chosen to read: two fit a line of a terminal; the cases hold all of them.
 MAX_TOLD = 2
 """Contradictions that the message spells out; the cases hold all"""
 
@@ -171,6 +172,7 @@ def _has_trainer(launch: LaunchFiles) -> bool:
     """Is the script one whose Trainer compares the files? A script that is not there may be either."""
     tree = script_tree(launch.script)
     if tree is None:
+        # Only the Trainer has an option of this name.
         return launch.option("per_device_train_batch_size") is not None
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -199,11 +201,13 @@ def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 
 def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """The number of processes beside the GPUs that are named for them."""
     named = launch.option("gpu_ids") or value_at(launch.accelerate, ("gpu_ids",))
     count = launch.option("num_processes") or value_at(launch.accelerate, ("num_processes",))
     machines = value_at(launch.accelerate, ("num_machines",))
     if named is None or count is None or str(named.value) == "all":
         return
+    # With several machines gpu_ids are those of each, and num_processes those of all.
     if (machines is not None and machines.value != 1) or not isinstance(count.value, int):
         return
     gpus = len(set(str(named.value).replace(" ", "").strip(",").split(",")))
@@ -243,6 +247,7 @@ def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 
 def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
+    """The literal that an Accelerator of the script is given; None where there is none."""
     tree = script_tree(launch.script)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Accelerator"):
@@ -255,6 +260,7 @@ def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
 
 
 def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """The layers that FSDP wraps beside those that the model has."""
     named = value_at(
         launch.accelerate, ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap")
     ) or launch.option("fsdp_transformer_layer_cls_to_wrap")
@@ -302,4 +308,5 @@ def _numbers_differ(one: object, other: object) -> bool:
     """Are both numbers, and not the same?"""
     numbers = (int, float)
     both = isinstance(one, numbers) and isinstance(other, numbers)
+    # A boolean is a number to Python: `true` beside 1 is no contradiction.
     return both and not (isinstance(one, bool) or isinstance(other, bool)) and one != other

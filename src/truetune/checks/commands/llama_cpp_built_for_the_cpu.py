@@ -62,6 +62,7 @@ class LlamaCppBuiltForTheCpu(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
+        # A Mac builds for Metal without being asked.
         if BACKEND.search(file.text) or "darwin" in file.text.lower():
             return
         command = next(_generating_builds(file), None)
@@ -84,6 +85,7 @@ def _generating_builds(file: CommandFile) -> Iterator[ShellCommand]:
         return
     for command in file.commands:
         words = command.words
+        # `cmake --build` runs what was configured before.
         configures = words[:1] == ("cmake",) and ("-B" in words or "-S" in words or ".." in words)
         is_of_llama = "llama.cpp" in file.text
         installs = "install" in words and any(word.startswith(PYTHON) for word in words)

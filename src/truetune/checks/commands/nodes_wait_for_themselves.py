@@ -74,6 +74,7 @@ class NodesWaitForThemselves(CommandRule):
 
     def _settings(self, meeting: Meeting) -> Iterator[Case]:
         """The lines that set a variable to the address, where one does."""
+        # Without the port: scripts set the address and add the port where it is used.
         host = meeting.address.rpartition(":")[0] or meeting.address
         for number, line in enumerate(self.subject.text.splitlines(), 1):
             match = ASSIGNMENT.fullmatch(line.strip())
@@ -88,6 +89,7 @@ def _says_itself(meeting: Meeting, *, is_job: bool) -> str:
         return meeting.address
     if meeting.on_each_node and OWN_NAME.fullmatch(meeting.address):
         return "their own names (hostname, evaluated on each node)"
+    # Outside of a job the launch may be that of one machine, where 127.0.0.1 is right.
     if is_job and not meeting.address and meeting.setting == "--rdzv-endpoint":
         return "127.0.0.1, which torchrun takes where it is given no address"
     return ""

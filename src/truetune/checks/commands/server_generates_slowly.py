@@ -50,9 +50,12 @@ from truetune.parsing.shell_commands import CommandFile, last_option, parse_whol
 SGLANG = "sglang.launch_server"
 LLAMA_CPP = "llama-server"
 TGI, TGI_IMAGE = "text-generation-launcher", "text-generation-inference"
+# At half, 10, the small models of half their layers are passed over; at double, 40, whole 8B models (32 layers) are
+# told.
 WHOLE_MODEL = 20
 """Layers on the GPU below which no published model of 1B or more is whole there (Llama 3.2 1B has 16, and its head); a
 larger number may be all that there are"""
+# 0 is no limit to some engines, and one request at a time to others: both are told.
 PLAIN_NUMBERS = ("0", "1")
 
 
@@ -126,6 +129,7 @@ def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]
         lines = ((one.line, one.text) for one in file.commands)
     for number, line in lines:
         for name, value in SETS.findall(line.partition("#")[0]):
+            # Ollama takes `0s` and `0m` as it takes 0.
             slow = VARIABLES.get((name, value.removesuffix("s").removesuffix("m")))
             if slow is not None:
                 yield f"{name}={value}", number, SlowVariable(*slow)
@@ -204,6 +208,7 @@ def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
             f"-ngl {layers}",
             f"-ngl {layers} keeps all other layers on the CPU",
             "set -ngl 99, and lower -c or take a smaller quantization where that does not fit",
+            # None on the GPU is slow on every machine; some may be all that fit.
             is_certain=layers == 0,
         )
 
@@ -228,6 +233,7 @@ def _wide_or_offloaded(options: tuple[str, ...]) -> Iterator[SlowOption]:
             f"remove --dtype {dtype} or set it to bfloat16",
         )
     offloaded = last_option(options, "--cpu-offload-gb")
+    # A text that is no number is the shell's variable, whose value is not known.
     if offloaded and offloaded.replace(".", "").isdecimal() and float(offloaded) > 0:
         yield SlowOption(
             f"--cpu-offload-gb {offloaded}",

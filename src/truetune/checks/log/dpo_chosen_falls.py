@@ -47,7 +47,8 @@ from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve
 
 MIN_POINTS = 10
-SOME, MUCH = 0.2, 0.5
+# Chosen, not measured: DPO lowers both log-probabilities a little by its nature; at half, that alone would be noted.
+NOTED_FALL, LARGE_FALL = 0.2, 0.5
 
 
 class DpoChosenFalls(LogRule):
@@ -74,13 +75,13 @@ class DpoChosenFalls(LogRule):
             return
         (first, last), others = _ends(chosen), _ends(rejected)
         lost = (first - last) / abs(first) if first else 0.0
-        if lost < SOME or not self._fell("chosen") or not self._fell("rejected"):
+        if lost < NOTED_FALL or not self._fell("chosen") or not self._fell("rejected"):
             return
         yield self.finding(
             f"the chosen answers lose {lost:.0%} of their log-probability ({first:.4g} to"
             f" {last:.4g}), the rejected ones go from {others[0]:.4g} to {others[1]:.4g}",
             "lower the learning rate, raise beta, or add an SFT term on the chosen answers",
-            severity="warning" if lost >= MUCH else "info",
+            severity="warning" if lost >= LARGE_FALL else "info",
             figure=draw_curves(
                 "log-probability", {"logps/chosen": chosen, "logps/rejected": rejected}
             ),

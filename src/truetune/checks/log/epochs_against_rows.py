@@ -45,8 +45,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
 
-NEAR = 0.1
-PIECE = 256
+# Share of the rows. Chosen, not measured: trainers round an epoch to whole steps and drop a last batch (a step is
+# allowed besides); at half, logged epochs of few digits are off by as much.
+TOLERANCE = 0.1
+MIN_PIECE = 256
 """Tokens of the shortest pieces that packing is used to make"""
 
 
@@ -78,30 +80,28 @@ class EpochsAgainstRows(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        if log.data is None or not self._batch() or log.epochs <= 0 or log.facts.get("packing"):
+        if log.data is None or self.unmet() is not None:
             return
-        known = (
-            log.number("gradient_accumulation_steps") is not None
-            and log.number("devices") is not None
-        )
+        accumulation, devices = log.number("gradient_accumulation_steps"), log.number("devices")
+        is_known = accumulation is not None and devices is not None
         per_epoch, a_step, seen = self._steps_an_epoch(), self._rows_a_step(), self._seen()
-        counts = sorted({log.data.rows, log.data.examples})
-        over = seen > (1 + NEAR) * counts[-1] + a_step
-        under = known and seen < (1 - NEAR) * counts[0] - a_step
-        tokens = log.curve("num_tokens").finite()
-        a_epoch = float(tokens.value[-1] / log.epoch_at(tokens.step[-1])) if tokens else math.inf
-        if not under and (not over or a_epoch <= (1 + NEAR) * log.data.supervised):
+        # splitting makes several examples of a row, so either count may be what an epoch is
+        fewest, most = sorted((log.data.rows, log.data.examples))
+        over = seen > (1 + TOLERANCE) * most + a_step
+        # factors that are not known can only make it more rows
+        under = is_known and seen < (1 - TOLERANCE) * fewest - a_step
+        tokens = self._tokens_an_epoch()
+        if not under and (not over or tokens <= (1 + TOLERANCE) * log.data.supervised):
             return
-        whole = under or log.facts.get("packing") is False or a_epoch < PIECE * seen
+        is_sure = under or log.facts.get("packing") is False or tokens < MIN_PIECE * seen
         yield self.finding(
-            f"an epoch of the run saw about {math.floor(seen):,} rows, the data have"
-            f" {counts[-1]:,}",
+            f"an epoch of the run saw about {math.floor(seen):,} rows, the data have {most:,}",
             "see that the run read these files: delete caches, and count the rows that the trainer"
             " reports",
-            severity="warning" if whole else "info",
+            severity="warning" if is_sure else "info",
             evidence=(
                 f"{per_epoch:,.1f} steps an epoch, {a_step:,.0f} rows a step"
-                + ("" if known else " at least (accumulation and processes are not known)"),
+                + ("" if is_known else " at least (accumulation and processes are not known)"),
             ),
         )
 
@@ -119,7 +119,15 @@ class EpochsAgainstRows(LogRule):
             * (log.number("devices") or 1)
         )
 
+    def _tokens_an_epoch(self) -> float:
+        """Tokens that an epoch saw; without end where the log has none, so that nothing speaks for packing."""
+        tokens = self.subject.curve("num_tokens").finite()
+        if not tokens:
+            return math.inf
+        return float(tokens.value[-1] / self.subject.epoch_at(tokens.step[-1]))
+
     def _steps_an_epoch(self) -> float:
+        """Steps of one epoch, by the last record; 0 where no epoch was made."""
         epoch = self.subject.curve("epoch").finite()
         return float(epoch.step[-1] / epoch.value[-1]) if epoch.value[-1] else 0.0
 

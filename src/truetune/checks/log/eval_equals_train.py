@@ -45,6 +45,7 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import noise_sigma
 
+# Chosen, not measured: a drop at one border of epochs may be chance, at three in a row it is not.
 MIN_BORDERS = 3
 
 
@@ -65,7 +66,8 @@ class EvalEqualsTrain(LogRule):
     needs = ("loss", "eval_loss")
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         count = len(list(self._borders()))
         if count < MIN_BORDERS:

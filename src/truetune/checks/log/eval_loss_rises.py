@@ -46,7 +46,13 @@ from truetune.logs.metric_direction import metric_improving_after
 from truetune.logs.robust_statistics import fit_trend
 from truetune.logs.run_log import Curve
 
-RISE, SOME_RISE = 1.05, 1.02
+# Times the lowest evaluation loss. Chosen, not measured: half of these rises are within the noise of an evaluation on
+# few rows, and at double, much is unlearned before anything is said.
+MIN_RISE, MIN_LONG_RISE = 1.05, 1.02
+MIN_LATER = 3
+"""Evaluations from the best one on: the last one alone may be noise"""
+LONG_RISE = 5
+"""Evaluations from the best one on, of which even a small rise is none by chance"""
 
 
 class EvalLossRises(LogRule):
@@ -75,14 +81,7 @@ class EvalLossRises(LogRule):
         best = int(np.argmin(curve.value))
         lowest, last = float(curve.value[best]), float(curve.value[-1])
         later = Curve(curve.step[best:], curve.value[best:])
-        if (
-            later.step.size < 3
-            or lowest <= 0
-            or last < (RISE if later.step.size < 5 else SOME_RISE) * lowest
-            or later.value[1:].min() <= lowest
-        ):
-            return
-        if fit_trend(later).low <= 0 or self._kept():
+        if not _rises(later) or self._kept():
             return
         loss, step = log.curve("loss").finite(), float(curve.step[best])
         gap = (
@@ -95,16 +94,8 @@ class EvalLossRises(LogRule):
         yield self.finding(
             f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to"
             f" {last:.4g}" + (f", while {other} gets better" if other else ""),
-            (
-                "keep the checkpoint that is best by the metric you use (metric_for_best_model);"
-                " the loss also measures how sure the model is"
-                if other
-                else (
-                    f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep"
-                    " the best one (load_best_model_at_end)"
-                )
-            ),
-            severity="warning" if last >= RISE * lowest and not other else "info",
+            _remedy(step, other),
+            severity="warning" if last >= MIN_RISE * lowest and not other else "info",
             evidence=(
                 f"+{last / lowest - 1:.0%} over the last {later.step.size - 1:,} evaluations{gap}",
             ),
@@ -122,3 +113,29 @@ class EvalLossRises(LogRule):
         return any(
             bool(np.isclose(values, best, rtol=1e-4, atol=1e-6).any()) for values in evaluated
         )
+
+
+def _rises(later: Curve) -> bool:
+    """Does an evaluation loss rise from its lowest value, the first of these, to the end?
+
+    All that follow must lie above it, and the slope must be positive with its whole interval: one bad evaluation at the
+    end is no rise.
+    """
+    lowest, last = float(later.value[0]), float(later.value[-1])
+    if later.step.size < MIN_LATER or lowest <= 0 or later.value[1:].min() <= lowest:
+        return False
+    least = MIN_RISE if later.step.size < LONG_RISE else MIN_LONG_RISE
+    return last >= least * lowest and fit_trend(later).low > 0
+
+
+def _remedy(step: float, other: str | None) -> str:
+    """What to do: by another metric, `other`, the run may be right to go on."""
+    if other:
+        return (
+            "keep the checkpoint that is best by the metric you use (metric_for_best_model);"
+            " the loss also measures how sure the model is"
+        )
+    return (
+        f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep"
+        " the best one (load_best_model_at_end)"
+    )

@@ -45,7 +45,8 @@ from truetune.logs.robust_statistics import end_medians
 
 MIN_SAME = 4
 """Evaluations; two may be one that is logged twice, as after the last step"""
-MOST = 0.75
+# Chosen, not measured: a run may go on for a while after its rate came to 0, and its last evaluations agree by right.
+MIN_SAME_SHARE = 0.75
 MOVED = 0.1
 """Share by which the training loss has to change for evaluations to show it"""
 DIGITS = 1e-3
@@ -76,7 +77,11 @@ class EvalNeverChanges(LogRule):
         has_digits = abs(value - round(value, 2)) > DIGITS * 0.1
         rate = log.curve("learning_rate").finite().value
         is_still = rate.size > 0 and not rate.any()
-        if count < max(MIN_SAME, MOST * evaluation.value.size) or not has_digits or is_still:
+        if (
+            count < max(MIN_SAME, MIN_SAME_SHARE * evaluation.value.size)
+            or not has_digits
+            or is_still
+        ):
             return
         if abs(first - last) < MOVED * abs(first):
             return

@@ -38,7 +38,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
 
-TIMES = {
+# What the Trainer logs of each evaluation, whether it measured anything or not.
+TIMINGS = {
     "runtime",
     "samples_per_second",
     "steps_per_second",
@@ -79,27 +80,28 @@ class EvalWithoutLoss(LogRule):
                 evidence=(", ".join(n for n in sorted(log.curves) if n.startswith("eval_")),),
                 count=runs,
             )
-        wanted = log.facts.get("eval_strategy")
-        every = log.number("eval_steps")
-        done = log.last_step >= (every or 0) and (log.epochs >= 1 or wanted == "steps")
-        if (
-            not runs
-            and not measured
-            and wanted in ("steps", "epoch")
-            and done
-            and log.curve("loss")
-        ):
+        strategy = log.facts.get("eval_strategy")
+        if not runs and not measured and self._is_due(strategy):
             yield self.finding(
-                f"eval_strategy is {wanted!r}, and {log.last_step:,.0f} steps were logged without"
+                f"eval_strategy is {strategy!r}, and {log.last_step:,.0f} steps were logged without"
                 " an evaluation",
                 "give the trainer an eval_dataset",
             )
+
+    def _is_due(self, strategy: object) -> bool:
+        """Has the run come to the first evaluation that its settings ask for?"""
+        log = self.subject
+        if strategy not in ("steps", "epoch") or not log.curve("loss"):
+            return False
+        if log.last_step < (log.number("eval_steps") or 0):
+            return False
+        return strategy == "steps" or log.epochs >= 1
 
     def _measured(self) -> list[str]:
         """Metrics of the evaluations, `eval_loss` first where it is there."""
         names = (
             n
             for n in self.subject.curves
-            if n.startswith("eval_") and n.removeprefix("eval_") not in TIMES
+            if n.startswith("eval_") and n.removeprefix("eval_") not in TIMINGS
         )
         return sorted(names, key=lambda name: name != "eval_loss")

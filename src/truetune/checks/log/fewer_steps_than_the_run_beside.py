@@ -64,7 +64,8 @@ class FewerStepsThanTheRunBeside(LogRule):
     needs = ("loss", "learning_rate")
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.beside:
             return Unmet("no other run of the Trainer stands beside it")

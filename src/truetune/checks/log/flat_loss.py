@@ -65,7 +65,8 @@ ORDINARY = 1e-5
 """Learning rate from which `raise the rate` is no first advice: usual for all weights, and seen with LoRA"""
 FIRST = 3
 """Records that say where a loss began: one alone may be noise"""
-MIN_RATED, MIN_EPOCHS = 5, 20
+# Chosen, not measured: three points give a slope, five say that it is one; a slow fall within noise needs twenty.
+MIN_RECORDS, MIN_EPOCH_RECORDS = 5, 20
 
 
 class FlatLoss(LogRule):
@@ -75,17 +76,18 @@ class FlatLoss(LogRule):
     moot_where = ("loss-diverges",)
     kinds = ("language",)
     needs = ("loss",)
-    least = MIN_RATED
+    least = MIN_RECORDS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         log, norm = self.subject, self.subject.curve("grad_norm")
         if norm and not norm.value.any():
             return Unmet("every gradient norm is 0, which grad-norm-zero is about")
-        if norm.step.size >= MIN_RATED and not norm.finite():
+        if norm.step.size >= MIN_RECORDS and not norm.finite():
             return Unmet("no gradient norm is finite, which grad-norm-explodes is about")
-        seen_again = log.epochs >= 2 and self.records("loss") >= MIN_EPOCHS
+        seen_again = log.epochs >= 2 and self.records("loss") >= MIN_EPOCH_RECORDS
         if log.curve("learning_rate").finite() or seen_again:
             return None
         return Unmet(
@@ -105,7 +107,7 @@ class FlatLoss(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
-        if log.kind != "language" or loss.step.size < MIN_RATED:
+        if log.kind != "language" or loss.step.size < MIN_RECORDS:
             return
         if norm and (not norm.value.any() or not norm.finite()):
             return
@@ -193,7 +195,7 @@ class _Fall:
 
 
 def _fall_of(log: RunLog, loss: Curve) -> _Fall:
-    """The fall of a loss of at least MIN_RATED finite records."""
+    """The fall of a loss of at least MIN_RECORDS finite records."""
     rate, line = log.curve("learning_rate").finite(), fit_trend(loss)
     level = float(np.median(loss.value))
     is_warm = not (_warms_up(rate) and line.high < 0)
@@ -204,7 +206,7 @@ def _fall_of(log: RunLog, loss: Curve) -> _Fall:
         noise=noise_sigma(loss.value),
         fell_at_first=_fell_at_first(loss, level),
         peak_rate=float(rate.value.max()) if rate else None,
-        seen_again=log.epochs >= 2 and loss.step.size >= MIN_EPOCHS and is_warm,
+        seen_again=log.epochs >= 2 and loss.step.size >= MIN_EPOCH_RECORDS and is_warm,
     )
 
 

@@ -48,9 +48,14 @@ from truetune.logs.robust_statistics import end_medians, find_level_shift, fit_t
 from truetune.logs.run_log import Curve, RunLog
 
 MIN_POINTS = 20
+SCALING_STEPS = 20
+"""First steps in which the loss scaler of fp16 halves its scale at each overflow: from 65,536 to 1 are 16"""
+MAX_NOT_FINITE = 0.05
+"""Share of the records: fp16 doubles its scale every 2,000 steps, and one overflow follows. Chosen, not measured"""
 MIN_NEVER = 8
 """Records without one finite norm: a scale of fp16 that is still looked for has some"""
 TIMES = 10.0
+"""Chosen, not measured: at 5, norms that follow a change of the data may fire; at 20, the loss has followed already"""
 
 
 class GradNormExplodes(LogRule):
@@ -72,42 +77,53 @@ class GradNormExplodes(LogRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        log = self.subject
-        norm = log.curve("grad_norm")
-        late = np.isfinite(norm.value) | (norm.step < 20)
+        norm = self.subject.curve("grad_norm")
+        yield from self._not_finite(norm)
+        yield from self._grown(norm)
+
+    def _not_finite(self, norm: Curve) -> Iterator[Finding]:
+        """Norms that are not finite: in all records, or in too many behind the first steps."""
         never = norm.step.size >= MIN_NEVER and not norm.finite()
-        if never and (proof := _skips_each_step(log)):
+        proof = _skips_each_step(self.subject) if never else ()
+        if proof:
             yield self._no_step(norm, proof)
-        elif never or (norm.step.size >= MIN_POINTS and (~late).sum() > 0.05 * norm.step.size):
-            bad = norm.step[~np.isfinite(norm.value)] if never else norm.step[~late]
-            yield self.finding(
-                f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged"
-                " steps",
-                "train in bf16, or lower the learning rate",
-                evidence=(describe_steps(bad),),
-                count=int(bad.size),
-                total=int(norm.step.size),
-                figure=draw_curves(
-                    "gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True
-                ),
-            )
-        seen = norm.finite()
-        keep = seen.value > 0
-        seen = Curve(seen.step[keep], np.log10(seen.value[keep]))
-        if log.kind != "language" or seen.step.size < MIN_POINTS:
             return
-        place = find_level_shift(seen.value, max(3, seen.step.size // 20))
-        if place is None or fit_trend(seen).z < 3.3:
-            return
-        before, after = (
-            10**place.before,
-            10 ** float(np.median(seen.value[-max(3, seen.step.size // 10) :])),
+        broken = ~np.isfinite(norm.value)
+        if not never:
+            broken &= norm.step >= SCALING_STEPS
+            if norm.step.size < MIN_POINTS or broken.sum() <= MAX_NOT_FINITE * norm.step.size:
+                return
+        bad = norm.step[broken]
+        yield self.finding(
+            f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps",
+            "train in bf16, or lower the learning rate",
+            evidence=(describe_steps(bad),),
+            count=int(bad.size),
+            total=int(norm.step.size),
+            figure=draw_curves(
+                "gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True
+            ),
         )
-        loss = log.curve("loss").finite()
+
+    def _grown(self, norm: Curve) -> Iterator[Finding]:
+        """A level that is ten times the one before, to the end of the run."""
+        positive = norm.finite()
+        keep = positive.value > 0
+        # Norms differ by factors, not by amounts: on a log scale their noise is even.
+        logs = Curve(positive.step[keep], np.log10(positive.value[keep]))
+        if self.subject.kind != "language" or logs.step.size < MIN_POINTS:
+            return
+        place = find_level_shift(logs.value, max(3, logs.step.size // 20))
+        if place is None or fit_trend(logs).z < 3.3:
+            return
+        before = 10**place.before
+        after = 10 ** float(np.median(logs.value[-max(3, logs.step.size // 10) :]))
+        loss = self.subject.curve("loss").finite()
+        # Where the loss has fallen to a fifth, rows that are not learned yet have nearly all of the gradient.
         falls = loss.step.size > 3 and np.median(loss.value[-3:]) < 0.2 * np.median(loss.value[:3])
         if min(10**place.after, after) < TIMES * before or falls:
             return
-        step = float(seen.step[place.at])
+        step = float(logs.step[place.at])
         yield self.finding(
             f"the gradient norm grows from {before:.3g} to {after:.3g} at step {step:,.0f} and"
             " stays there",

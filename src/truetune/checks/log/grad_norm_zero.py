@@ -46,13 +46,19 @@ from truetune.logs.preference_curves import all_logps_are_zero
 from truetune.logs.reward_signal import is_always_all, share_cut_off, share_without_signal
 from truetune.logs.robust_statistics import end_medians, is_falling
 
-MIN_POINTS, MOST = 20, 0.5
+# Chosen, not measured: some batches of reinforcement have rewards that do not differ, so single zeros are normal; from
+# a half on, most of the run's time is spent on steps without a gradient.
+MIN_POINTS, MIN_ZERO_SHARE = 20, 0.5
 CHECKPOINTED = "checkpointing-without-gradient"
 """The known message of torch's reentrant checkpointing where nothing below requires a gradient"""
 THROUGH_CHECKPOINTS = (
     "call model.enable_input_require_grads(), or set"
     " gradient_checkpointing_kwargs={'use_reentrant': False}: the checkpointed layers cut the"
     " gradients off"
+)
+NO_TRAINABLE_PARAMETER = (
+    "make parameters trainable: PeftModel.from_pretrained(..., is_trainable=True),"
+    " or a fresh adapter"
 )
 
 
@@ -65,7 +71,8 @@ class GradNormZero(LogRule):
     least = 2
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.curve("grad_norm").value.any():
             return None
@@ -86,17 +93,13 @@ class GradNormZero(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         norm, loss = log.curve("grad_norm"), log.curve("loss").finite()
-        zeros = int((norm.value == 0).sum())
-        if (
-            log.kind == "reinforcement"
-            and norm.step.size >= MIN_POINTS
-            and MOST <= zeros / norm.step.size < 1
-        ):
-            yield from self._mostly(zeros)
+        if log.kind == "reinforcement":
+            yield from self._mostly()
         if norm.step.size < 2 or np.any(norm.value != 0) or self._is_explained():
             return
         evidence = self._cause_in_output()
         if log.kind != "reinforcement" and loss:
+            # a loss that falls says that weights move: then the norm was not measured (0 is what some trainers log)
             if not loss.value.any() or (loss.step.size > 2 and is_falling(loss)):
                 return
             first, last = end_medians(loss.value)
@@ -104,14 +107,7 @@ class GradNormZero(LogRule):
         yield self.finding(
             f"the gradient norm is exactly 0.0 at all {norm.step.size:,} logged steps: no parameter"
             " is trained",
-            (
-                THROUGH_CHECKPOINTS
-                if self._cause_in_output()
-                else (
-                    "make parameters trainable: PeftModel.from_pretrained(..., is_trainable=True),"
-                    " or a fresh adapter"
-                )
-            ),
+            THROUGH_CHECKPOINTS if self._cause_in_output() else NO_TRAINABLE_PARAMETER,
             evidence=evidence,
             count=int(norm.step.size),
             total=int(norm.step.size),
@@ -128,9 +124,12 @@ class GradNormZero(LogRule):
             if output and notice.message.name == CHECKPOINTED
         )
 
-    def _mostly(self, zeros: int) -> Iterator[Finding]:
+    def _mostly(self) -> Iterator[Finding]:
         """Of reinforcement: most steps have no gradient, and rewards without a spread do not tell why."""
         norm = self.subject.curve("grad_norm")
+        zeros = int((norm.value == 0).sum())
+        if norm.step.size < MIN_POINTS or not MIN_ZERO_SHARE <= zeros / norm.step.size < 1:
+            return
         if share_without_signal(self.subject):
             return
         yield self.finding(

@@ -42,9 +42,11 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.run_log import Curve
 
-NOTHING = 1e-6
+# Of the peak: schedules end at 0 or at a tenth of it; what is less than a millionth is a rounded 0.
+IDLE_RATE = 1e-6
 MIN_POINTS, MIN_ZEROS = 8, 3
-SHARE = 0.1
+# Of the records. Chosen, not measured: the last record of many schedules is 0 by right, and a short run has few others.
+MIN_IDLE_SHARE = 0.1
 STRAIGHT = 1.2
 """Steepest over median slope; 1 of triangles, which are planned, 1.4 of a cosine"""
 LEAP = 3.0
@@ -60,7 +62,8 @@ class LearningRateEndedEarly(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         never = self.subject.curve("learning_rate").finite().value.max() <= 0
         return (
@@ -69,7 +72,7 @@ class LearningRateEndedEarly(LogRule):
 
     def figure(self) -> str:
         rate = self.subject.curve("learning_rate").finite()
-        idle = int((rate.value <= NOTHING * rate.value.max()).sum())
+        idle = int((rate.value <= IDLE_RATE * rate.value.max()).sum())
         return (
             f"the learning rate is 0 at {idle:,} of {rate.step.size:,} records, and"
             f" {rate.value[-1]:.3g} at the last"
@@ -83,8 +86,8 @@ class LearningRateEndedEarly(LogRule):
         if n < MIN_POINTS or rate.value.max() <= 0:
             return
         peak = float(rate.value.max())
-        idle = n - (int(np.flatnonzero(rate.value > NOTHING * peak)[-1]) + 1)
-        if idle >= max(3, SHARE * n):
+        idle = n - (int(np.flatnonzero(rate.value > IDLE_RATE * peak)[-1]) + 1)
+        if idle >= max(3, MIN_IDLE_SHARE * n):
             over = float(rate.step[n - idle])
             share = over / float(rate.step[-1])
             yield self.finding(
@@ -96,7 +99,9 @@ class LearningRateEndedEarly(LogRule):
                 total=n,
                 figure=draw_curves("learning rate", {"learning_rate": rate}, {"0": over}),
             )
-        elif (again := self._climbs_again(rate, peak)) is not None:
+            return
+        again = self._climbs_again(rate, peak)
+        if again is not None:
             yield self.finding(
                 f"the learning rate comes down to nothing at step {again:,.0f} of"
                 f" {rate.step[-1]:,.0f}, then climbs again: the schedule ran past its end",
@@ -118,6 +123,7 @@ class LearningRateEndedEarly(LogRule):
         )
 
     def _processes(self, share: float) -> str:
+        """At which part of the run the schedule ends: a whole fraction is the sign of as many processes."""
         count = round(1 / share) if share else 0
         if count > 1 and abs(count * share - 1) < 0.1:
             return (

@@ -48,7 +48,7 @@ from truetune.logs.robust_statistics import warmup_slope
 from truetune.logs.run_log import Curve
 
 TRIAL = 10
-"""Fewer steps only try whether it runs."""
+"""Fewer steps only try whether it runs. Chosen, not measured: at double, short real runs on few rows are left out"""
 
 
 class LearningRateNeverPeaked(LogRule):
@@ -60,17 +60,15 @@ class LearningRateNeverPeaked(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        log, rate = self.subject, self.subject.curve("learning_rate").finite()
+        rate = self.subject.curve("learning_rate").finite()
         if rate.step[-1] < TRIAL and not self._configured_rate():
             return Unmet(
                 f"fewer than {TRIAL} steps only try whether it runs", "name the log of a longer run"
             )
-        if (
-            log.total_steps
-            and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= log.total_steps
-        ):
+        if self._is_running(rate):
             return Unmet("the run has not come to its last step", "name its log when it has ended")
         return None
 
@@ -85,24 +83,22 @@ class LearningRateNeverPeaked(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         rate = log.curve("learning_rate").finite()
-        total = log.total_steps
-        asked = self._configured_rate()
-        if not rate or (rate.step[-1] < TRIAL and not asked):
-            return
-        slope = warmup_slope(rate)
+        configured = self._configured_rate()
+        slope = self._slope_at_the_end(rate, configured)
         if slope is None:
             return
-        if total and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= total:
-            return
         peak = float(rate.value[-1])
-        if asked and peak > 0.99 * asked:
+        # a warm-up that ends with the last step has come to its peak; logged rates are rounded
+        if configured and peak > 0.99 * configured:
             return
-        of_asked = f", {peak / asked:.0%} of the configured {asked:g}" if asked else ""
+        of_configured = (
+            f", {peak / configured:.0%} of the configured {configured:g}" if configured else ""
+        )
         unit = "record" if log.is_numbered else "step"
-        is_over = bool(total) or has_ended(log)
+        is_over = bool(log.total_steps) or has_ended(log)
         yield self.finding(
             f"the learning rate still rises at the last {unit} ({rate.step[-1]:,.0f}): it reached"
-            f" {peak:.3g}{of_asked}; the warm-up is longer than the run",
+            f" {peak:.3g}{of_configured}; the warm-up is longer than the run",
             ("" if is_over else "if the run is over: ")
             + "set warmup_steps to a small part of it (0.03 of it in transformers 5, warmup_ratio"
             " before)",
@@ -111,6 +107,21 @@ class LearningRateNeverPeaked(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
+    def _slope_at_the_end(self, rate: Curve, configured: float | None) -> float | None:
+        """How fast the rate rises a step in a run that is over; None where it does not, or the run is a trial."""
+        if not rate or (rate.step[-1] < TRIAL and not configured):
+            return None
+        # the slope first: it is None below three records, which have no usual distance
+        slope = warmup_slope(rate)
+        return None if slope is None or self._is_running(rate) else slope
+
+    def _is_running(self, rate: Curve) -> bool:
+        """Are more steps planned than were made? The last ones may fall between two records, or be cut off."""
+        total = self.subject.total_steps
+        if not total:
+            return False
+        return self.subject.last_step + 2 * float(np.median(np.diff(rate.step))) <= total
+
     def _configured_rate(self) -> float | None:
         """The peak that the log's facts or the printed command set; None where neither does."""
         output = self.subject.output
@@ -118,6 +129,7 @@ class LearningRateNeverPeaked(LogRule):
         return self.subject.number("learning_rate") or printed
 
     def _evidence(self, rate: Curve, slope: float, unit: str) -> Iterator[str]:
+        """How fast the rate grows, and the warm-up that the command sets, where it is as long as the run."""
         yield (
             f"it grows by {slope:.3g} a {unit} from {rate.value[0]:.3g} at {unit}"
             f" {rate.step[0]:,.0f}"

@@ -9,6 +9,7 @@ import numpy as np
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.logs.run_log import Curve
 
+# Two points of each: about the width of a figure in a terminal or a page, in which more could not be seen apart.
 MAX_BLOCKS = 120
 MAX_SHOWN_STEPS = 6
 
@@ -21,14 +22,14 @@ def draw_curves(
     log: bool = False,
 ) -> Figure:
     """The curves, thinned to what can be drawn; `marks`: label -> step."""
+    thinned = {name: keep_extremes(curve) for name, curve in curves.items()}
     series = tuple(
-        Series(name, tuple(thinned.step.tolist()), tuple(thinned.value.tolist()))
-        for name, curve in curves.items()
-        if (thinned := keep_extremes(curve))
+        Series(name, tuple(curve.step.tolist()), tuple(curve.value.tolist()))
+        for name, curve in thinned.items()
+        if curve
     )
-    return Figure(
-        title, series, tuple(Mark(step, label) for label, step in (marks or {}).items()), log
-    )
+    lines = tuple(Mark(step, label) for label, step in (marks or {}).items())
+    return Figure(title, series, lines, log)
 
 
 def keep_extremes(curve: Curve, blocks: int = MAX_BLOCKS) -> Curve:
@@ -37,6 +38,7 @@ def keep_extremes(curve: Curve, blocks: int = MAX_BLOCKS) -> Curve:
     if n <= 2 * blocks:
         return curve
     kept: set[int] = set()
+    # infinities would be the extreme of their block and hide its spike; a figure can't draw them
     value = np.where(np.isfinite(curve.value), curve.value, np.nan)
     for part in np.array_split(np.arange(n), blocks):
         seen = value[part]

@@ -56,11 +56,14 @@ from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
 from truetune.logs.run_log import Curve
 from truetune.logs.summed_loss import count_summed_means, find_loss_parts
+from truetune.spec.run_spec import Severity
 
 TIMES = 1.2
+"""Of guessing. Chosen, not measured: an untrained head begins a little above ln(vocabulary), a sum of two at twice"""
 ABOUT, MIN_POINTS = 0.9, 20
 """Of guessing, at the end of a run of so many records"""
-MOST = 1_000_000
+MAX_VOCABULARY = 1_000_000
+"""Above that of any published model: a loss beyond its guessing is wrong whatever the vocabulary is"""
 
 
 class LossAboveUniform(LogRule):
@@ -71,7 +74,8 @@ class LossAboveUniform(LogRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
@@ -97,18 +101,20 @@ class LossAboveUniform(LogRule):
         loss = log.curve("loss").finite()
         if not log.has_token_loss or not loss:
             return
-        size, guess, first = self._size(), self._guess(), self._first()
+        size, guess = self._size(), self._guess()
         known = bool(size)
         if known and self._stays(guess):
             yield self._found_at_guessing(guess)
+        if self._first() > TIMES * guess and not (count_summed_means(log) or find_loss_parts(log)):
+            yield from self._begins_above(loss, size, guess)
+
+    def _begins_above(self, loss: Curve, size: float, guess: float) -> Iterator[Finding]:
+        """The finding of a run that begins above guessing; `size` is 0 where the vocabulary is not known."""
+        log, known, first = self.subject, bool(size), self._first()
         recovers = self._recovers(guess)
-        if (
-            first <= TIMES * guess
-            or count_summed_means(log)
-            or find_loss_parts(log)
-            or (recovers and not known)
-        ):
+        if recovers and not known:
             return
+        severity: Severity = "error" if known else "warning"
         times = round(first / guess, 1)
         evaluated = log.curve("eval_loss").finite()
         yield self.finding(
@@ -117,12 +123,8 @@ class LossAboveUniform(LogRule):
             + (f" among {size:,.0f} tokens" if known else " (the vocabulary is not known)"),
             "see that the labels are the model's own ids and its weights were loaded, and that the"
             " loss is a mean",
-            severity="info" if recovers else "error" if known else "warning",
-            evidence=(
-                (f"eval_loss is {evaluated.value[0]:.4g} at step {evaluated.step[0]:,.0f}",)
-                if evaluated
-                else ()
-            ),
+            severity="info" if recovers else severity,
+            evidence=_describe_first_evaluation(evaluated),
             figure=draw_curves(
                 "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}
             ),
@@ -135,7 +137,8 @@ class LossAboveUniform(LogRule):
         return size if size is not None and size > 1 else 0.0
 
     def _guess(self) -> float:
-        return math.log(self._size() or MOST)
+        """Nats a token of a model that holds each token for equally likely."""
+        return math.log(self._size() or MAX_VOCABULARY)
 
     def _first(self) -> float:
         """The lowest of the first three losses."""
@@ -149,6 +152,7 @@ class LossAboveUniform(LogRule):
         return over and loss.step.size >= MIN_POINTS and near
 
     def _found_at_guessing(self, guess: float) -> Finding:
+        """The finding of a run that ends where guessing is."""
         loss, planned = self.subject.curve("loss").finite(), bool(self.subject.total_steps)
         return self.finding(
             f"the loss ends at {np.median(loss.value[-5:]):.4g} after {loss.step.size:,} records,"
@@ -163,10 +167,15 @@ class LossAboveUniform(LogRule):
 
     def _recovers(self, guess: float) -> bool:
         """Does the loss come down below half of guessing, and that of the evaluations as well?"""
-        loss, evaluated = (
-            self.subject.curve("loss").finite(),
-            self.subject.curve("eval_loss").finite(),
-        )
+        loss = self.subject.curve("loss").finite()
+        evaluated = self.subject.curve("eval_loss").finite()
         last = float(np.median(loss.value[-3:]))
         agrees = bool(evaluated) and bool(evaluated.value[-1] < guess / 2)
         return loss.step.size > 3 and last < guess / 2 and agrees
+
+
+def _describe_first_evaluation(evaluated: Curve) -> tuple[str, ...]:
+    """The first evaluation loss as evidence: it is a mean, and says whether the model or the training loss is odd."""
+    if not evaluated:
+        return ()
+    return (f"eval_loss is {evaluated.value[0]:.4g} at step {evaluated.step[0]:,.0f}",)

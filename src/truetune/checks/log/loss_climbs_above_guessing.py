@@ -43,15 +43,15 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.loss_above_uniform import MOST, TIMES
+from truetune.checks.log.loss_above_uniform import MAX_VOCABULARY, TIMES
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
 from truetune.logs.run_log import Curve
 from truetune.logs.summed_loss import count_summed_means, find_loss_parts
 
-LEAST, SHARE = 3, 0.1
+MIN_ABOVE, MIN_ABOVE_SHARE = 3, 0.1
 """Records above guessing, and their share of all"""
-FEW = 8
+MIN_RECORDS = 8
 """Records: of fewer nothing is fine yet, though some may be above guessing already"""
 HIGH_RATE = 1e-3
 """Learning rates from which they are told: published ones are lower, but for small models and some adapters"""
@@ -62,16 +62,17 @@ class LossClimbsAboveGuessing(LogRule):
     severity = "error"
     kinds = ("language",)
     needs = ("loss",)
-    least = FEW
+    least = MIN_RECORDS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
         if count_summed_means(self.subject) or find_loss_parts(self.subject):
             return Unmet("the loss is a sum of several", "log the mean over tokens")
-        if self._live().value[:LEAST].min(initial=math.inf) > TIMES * self._guess():
+        if self._live().value[:MIN_ABOVE].min(initial=math.inf) > TIMES * self._guess():
             return Unmet("the loss begins above guessing, which loss-above-uniform is about")
         return None
 
@@ -86,13 +87,13 @@ class LossClimbsAboveGuessing(LogRule):
         log, loss, guess = self.subject, self._live(), self._guess()
         if (
             not log.has_token_loss
-            or loss.step.size <= LEAST
+            or loss.step.size <= MIN_ABOVE
             or count_summed_means(log)
             or find_loss_parts(log)
         ):
             return
         above = loss.value > TIMES * guess
-        if above[:LEAST].all() or above.sum() < max(LEAST, SHARE * above.size):
+        if above[:MIN_ABOVE].all() or above.sum() < max(MIN_ABOVE, MIN_ABOVE_SHARE * above.size):
             return
         first = int(np.argmax(above))
         rates = log.curve("learning_rate").finite()
@@ -128,4 +129,4 @@ class LossClimbsAboveGuessing(LogRule):
         size = self.subject.number("vocab_size") or (
             self.subject.data.vocabulary if self.subject.data else None
         )
-        return math.log(size if size is not None and size > 1 else MOST)
+        return math.log(size if size is not None and size > 1 else MAX_VOCABULARY)

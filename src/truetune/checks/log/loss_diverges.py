@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +53,7 @@ from truetune.logs.robust_statistics import (
     rolling_median,
     true_stretches,
 )
-from truetune.logs.run_log import Curve
+from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
 JUMP = 2.0
@@ -69,6 +70,55 @@ def jumps_at_once(loss: Curve) -> bool:
     return bool(later.min() > first and np.median(later) > first + JUMP)
 
 
+class _Levels(NamedTuple):
+    """Where a loss began, was lowest and ended, as medians of neighbours."""
+
+    first: float
+    best: float
+    low: int
+    """Index of the lowest level"""
+    last: float
+    sigma: float
+    """Noise of one record"""
+    at_once: bool
+    """It jumped right behind its first record"""
+    is_worse: bool
+    """The end lies above the beginning"""
+    is_lost: bool
+    """More than half of what had been gained is given back"""
+
+
+def _measure_levels(values: Floats, at_once: bool) -> _Levels:
+    """The levels of a loss, and whether its end is above them by more than noise makes."""
+    n = values.size
+    k = max(3, n // 10)
+    first = min(float(np.median(values[:k])), float(np.median(values[:3])))
+    if at_once:
+        first = float(values[0])
+    last = float(np.median(values[-k:]))
+    width = max(5, n // 20)
+    smooth = rolling_median(values, width)
+    low = int(np.argmin(smooth))
+    best = float(smooth[low])
+    sigma = max(
+        noise_sigma(values),
+        min(robust_sigma(values[:k]), robust_sigma(values[-k:])),
+    )
+    # The median of k values has 1.25 times the standard error of their mean, and here two such medians are compared.
+    # 5 of them are chosen, not measured: losses have heavier tails than normal noise.
+    sure = 5 * 1.25 * sigma * math.sqrt(2 / k)
+    is_worse = last > first + max(sure * math.sqrt((k / 3 + 1) / 2), 0.1 * abs(first))
+    # The lowest of n / width medians lies below their level by chance: sqrt(2 ln m) standard errors for m of them.
+    chance = (
+        1.25
+        * sigma
+        * (3 * math.sqrt(1 / k + 1 / width) + math.sqrt(2 * math.log(n / width) / width))
+    )
+    given_back = last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best))
+    # a low point within the last tenth has no end to compare with
+    return _Levels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
+
+
 class LossDiverges(LogRule):
     code = "LOG007"
     severity = "error"
@@ -80,7 +130,8 @@ class LossDiverges(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         live = int((self.subject.curve("loss").finite().value != 0).sum())
         if live < MIN_POINTS:
@@ -98,54 +149,32 @@ class LossDiverges(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss = log.curve("loss").finite()
+        # transformers logs 0 in place of a NaN: no low point of the curve
         live = loss.value != 0
         loss = block_medians(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
-        n = loss.step.size
-        if log.kind not in self.kinds or n < MIN_POINTS or find_restarts(log):
+        if log.kind not in self.kinds or loss.step.size < MIN_POINTS or find_restarts(log):
             return
-        k = max(3, n // 10)
-        first = min(float(np.median(loss.value[:k])), float(np.median(loss.value[:3])))
-        at_once = jumps_at_once(loss)
-        if at_once:
-            first = float(loss.value[0])
-        last = float(np.median(loss.value[-k:]))
-        width = max(5, n // 20)
-        smooth = rolling_median(loss.value, width)
-        low = int(np.argmin(smooth))
-        best = float(smooth[low])
-        sigma = max(
-            noise_sigma(loss.value),
-            min(robust_sigma(loss.value[:k]), robust_sigma(loss.value[-k:])),
-        )
-        sure = 5 * 1.25 * sigma * math.sqrt(2 / k)
-        worse = last > first + max(sure * math.sqrt((k / 3 + 1) / 2), 0.1 * abs(first))
-        chance = (
-            1.25
-            * sigma
-            * (3 * math.sqrt(1 / k + 1 / width) + math.sqrt(2 * math.log(n / width) / width))
-        )
-        lost = (
-            last > best + max(chance, 0.5 * max(0.0, first - best), 0.2 * abs(best)) and low < n - k
-        )
-        if not worse and not lost:
+        levels = _measure_levels(loss.value, jumps_at_once(loss))
+        if not levels.is_worse and not levels.is_lost:
             return
-        place = 1 if at_once else self._place(loss.value, low, (best + last) / 2)
-        step = float(loss.step[place])
+        first, best, last = levels.first, levels.best, levels.last
         # medians of neighbours lie above a first record behind which the loss jumps at once
-        low = 0 if at_once else low
+        low = 0 if levels.at_once else levels.low
+        place = 1 if levels.at_once else self._place(loss.value, low, (best + last) / 2)
+        step = float(loss.step[place])
         record = float(loss.value[0])
         low_value, began = min(best, record), min(first, record)
-        older = [c for c in log.checkpoints if c < step]
+        older = [checkpoint for checkpoint in log.checkpoints if checkpoint < step]
         yield self.finding(
             f"the loss rises from {low_value:.4g} to {last:.4g} at step {step:,.0f} and stays up"
-            + (f", above the {began:.4g} that it began with" if worse else ""),
+            + (f", above the {began:.4g} that it began with" if levels.is_worse else ""),
             f"{self._restart(older)} with a lower learning rate{self._of_rate()}, more warm-up"
             f"{self._of_precision()}",
-            severity="error" if worse else "warning",
+            severity="error" if levels.is_worse else "warning",
             evidence=(
                 (
                     f"first record {record:.4g}; medians of neighbours: at first {first:.4g},"
-                    f" lowest {best:.4g}, at the end {last:.4g}; noise {sigma:.3g}"
+                    f" lowest {best:.4g}, at the end {last:.4g}; noise {levels.sigma:.3g}"
                 ),
             ),
             figure=draw_curves(
@@ -179,12 +208,10 @@ class LossDiverges(LogRule):
             return ""
         return f" than {float(rate.value.max()):.3g} (1e-5 to 5e-5 are usual for all weights, 1e-4 to 5e-4 for LoRA)"
 
-    def _place(
-        self, values: np.ndarray[tuple[int], np.dtype[np.float64]], low: int, middle: float
-    ) -> int:
+    def _place(self, values: Floats, low: int, middle: float) -> int:
         """Where the level changes after its lowest place; else the first of the points that stay above the middle."""
-        found = find_level_shift(values[low:], 2)
-        if found is not None and found.after > found.before:
-            return low + found.at
+        change = find_level_shift(values[low:], 2)
+        if change is not None and change.after > change.before:
+            return low + change.at
         above = true_stretches(values[low:] > middle)
         return low + (above[-1][0] if above else 0)

@@ -53,7 +53,8 @@ class LossIsASum(LogRule):
     needs = ("loss", "eval_loss")
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS

@@ -50,7 +50,8 @@ from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS = 40
 MOST_POINTS = 4_000
-CYCLES = 6
+# Swings in the part that is looked at. Chosen, not measured: noise repeats itself three times now and then, hardly six.
+MIN_CYCLES = 6
 
 
 class LossOscillates(LogRule):
@@ -106,6 +107,7 @@ class LossOscillates(LogRule):
     def _period(self, loss: Curve) -> float | None:
         """The period in steps of a swing that no clock of the run may have made."""
         tail = loss.value[loss.value.size // 5 :]
+        # A drift would correlate with itself at any distance: what is left after the level is the swing alone.
         rest = tail - rolling_median(tail, max(5, tail.size // 3))
         spread = float(np.percentile(rest, 90) - np.percentile(rest, 10))
         if spread < 0.1 * abs(float(np.median(tail))):
@@ -114,20 +116,18 @@ class LossOscillates(LogRule):
         gap = float(np.median(np.diff(loss.step)))
         swings = (
             lag
-            for lag in range(2, tail.size // CYCLES)
+            for lag in range(2, tail.size // MIN_CYCLES)
             if close[lag] > 0.6 and close[lag // 2] < -0.4
         )
         lag = next(swings, None)
         if lag is None:
             return None
-        while lag + 1 < tail.size // CYCLES and close[lag + 1] > close[lag]:
+        while lag + 1 < tail.size // MIN_CYCLES and close[lag + 1] > close[lag]:
             lag += 1
         period = lag * gap
-        return (
-            None
-            if any(rival.fits(period, gap) for rival in find_periodic_events(self.subject))
-            else period
-        )
+        # Rows that return in the same order make a period too, and say nothing of the rate.
+        has_rival = any(rival.fits(period, gap) for rival in find_periodic_events(self.subject))
+        return None if has_rival else period
 
     def _excluded(self, period: float | None) -> Iterator[str]:
         """The rivals of the learning rate that have another period."""

@@ -45,6 +45,8 @@ from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import too_few
 from truetune.logs.run_log import Floats
 
+# Chosen, not measured: losses are logged with four digits and more, so that single ones agree by chance and ten in a
+# row at one distance do not.
 MIN_REPEATS = 10
 DIGITS = 1_000
 """A value must be so many times its last digit."""
@@ -59,7 +61,8 @@ class LossRepeatsExactly(LogRule):
     least = 2 * MIN_REPEATS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         value = self._live()
         if value.size < self.least:

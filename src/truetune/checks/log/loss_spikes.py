@@ -46,11 +46,18 @@ from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, RESUMED
 from truetune.logs.restart_detection import find_restarts
 from truetune.logs.robust_statistics import MAD_TO_SIGMA, rolling_median, true_stretches
-from truetune.logs.run_log import Floats
+from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS = 20
+# Records. Chosen, not measured: the level is the median of 25 around a record, so a spike of up to 12 does not lift it;
+# a shorter window follows long spikes, a longer one lags behind a loss that falls fast.
 WINDOW, NEAR = 25, 10
-CHANCE = 0.01
+# Robust standard deviations. Chosen, not measured: 5 begin a stretch that may be a spike, and its top needs 10. Heavy
+# tails (short rows, small batches) reach 5 in healthy runs.
+HIGH, MIN_SCORE = 5.0, 10.0
+MIN_STRETCH = 3
+"""Records in a row that a single odd batch does not make"""
+MAX_CHANCE = 0.01
 """Stretches that may be as long by chance, by the share of all other high records"""
 
 
@@ -65,7 +72,8 @@ class LossSpikes(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
@@ -82,26 +90,11 @@ class LossSpikes(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
-        n = loss.step.size
-        if not log.has_token_loss or n < MIN_POINTS or find_restarts(log):
+        loss = log.curve("loss").finite()
+        if not log.has_token_loss or loss.step.size < MIN_POINTS or find_restarts(log):
             return
         level, score = _scores(loss.value)
-        spikes, single, pushed = [], 0, []
-        for start, end in true_stretches(score > 5):
-            top = start + int(np.argmax(score[start:end]))
-            before = float(np.median(loss.value[max(0, start - NEAR) : start]))
-            if score[top] < 10 or loss.value[top] < 1.5 * before:
-                continue
-            others = (int((score > 5).sum()) - (end - start)) / n
-            if end - start >= 3 and end < n and n * others ** (end - start) < CHANCE:
-                spikes.append(top)
-            elif loss.value[top] > 2 * level[top]:
-                single += 1
-                if norm and self._pushed(loss.step[start], loss.step[end - 1]):
-                    pushed.append(top)
-        if single <= max(1, n // 100):
-            spikes = sorted(spikes + pushed)
+        spikes = self._find_spikes(loss, level, score)
         if not spikes:
             return
         worst = max(spikes, key=lambda i: float(score[i]))
@@ -116,9 +109,42 @@ class LossSpikes(LogRule):
             figure=draw_curves("loss", {"loss": loss}, {"spike": float(loss.step[worst])}),
         )
 
+    def _find_spikes(self, loss: Curve, level: Floats, score: Floats) -> list[int]:
+        """Indices of the tops of spikes: long stretches, and single records at which the gradient leapt too.
+
+        Args:
+            loss: the finite losses.
+            level: the level around each of them.
+            score: how many robust standard deviations each lies above it.
+        """
+        n = loss.step.size
+        long: list[int] = []
+        pushed: list[int] = []
+        single = 0
+        for start, end in true_stretches(score > HIGH):
+            top = start + int(np.argmax(score[start:end]))
+            before = float(np.median(loss.value[max(0, start - NEAR) : start]))
+            if score[top] < MIN_SCORE or loss.value[top] < 1.5 * before:
+                continue
+            # Where many records are high, some stand in a row by chance: how often is n * share ** length.
+            others = (int((score > HIGH).sum()) - (end - start)) / n
+            is_long = end - start >= MIN_STRETCH and n * others ** (end - start) < MAX_CHANCE
+            # a stretch that reaches the end of the log has not come back: loss-diverges is about that
+            if is_long and end < n:
+                long.append(top)
+            elif loss.value[top] > 2 * level[top]:
+                single += 1
+                if self._pushed(loss.step[start], loss.step[end - 1]):
+                    pushed.append(top)
+        # Single high records now and then are odd rows. More than one in a hundred are the nature of the data, whatever
+        # the gradient does at them.
+        return sorted(long + pushed) if single <= max(1, n // 100) else long
+
     def _pushed(self, first: float, last: float) -> bool:
         """Is a gradient norm from `first` to `last` twenty times the usual one?"""
         norm = self.subject.curve("grad_norm")
+        if not norm:
+            return False
         near = norm.value[(norm.step >= first) & (norm.step <= last)]
         usual = float(np.nanmedian(norm.value))
         return bool(near.size and (not np.isfinite(near).all() or near.max() > 20 * usual > 0))
@@ -132,5 +158,6 @@ def _scores(values: Floats) -> tuple[Floats, Floats]:
         MAD_TO_SIGMA * rolling_median(np.abs(away), 2 * WINDOW), 1e-3 * np.abs(level) + 1e-9
     )
     score = away / sigma
+    # at the beginning the loss falls fast, and lies above the level of what follows
     score[: max(3, values.size // 20)] = 0
     return level, score

@@ -1,10 +1,17 @@
-"""What rules on console output say of a known message."""
+"""What rules on console output say of a known message, and of how far a run came."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from truetune.logs.console.messages import Message
+
+
+def describe_progress(step: float, total: int) -> str:
+    """` after step 60 of 500`, as far as the output says it; empty where no step was made."""
+    if not step:
+        return ""
+    return f" after step {step:,.0f}" + (f" of {total:,}" if total else "")
 
 
 def describe_message(known: Message, *, cause: bool = True) -> Iterator[str]:

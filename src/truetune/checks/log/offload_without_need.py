@@ -59,7 +59,8 @@ class OffloadWithoutNeed(OutputRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         output = self.subject.output
         if output is not None and not output.settings.offload:

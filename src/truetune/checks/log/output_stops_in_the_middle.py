@@ -44,7 +44,8 @@ class OutputStopsInTheMiddle(OutputRule):
     severity = "info"
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         output = self.subject.output
         return (

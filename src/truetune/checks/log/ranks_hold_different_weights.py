@@ -55,7 +55,8 @@ class RanksHoldDifferentWeights(OutputRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         output = self.subject.output
         if output is not None and output.settings.sharded:

@@ -63,7 +63,8 @@ class ResumeStartsFresh(LogRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         enough = self.records("loss") >= MIN_LOSSES or self.records("learning_rate") >= MIN_RATES
         return (

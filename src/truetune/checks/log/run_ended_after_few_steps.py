@@ -68,7 +68,8 @@ class RunEndedAfterFewSteps(LogRule):
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if any(_is_zero(self.subject, name) for name in ("grad_norm", "rewards/margins")):
             return Unmet("gradients or margins are all 0, which other rules are about")

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.message_evidence import describe_message
+from truetune.checks.log.message_evidence import describe_message, describe_progress
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.console_output import (
     COLLECTIVE_TIMEOUT_RAISED,
@@ -81,12 +81,7 @@ class RunEndedInAnException(OutputRule):
             return
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
-        step = self.subject.last_step or output.done
-        after = (
-            f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "")
-            if step
-            else ""
-        )
+        after = describe_progress(self.subject.last_step or output.done, output.total)
         meaning = f": {self._title(known, failure.raised.text)}" if known else ""
         by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
@@ -108,6 +103,7 @@ class RunEndedInAnException(OutputRule):
         return known.title
 
     def _remedy(self, failure: Failure) -> str:
+        """The advice of a known message, else where to look."""
         known = failure.message
         if known is not None and known.name == OUT_OF_MEMORY and self.subject.output is not None:
             figures = read_memory_error(failure.raised.text)
@@ -127,6 +123,7 @@ class RunEndedInAnException(OutputRule):
         )
 
     def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
+        """What frames, settings and the curve of memory say of an exception that says out of memory."""
         raised = failure.raised
         figures = read_memory_error(raised.text)
         engine = find_engine_beside(output.settings, figures)
@@ -139,6 +136,7 @@ class RunEndedInAnException(OutputRule):
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:
+        """Where it was raised and in which phase, what it is known to mean, and what else was raised."""
         raised, known = failure.raised, failure.message
         frame = raised.users_frame
         if frame is not None:
@@ -148,11 +146,7 @@ class RunEndedInAnException(OutputRule):
                 yield f"in {raised.frames[-1]}"
         output = self.subject.output
         if known is not None and known.name == OUT_OF_MEMORY and output is not None:
-            figures, story = read_memory_error(raised.text), self._memory_story(failure, output)
-            yield from figures.evidence(asks_on=story.asks_on)
-            proofs = tuple(story.evidence())
-            yield from proofs
-            yield from describe_message(known, cause=not proofs and not figures.is_shared)
+            yield from self._memory_evidence(failure, output, known)
         elif known is not None:
             yield from self._of_several_processes(known)
             yield from describe_message(known)
@@ -168,6 +162,18 @@ class RunEndedInAnException(OutputRule):
                 f"{failure.processes} processes ended in exceptions; this is the first that no"
                 " other explains"
             )
+
+    def _memory_evidence(
+        self, failure: Failure, output: ConsoleOutput, known: Message
+    ) -> Iterator[str]:
+        """The figures of an out-of-memory message, and what needed the memory."""
+        figures = read_memory_error(failure.raised.text)
+        story = self._memory_story(failure, output)
+        yield from figures.evidence(asks_on=story.asks_on)
+        proofs = tuple(story.evidence())
+        yield from proofs
+        # the message's own list of causes is a guess: it is left out where the run proves one
+        yield from describe_message(known, cause=not proofs and not figures.is_shared)
 
     def _of_several_processes(self, known: Message) -> tuple[str, ...]:
         """What processes waited in, or why machines never met, where the exception is about that."""

@@ -36,9 +36,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.message_evidence import describe_message
+from truetune.checks.log.message_evidence import describe_message, describe_progress
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, Notice
+from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
 
 
 class RunWasKilled(OutputRule):
@@ -61,30 +61,26 @@ class RunWasKilled(OutputRule):
         output = self.subject.output
         if output is None or output.failure is not None:
             return
+        # The first that is a cause: what launchers print about one another comes behind it.
         causes = [end for end in output.ends if not end.message.is_consequence] or list(output.ends)
         if not causes:
             return
         first = min(causes, key=lambda end: end.line)
         others = [f"{end.text} (line {end.line:,})" for end in output.ends if end is not first]
-        step = self.subject.last_step or output.done
-        after = (
-            f" after step {step:,.0f}" + (f" of {output.total:,}" if output.total else "")
-            if step
-            else ""
-        )
+        after = describe_progress(self.subject.last_step or output.done, output.total)
         before = self._faults_before(first)
+        # A launcher that ends its processes only reports a fault that the output names: that one has the advice.
         explained = bool(before) and first.message.is_consequence
+        advice = first.message.advice
+        if explained:
+            advice = f"see first to what stands before it: {before[0].message.advice}"
         yield self.finding(
             f"the run was ended{after}: {first.message.title}",
-            (
-                f"see first to what stands before it: {before[0].message.advice}"
-                if explained
-                else first.message.advice
-            ).replace("{gpu}", "SIZE"),
+            advice.replace("{gpu}", "SIZE"),
             severity=first.message.severity,
             evidence=(
-                *(_describe_notice(notice) for notice in before),
-                *(output.collectives if first.message.name == COLLECTIVE_TIMEOUT else ()),
+                *map(_describe_notice, before),
+                *_what_was_waited_for(first, output),
                 *describe_message(first.message, cause=not explained),
                 *others[:5],
             ),
@@ -102,6 +98,12 @@ class RunWasKilled(OutputRule):
         ]
 
 
+def _what_was_waited_for(end: Notice, output: ConsoleOutput) -> tuple[str, ...]:
+    """The operations that processes waited in, where a collective operation's time ran out."""
+    return output.collectives if end.message.name == COLLECTIVE_TIMEOUT else ()
+
+
 def _describe_notice(notice: Notice) -> str:
+    """A fault that the output names before the end, as a line of evidence."""
     times = f", {notice.count:,} times" if notice.count > 1 else ""
     return f"before it, from line {notice.line:,} on{times}: {notice.message.title}"

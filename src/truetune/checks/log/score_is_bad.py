@@ -50,14 +50,18 @@ from truetune.logs.robust_statistics import end_medians, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve
 from truetune.spec.run_spec import Severity
 
+# Chosen, not measured. A score may be 0 in one evaluation of a few rows, hardly in three. A record of pairs is often of
+# one or two of them: with fewer than 20 records, small batches would look inverted.
 MIN_ZEROS, MIN_POINTS, MIN_PAIRS = 3, 10, 20
-FALL, SURE = 0.2, 3.3
-CHANCE = 0.4
+# A fall by a fifth at p < 0.001 (Mann-Kendall). Chosen, not measured: at a tenth, rewards that wander are findings; at
+# two fifths, half of what was learned is lost before anything is said.
+MIN_FALL, MIN_TREND_Z = 0.2, 3.3
+MAX_INVERTED_ACCURACY = 0.4
 """Accuracy of pairs: 0.5 is chance, and a run that has learned nothing stays near it"""
 PAIRS = ("rewards/accuracies", "eval_rewards/accuracies")
 REWARDS = ("reward", "eval_reward")
-LOST = 0.5
-SHOWN = 4
+# A metric that can't be computed on some batches (an empty class) is NaN there by right; in most, it is broken.
+MAX_NAN_SHARE = 0.5
 
 
 class Fault(NamedTuple):
@@ -77,11 +81,11 @@ class ScoreIsBad(LogRule):
         return Unmet("the log has no accuracy, overlap or reward", "log one (compute_metrics)")
 
     def figure(self) -> str:
-        told = (
+        ends = (
             f"{name} ends at {end_medians(curve.finite().value)[1]:.3g}"
             for name, curve in list(self._scores().items())[:4]
         )
-        return "; ".join(told)
+        return "; ".join(ends)
 
     def findings(self) -> Iterator[Finding]:
         for name, curve in self._scores(finite=False).items():
@@ -97,54 +101,67 @@ class ScoreIsBad(LogRule):
                 )
 
     def _fault(self, name: str, curve: Curve) -> Fault | None:
-        seen = curve.finite()
-        lost = curve.step.size - seen.step.size
-        if lost >= MIN_ZEROS and lost > LOST * curve.step.size:
+        """What is wrong with a score; None where nothing is."""
+        finite = curve.finite()
+        lost = curve.step.size - finite.step.size
+        if lost >= MIN_ZEROS and lost > MAX_NAN_SHARE * curve.step.size:
             return Fault(
                 f"is not a number at {lost:,} of {curve.step.size:,} logged steps", "warning"
             )
-        pairs = name in PAIRS or (
-            self.subject.kind == "reward" and name in ("accuracy", "eval_accuracy")
-        )
-        if (
-            seen.step.size >= MIN_ZEROS
-            and not pairs
-            and is_share_metric(name)
-            and not seen.value.any()
-        ):
-            return Fault(f"is exactly 0 at all {seen.step.size:,} logged steps", "warning")
-        last = float(np.median(seen.value[-max(3, seen.value.size // 5) :])) if seen else 1.0
-        if pairs and seen.step.size >= MIN_PAIRS and last < CHANCE:
-            return Fault(
-                f"ends at {last:.2f} over {seen.step.size:,} records: pairs are in the wrong order",
-                "warning",
-            )
-        if seen.step.size < MIN_POINTS or not self._falls(seen):
+        fault = self._fault_of_pairs(finite) if self._is_of_pairs(name) else None
+        if fault is None and not self._is_of_pairs(name) and _is_always_zero(name, finite):
+            fault = Fault(f"is exactly 0 at all {finite.step.size:,} logged steps", "warning")
+        if fault is not None:
+            return fault
+        if finite.step.size < MIN_POINTS or not self._falls(finite):
             return None
-        first, last = end_medians(seen.value)
+        first, last = end_medians(finite.value)
         return Fault(
             f"gets worse over the run: {first:.3g} to {last:.3g}",
             "warning" if name == "reward" else "info",
         )
 
+    def _is_of_pairs(self, name: str) -> bool:
+        """Is a score the share of pairs whose chosen answer is preferred? Reward models call it plain accuracy."""
+        of_reward_model = self.subject.kind == "reward" and name in ("accuracy", "eval_accuracy")
+        return name in PAIRS or of_reward_model
+
+    def _fault_of_pairs(self, finite: Curve) -> Fault | None:
+        """Pairs that end below chance. An accuracy of 0 is left to this too: single pairs a batch give it."""
+        if finite.step.size < MIN_PAIRS:
+            return None
+        last = float(np.median(finite.value[-max(3, finite.value.size // 5) :]))
+        if last >= MAX_INVERTED_ACCURACY:
+            return None
+        return Fault(
+            f"ends at {last:.2f} over {finite.step.size:,} records: chosen answers win less often than by chance,"
+            " as where the sides are exchanged or most pairs are the same on both",
+            "warning",
+        )
+
     def _falls(self, curve: Curve) -> bool:
         """Does it come down by a fifth, and by more than chance?"""
         first, last = end_medians(curve.value)
-        clear = first - last > max(FALL * abs(first), 5 * noise_sigma(curve.value))
-        return clear and fit_trend(curve).z < -SURE
+        clear = first - last > max(MIN_FALL * abs(first), 5 * noise_sigma(curve.value))
+        return clear and fit_trend(curve).z < -MIN_TREND_Z
 
     def _scores(self, *, finite: bool = True) -> dict[str, Curve]:
         """Curves of scores, those with a number in them where `finite`; without what other rules are about."""
         log = self.subject
-        still = not log.curve("rewards/margins").finite().value.any()
-        others = {
-            *(() if log.curve("reward").finite() else ("reward",)),
-            *(PAIRS if still else ()),
-            *(name for name in log.curves if name.startswith("rewards/") and name not in PAIRS),
-        }
-        known = {
-            n: c
-            for n, c in log.curves.items()
-            if c and n not in others and (is_share_metric(n) or n in REWARDS)
-        }
-        return {name: curve for name, curve in known.items() if curve.finite() or not finite}
+        # no-reward-signal is about parts of a reward, and dpo-stuck-at-ln2 about pairs whose margin is 0 throughout
+        others = {name for name in log.curves if name.startswith("rewards/")} - set(PAIRS)
+        if not log.curve("reward").finite():
+            others.add("reward")
+        if not log.curve("rewards/margins").finite().value.any():
+            others.update(PAIRS)
+        scores: dict[str, Curve] = {}
+        for name, curve in log.curves.items():
+            is_score = is_share_metric(name) or name in REWARDS
+            if curve and is_score and name not in others and (curve.finite() or not finite):
+                scores[name] = curve
+        return scores
+
+
+def _is_always_zero(name: str, finite: Curve) -> bool:
+    """Is a share of what is right 0 in every record? A reward of 0 is none: it may be centred."""
+    return finite.step.size >= MIN_ZEROS and is_share_metric(name) and not finite.value.any()

@@ -48,13 +48,15 @@ from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve, Floats
 
-UNSEEN = 0.95
+MAX_NEW_EPOCH = 0.95
 """Epochs up to which rows are new"""
-LOW = 0.005
-OF_UNIGRAM = 0.02
-LEAP = 0.1
+# Nats a token. Chosen, not measured: rows that are known by heart come down to about this; at double, data whose
+# answers follow a template would fire.
+MAX_KNOWN_LOSS = 0.005
+MAX_UNIGRAM_SHARE = 0.02
+UNKNOWN_ANSWER_LOSS = 0.1
 """Loss of a batch with an answer that was not known"""
-DIFFER = 0.8
+MIN_ANSWER_SPREAD = 0.8
 """Entropy of whole answers, as a share of what it is where no two are alike, from which most of them differ"""
 
 
@@ -68,7 +70,8 @@ class ShortcutLoss(LogRule):
     least = 3
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
@@ -95,7 +98,7 @@ class ShortcutLoss(LogRule):
     def _unseen(self) -> Floats:
         """The losses before the first epoch ended."""
         loss = self.subject.curve("loss").finite()
-        return loss.value[self.subject.epoch_at(loss.step) < UNSEEN]
+        return loss.value[self.subject.epoch_at(loss.step) < MAX_NEW_EPOCH]
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
@@ -130,28 +133,29 @@ class ShortcutLoss(LogRule):
         if data is None:
             return False
         most = data.examples * np.log(data.examples)
-        return bool(data.answer * data.supervised > DIFFER * most)
+        return bool(data.answer * data.supervised > MIN_ANSWER_SPREAD * most)
 
     def _near_zero_from(self, loss: Curve) -> float | None:
         """The step from which on the loss stays near zero on rows that are new; None where it does not."""
         data, differ = self.subject.data, self._answers_differ()
-        is_new = self.subject.epoch_at(loss.step) < UNSEEN
+        is_new = self.subject.epoch_at(loss.step) < MAX_NEW_EPOCH
         new = Curve(loss.step[is_new], loss.value[is_new])
-        floor = LOW
+        floor = MAX_KNOWN_LOSS
         if data is not None and differ:
-            floor = max(LOW, OF_UNIGRAM * data.unigram)
+            floor = max(MAX_KNOWN_LOSS, MAX_UNIGRAM_SHARE * data.unigram)
         is_low = new.value < floor
         stays = is_low.sum() >= 3 and is_low[-3:].all() and new.value[0] > 10 * floor
         if not stays:
             return None
         first = int(np.argmax(is_low))
         # Without the data, few answers to choose from would look the same: one that was not known makes a leap.
-        never_leaps = data is None and new.value[first:].max() < LEAP
+        never_leaps = data is None and new.value[first:].max() < UNKNOWN_ANSWER_LOSS
         return float(new.step[first]) if differ or never_leaps else None
 
     def _near_zero(self, loss: Curve, step: float) -> Finding:
+        """The finding of a loss near zero on new rows, from `step` on."""
         log, data = self.subject, self.subject.data
-        new = loss.value[log.epoch_at(loss.step) < UNSEEN]
+        new = loss.value[log.epoch_at(loss.step) < MAX_NEW_EPOCH]
         doubt = (
             ", or there are few answers to choose from, or most labels are padding or placeholders"
             " (--data tells)"
@@ -170,7 +174,8 @@ class ShortcutLoss(LogRule):
 
     def _settles(self, loss: Curve, floor: float, near: float) -> bool:
         """Do the last two fifths stay at this level, after a beginning far above it?"""
-        middle, tail = np.split(loss.value[-2 * (k := max(3, loss.value.size // 5)) :], [k])
+        k = max(3, loss.value.size // 5)
+        middle, tail = np.split(loss.value[-2 * k :], [k])
         room = near * floor + 2 * noise_sigma(loss.value) / np.sqrt(k)
         stays = abs(np.median(tail) - floor) <= room and abs(np.median(middle) - floor) <= room
         return bool(
@@ -178,6 +183,7 @@ class ShortcutLoss(LogRule):
         )
 
     def _level(self, loss: Curve, floor: float, of: str, remedy: str) -> Finding:
+        """The finding of a loss that stays at `floor`, which is that of a model `of` this kind."""
         return self.finding(
             f"the loss settles at {np.median(loss.value[-3:]):.3g}, that ({floor:.3g}) of a model"
             f" that {of}",

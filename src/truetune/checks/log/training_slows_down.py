@@ -44,7 +44,9 @@ from truetune.logs.robust_statistics import block_medians, end_medians, find_lev
 from truetune.logs.run_log import EMPTY_CURVE, Curve
 
 MIN_POINTS = 20
-TIMES = 2.0
+# Chosen, not measured: batches of longer rows, other users of the machine and evaluations slow a run by less; at 4, a
+# GPU that throttles is not seen.
+MIN_SLOWDOWN = 2.0
 
 
 class TrainingSlowsDown(LogRule):
@@ -74,13 +76,15 @@ class TrainingSlowsDown(LogRule):
         unit, rate = self._rate()
         if rate.step.size < MIN_POINTS:
             return
+        # A step that saved or evaluated is slow by right: medians of blocks leave it out. Speeds differ by factors, so
+        # their logarithms are compared.
         rate = block_medians(rate, 200)
         change = find_level_shift(np.log(rate.value), max(4, rate.value.size // 10))
-        if change is None or change.before - change.after < np.log(TIMES):
+        if change is None or change.before - change.after < np.log(MIN_SLOWDOWN):
             return
         late = float(np.median(rate.value[-max(4, rate.value.size // 10) :]))
         before, after = float(np.exp(change.before)), float(np.exp(change.after))
-        if late * TIMES > before:
+        if late * MIN_SLOWDOWN > before:
             return
         step = float(rate.step[change.at])
         yield self.finding(
@@ -91,6 +95,7 @@ class TrainingSlowsDown(LogRule):
         )
 
     def _rate(self) -> tuple[str, Curve]:
+        """What is counted (tokens, or steps where tokens are not logged), and how many a second."""
         log = self.subject
         for name in ("tokens_per_second", "train_tokens_per_second"):
             curve = log.curve(name).finite()
@@ -105,6 +110,7 @@ class TrainingSlowsDown(LogRule):
             if tokens.step.size >= MIN_POINTS
             else ("steps", time.step)
         )
-        took, made = np.diff(time.value), np.diff(done)
-        keep = (took > 0) & (made > 0)
-        return unit, Curve(time.step[1:][keep], made[keep] / took[keep])
+        seconds, amount = np.diff(time.value), np.diff(done)
+        # a resumed run goes back in its count, and clocks may be set
+        keep = (seconds > 0) & (amount > 0)
+        return unit, Curve(time.step[1:][keep], amount[keep] / seconds[keep])

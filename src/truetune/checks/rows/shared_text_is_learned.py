@@ -122,8 +122,7 @@ class SharedTextIsLearned(DataRule):
             yield self.finding(
                 f"{shared.shared_learned / shared.learned:.0%} of the learned tokens are text that"
                 f" most rows share: about {each:,.0f} tokens of each row, from {self._shared_beginning(shared)!r} on",
-                "train the answers alone: give messages, or prompt and completion, in place of"
-                " text, and leave prompts out of the loss",
+                self._remedy(),
                 evidence=[
                     f"in {shared.examples:,} different examples; the other"
                     f" {(shared.learned - shared.shared_learned) / shared.examples:,.0f} learned"
@@ -143,6 +142,18 @@ class SharedTextIsLearned(DataRule):
                 count=shared.shared,
                 total=shared.tokens,
             )
+
+    def _remedy(self) -> str:
+        """How to leave prompts out of the loss: by the setting, where it is what lets them in."""
+        if self.spec.training.train_on_inputs:
+            return (
+                "switch train_on_inputs off (train_on_prompt in LLaMA-Factory): the answers alone are"
+                " learned then"
+            )
+        return (
+            "train the answers alone: give messages, or prompt and completion, in place of text, and leave"
+            " prompts out of the loss"
+        )
 
     def _shared_text(self) -> Shared:
         """What the examples have in common; computed once."""

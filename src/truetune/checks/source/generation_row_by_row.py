@@ -76,6 +76,10 @@ OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
 MAX_DEMO_QUESTIONS = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
+READERS = frozenset(
+    ("open", "load_dataset", "load_from_disk", "read_text", "read_csv", "read_json", "read_parquet")
+)
+"""What reads a file or a data set, by the last name of the call"""
 ROW_COUNTS = ("len(", ".shape", "num_rows", ".size")
 """How scripts spell the number of rows"""
 CONCURRENCY_SIGNS = (
@@ -97,7 +101,7 @@ Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 class GenerationRowByRow(SourceRule):
     code = "SRC043"
-    severity = "info"
+    severity = "warning"
     stability = "stable"
     since = "0.1.0"
     looks_at = TEXT_GENERATION_CALLS
@@ -123,7 +127,9 @@ class GenerationRowByRow(SourceRule):
                 yield self.finding(
                     f"{asks} on one row at a time, in a loop",
                     instead,
-                    severity="warning" if asks == OF_ENGINE else "info",
+                    severity="warning"
+                    if asks == OF_ENGINE or _is_of_file(module, repeat)
+                    else "info",
                     cases=[
                         case_at(module, question.call.node),
                         case_at(
@@ -168,6 +174,20 @@ def _repeated_by(module: Module, question: ModelQuestion) -> Repeat | None:
         if is_of_rows and takes_element(module, question.text, repeat):
             return repeat
     return None
+
+
+def _is_of_file(module: Module, repeat: Repeat) -> bool:
+    """Does a loop go over the rows of a file or data set, of which there are many more than a person would type?"""
+    return any(
+        isinstance(part, ast.Call) and _last_name(part.func) in READERS
+        for iterated in repeat.iterated
+        for part in backward_slice(module, iterated)
+    )
+
+
+def _last_name(function: ast.expr) -> str:
+    """`load_dataset` of `datasets.load_dataset`."""
+    return ast.unparse(function).rpartition(".")[2]
 
 
 def _is_few(module: Module, iterated: ast.AST) -> bool:

@@ -48,6 +48,7 @@ Safe: the order is that of every loop of PyTorch.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
@@ -65,11 +66,9 @@ NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
 HEAD_NAMES = ("lm_head", "embed_out", "output_head")
 """Attributes of causal language models that hold the head"""
 HEAD_GETTER = "get_output_embeddings"
-STEPPED_ELSEWHERE = (
-    "fused_backward",
-    "register_post_accumulate",
-    "automatic_optimization",
-    "training_step",
+# Whole words, for `num_training_steps` stands in nearly every loop.
+STEPPED_ELSEWHERE = re.compile(
+    r"\b(?:fused_backward|automatic_optimization|training_step)\b|register_post_accumulate"
 )
 """Words of files in which a hook or a framework steps the optimizer"""
 
@@ -100,7 +99,7 @@ class GradientsNeverUsed(SourceRule):
         yield from self._of_engines()
         yield from self._of_lightning()
         made = list(_own_optimizers(module))
-        if len(made) != 1 or any(word in module.text for word in STEPPED_ELSEWHERE):
+        if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
         if not any(True for _ in _possible_steps(module)) and not _is_handed_on(module, made[0]):
             yield self.finding(

@@ -51,6 +51,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
 from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.repeated_code import repeats_of
 from truetune.source.calls import Call
 from truetune.source.edits import replace_expression
 from truetune.source.module import Module
@@ -274,11 +275,11 @@ def _checkpointing_switches(module: Module) -> Iterator[ast.AST]:
 
 
 def _repeats_without_streaming(module: Module, call: Call) -> bool:
-    """Does it stand in a loop, and show no answer as it comes?"""
-    loops = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
-    return "streamer" not in call.keywords and any(
-        isinstance(around, loops) for around in module.parents(call.node)
-    )
+    """Does it run again, in a loop or for each request, and show no answer as it comes?"""
+    if "streamer" in call.keywords:
+        return False
+    in_while = any(isinstance(around, ast.While) for around in module.parents(call.node))
+    return in_while or any(True for _ in repeats_of(module, call.node))
 
 
 def _is_cache_switch(target: ast.expr) -> bool:

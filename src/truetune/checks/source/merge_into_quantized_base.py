@@ -47,6 +47,7 @@ from truetune.checks.source.evidence.adapted_models import MERGES
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
+# Chosen, not measured: base, PEFT's wrapper, a wrapper around it and one to spare. A circle of names ends there.
 DEPTH = 4
 
 

@@ -61,6 +61,7 @@ class MergeResultDropped(SourceRule):
                 continue
             name = module.text_of(call.receiver)
             kept = f"{name} = {module.text_of(call.node)}"
+            # A call's result has no name that could hold the merged model: nothing is rewritten there.
             simple = isinstance(call.receiver, (ast.Name, ast.Attribute))
             yield self.finding(
                 f"the model that {name}.merge_and_unload() returns is dropped; {name} is still the"

@@ -172,6 +172,7 @@ def _divisor_count(module: Module, mean: Mean) -> tuple[Unit, int] | None:
 
 def _argument_of_len(module: Module, divisor: ast.expr | None) -> ast.expr | None:
     """`x` of `len(x)`; None where the divisor is anything else."""
+    # `len` of a name that the file defines itself is another function: flow knows which.
     if not isinstance(divisor, ast.Call) or len(divisor.args) != 1:
         return None
     return divisor.args[0] if module.flow.name(divisor.func) == "len" else None
@@ -208,11 +209,14 @@ def _without_percent(values: ast.expr) -> ast.expr:
 
 
 def _is_hundred(node: ast.expr) -> bool:
+    """Is it 100, by which a share becomes per cent?"""
     return isinstance(node, ast.Constant) and node.value in (100, 100.0)
 
 
 def _count_of_loader(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
+    """The unit with the loader's batch size; None where that is not known, or is one row."""
     size = module.flow.value(loader.argument(1, "batch_size"))
+    # Batches of one row: the mean of a batch is then the loss of a row, and both counts are one.
     return (unit, size) if type(size) is int and size > 1 else None
 
 
@@ -239,6 +243,7 @@ def _counts_rows(module: Module, term: ast.expr) -> bool:
 
 
 def _is_comparison(module: Module, node: ast.expr) -> bool:
+    """Is it what `==` gives, also behind casts: `(guess == gold).float()`?"""
     for origin in module.flow.origins(node):
         origin_node = origin.node
         if isinstance(origin_node, ast.Compare) and isinstance(origin_node.ops[0], ast.Eq):

@@ -112,6 +112,7 @@ class MetricNamedAsAnother(SourceRule):
             another = _only_average(list(averaging_calls(other)))
             if another is None or another.figure != own.figure or another.average == own.average:
                 continue
+            # Of two files that disagree one tells it: the other would say the same of this one.
             if module.path < other.path:
                 yield self.finding(
                     f"{own.figure} is averaged by {own.average} here and by {another.average} in the script beside:"
@@ -131,6 +132,7 @@ def _only_average(averages: list[Averaged]) -> Averaged | None:
 
 def _average_in_name(module: Module, call: ast.Call) -> str | None:
     """The average that the name of a figure says: of the variable, the key or the argument that it is given to."""
+    # The nearest name counts: `report["macro"] = {"f1": f1_score(...)}` is named by the inner key.
     around: ast.AST = call
     for parent in module.parents(call):
         if isinstance(parent, ast.Dict):

@@ -92,7 +92,9 @@ MASKS = re.compile(
 
 DECODERS = ("batch_decode", "decode")
 REPLACES = re.compile(
-    r"(?<!label_pad_token_id=)- ?100|masked_fill|\bwhere\(|< ?0\b|>= ?0\b|ignore_index|IGNORE", re.I
+    # `(?<!label_pad_token_id=)`: the collator's own setting is what puts -100 there, and replaces none.
+    r"(?<!label_pad_token_id=)- ?100|masked_fill|\bwhere\(|< ?0\b|>= ?0\b|ignore_index|IGNORE",
+    re.I,
 )
 """Signs that -100 is replaced or left out before labels are decoded"""
 LABELS = re.compile(r"(?:\blabels?|\blabel_ids)(?:\b|['\"]\])$")
@@ -181,6 +183,7 @@ class MetricsCountIgnoredLabels(SourceRule):
         module = self.subject
         collators = list(module.calls(*WRITES_ON_PADS))
         kept = [one for one in collators if _pads_with_ignored(module, one)]
+        # Anything that looks like a replacement anywhere in the file: a helper may do it before the labels come here.
         if not kept or REPLACES.search(module.text):
             return
         for call in decoded_labels(module):
@@ -244,6 +247,7 @@ def _ignored_labels(
     """What gives labels of -100 to the rows of this trainer, or of a loop; None where nothing is sure to."""
     inside = {node for function in functions for node in ast.walk(function)}
     for node in module.nodes(ast.UnaryOp):
+        # Outside of the functions: there -100 is what they leave out, here what somebody wrote into labels.
         if node not in inside and module.flow.value(node) == -100:
             return f"line {module.place(node)[0]} writes -100 into labels"
     if module.mentions(*OF_ONE_LENGTH):

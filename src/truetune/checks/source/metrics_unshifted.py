@@ -84,7 +84,8 @@ class MetricsUnshifted(SourceRule):
     looks_at = TOKEN_COMPARISONS
 
     def unmet(self) -> Unmet | None:
-        if (missing := super().unmet()) is not None:
+        missing = super().unmet()
+        if missing is not None:
             return missing
         module = self.subject
         for call in trainers_of_causal(module):
@@ -102,12 +103,14 @@ class MetricsUnshifted(SourceRule):
         return None
 
     def findings(self) -> Iterator[Finding]:
+        # All trainers of the file: a script may compare two of them with one function.
         module = self.subject
         for call in trainers_of_causal(module):
             functions = functions_in_argument(module, call)
             if functions is None or shifts_tokens(functions):
                 continue
-            if (compared := _argmax_comparison(module, functions)) is not None:
+            compared = _argmax_comparison(module, functions)
+            if compared is not None:
                 yield self.finding(
                     "compute_metrics compares predictions with the labels of their own position,"
                     " not of the next",

@@ -52,6 +52,7 @@ NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
 
 
 def _mode_switches(module: Module) -> Iterator[Call]:
+    """Calls of `model.train()`."""
     return (call for call in module.methods("train") if _is_model(module, call))
 
 
@@ -65,6 +66,7 @@ class ModelLeftInTrainingMode(SourceRule):
         module = self.subject
         if any(any(part.methods("eval")) for part in module.with_linked):
             return
+        # `model.train(flag)` switches by a value that only the run knows.
         if any(call.args or call.keywords for call in module.methods("train")):
             return
         switched = next(_mode_switches(module), None)
@@ -75,6 +77,8 @@ class ModelLeftInTrainingMode(SourceRule):
             (
                 call
                 for call in module.all_calls
+                # By line: a file of one flow is judged, and a function that is called later is missed rather than
+                # told wrongly.
                 if call.node.lineno > line
                 and _is_evaluation(module, call)
                 and _model_source(module, call) & _model_source(module, switched)
@@ -90,6 +94,7 @@ class ModelLeftInTrainingMode(SourceRule):
 
 
 def _is_model(module: Module, call: Call) -> bool:
+    """Is the receiver a model, and the call without a mode?"""
     return (
         call.receiver is not None and "model" in module.flow.types(call.receiver) and not call.args
     )
@@ -102,6 +107,7 @@ def _model_source(module: Module, call: Call) -> set[ast.AST]:
 
 
 def _is_evaluation(module: Module, call: Call) -> bool:
+    """Does a call generate, or run a model without gradients?"""
     if call.method == "generate" and call.receiver is not None:
         return "model" in module.flow.types(call.receiver)
     return "model" in module.flow.types(call.node.func) and any(
@@ -112,4 +118,5 @@ def _is_evaluation(module: Module, call: Call) -> bool:
 
 
 def _is_no_gradient(module: Module, node: ast.expr) -> bool:
+    """Is it a context in which no gradient is recorded?"""
     return isinstance(node, ast.Call) and module.flow.name(node.func) in NO_GRADIENT

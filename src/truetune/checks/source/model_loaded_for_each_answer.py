@@ -88,6 +88,7 @@ def _unloads_after_answers(module: Module) -> Iterator[ast.AST]:
         if "keep_alive" in names and not {"messages", "prompt"}.isdisjoint(names):
             answering_calls.append(names["keep_alive"])
     for value in answering_calls:
+        # Ollama takes a number of seconds or a text with its unit; both mean: unload at once.
         if module.flow.value(value) in (0, "0", "0s", "0m"):
             yield value
 
@@ -101,6 +102,7 @@ def _loads_and_unloads(module: Module) -> Iterator[object]:
 
 def _changing_contexts(module: Module) -> Iterator[ast.AST]:
     """Options of a request to Ollama whose `num_ctx` is computed from the length of the prompt."""
+    # num_ctx belongs to Ollama, which loads a model again where it changes; other servers ignore it.
     if not module.mentions("ollama", "11434", "/api/chat", "/api/generate"):
         return
     for node in module.nodes(ast.Dict):
@@ -157,6 +159,7 @@ class ModelLoadedForEachAnswer(SourceRule):
 
 def _repeated_by(module: Module, load: Call) -> Repeat | None:
     """The handler or loop that a model is loaded in; None where it is loaded once, or is another one each time."""
+    # A load under a condition is a cache that is filled once.
     if _is_conditional(module, load.node):
         return None
     if _runs_again(module, load.node):
@@ -183,6 +186,7 @@ def _runs_again(module: Module, load: ast.AST) -> bool:
     ]
     if not functions:
         return True
+    # A function that nothing calls runs in no rerun; what streamlit caches is kept.
     is_called = bool(module.flow.calls_of(functions[0]))
     return is_called and not any("cache" in ast.unparse(d) for d in functions[0].decorator_list)
 

@@ -70,6 +70,7 @@ class ModelMadeBeforeZero3(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         arguments = list(_deepspeed_arguments(module))
+        # These objects, made before the load, are what tells transformers that ZeRO-3 is on.
         if len(arguments) != 1 or module.mentions(
             "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "zero.Init"
         ):
@@ -82,6 +83,7 @@ class ModelMadeBeforeZero3(SourceRule):
         argument_routes = routes_to(module, arguments[0].node)
         for call in module.calls(*LOADS):
             early = routes_to(module, call.node)
+            # On every way: a load that one branch runs later is in order there.
             if all(runs_before(module, one, late) for one in early for late in argument_routes):
                 yield self.finding(
                     "every process loads the whole model: it is made before TrainingArguments, from which"

@@ -84,6 +84,7 @@ class OptionIdsAreTheFirstToken(SourceRule):
             for node, _ in first_ids
             for around in module.parents(node)
         )
+        # One first id may be read to be dropped; options are compared by several of them, or in a loop.
         if len(first_ids) < 2 and not is_repeated:
             return
         yield self.finding(
@@ -109,6 +110,7 @@ def _encoding_call(module: Module, ids: ast.expr) -> Call | None:
 
 def _keeps_bos(module: Module, call: Call) -> bool:
     """Does this call put a BOS before its one text?"""
+    # return_tensors: `[0]` is then the row of a batch and not an id.
     if call.open or "add_special_tokens" in call.keywords or "return_tensors" in call.keywords:
         return False
     if module.mentions("add_bos_token"):

@@ -73,6 +73,7 @@ class OutputsKeptOnTheDevice(SourceRule):
         for kept in kept_outputs(module):
             name = module.text_of(kept.holder)
             moved = f"{module.text_of(kept.value)}.detach().cpu()"
+            # A tuple of layers has no detach(): the advice would raise.
             whole = kept.part == "output" or _is_tuple(kept.value)
             yield self.finding(
                 f"`{name}` keeps the {kept.part.replace('_', ' ')} of every step on the device: its"

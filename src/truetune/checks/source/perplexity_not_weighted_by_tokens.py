@@ -118,11 +118,14 @@ class PerplexityNotWeightedByTokens(SourceRule):
     ) -> Iterator[Finding]:
         """The exponential of a plain mean of batch losses."""
         module = self.subject
+        # Batches count alike where all rows have one length; without padding, batches of several lengths can't be
+        # made.
         if module.mentions(*OF_ONE_LENGTH) or not module.mentions(*PADS):
             return
         losses = [
             term for term in terms_of_mean(module, mean.values) if is_plain_loss(module, term)
         ]
+        # A loss that is differentiated is trained on, and its exponential is only shown beside it.
         if not losses or any(records_gradient(module, loss) for loss in losses):
             return
         for node, power in exponentials.items():

@@ -77,6 +77,7 @@ class PredictionsAreNotGenerated(SourceRule):
             arguments = call.argument(1, "args")
             settings = module.flow.producing_call(arguments) if arguments is not None else None
             functions = functions_in_argument(module, call)
+            # Without the arguments nothing is known, and without the functions no decoding is.
             if settings is None or not functions or not _lacks_generation(module, settings):
                 continue
             decoded = next(_decoding_call(module, functions), None)
@@ -99,10 +100,12 @@ def _lacks_generation(module: Module, arguments: Call) -> bool:
         return False
     value = module.flow.value(arguments.keywords.get("predict_with_generate"))
     is_off = "predict_with_generate" not in arguments.keywords or value is False
+    # An assignment may switch it on later: `args.predict_with_generate = True`.
     return is_off and ".predict_with_generate" not in module.text
 
 
 def _decoding_call(module: Module, functions: list[ast.AST]) -> Iterator[ast.Call]:
+    """Calls in these functions that decode ids."""
     for function in functions:
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and module.flow.call(node).method in DECODES:

@@ -89,6 +89,7 @@ def _makes_own_device(module: Module) -> bool:
     """Is a device made that may be another in each process: `torch.device("cuda", local_rank)`?"""
     for call in module.calls("torch.device"):
         named = module.flow.value(call.argument(0, "type"))
+        # Two arguments of torch.device: the second is the number of the GPU, which differs between processes.
         if len(call.args) + len(call.keywords) > 1 or named not in (*FIRST, "cpu"):
             return True
     return False
@@ -118,4 +119,5 @@ def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
 
 
 def _is_of_a_model(module: Module, call: Call) -> bool:
+    """Is it a model that is moved, and no batch?"""
     return call.receiver is not None and "model" in module.flow.types(call.receiver)

@@ -59,6 +59,7 @@ from truetune.source.module import Module
 
 
 def _decoded_outputs(module: Module) -> Iterator[object]:
+    """Where ids that a causal model generated are decoded."""
     return decodes_of_generated_ids(module)
 
 

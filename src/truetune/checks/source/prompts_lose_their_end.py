@@ -53,6 +53,8 @@ from truetune.checks.source.evidence.generate_inputs import (
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+# Chosen, not measured. At half, long questions are cut without a word; at double, models with such a context are told
+# of a limit that is theirs.
 LONG = 2_048
 """Tokens; prompts of documents and of several turns are longer than this at times, and most others are not"""
 
@@ -91,5 +93,6 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     ids = generate_ids(call)
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    # Ids may stand in a subscript: `inputs["input_ids"]` comes from the call that made `inputs`.
     for value in spread if ids is None else [*spread, getattr(ids, "value", ids)]:
         yield from encoding_calls(module, value)

@@ -50,6 +50,7 @@ class QuantizationConfigUnused(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.calls(BITSANDBYTES_CONFIG):
+            # A config that goes into a function of another library may be used there: such a one is no finding.
             if is_unused_config(module, call):
                 yield self.finding(
                     "a BitsAndBytesConfig is built and given to no model: weights are loaded"

@@ -68,6 +68,7 @@ BARE = ("strip", "lstrip", "rstrip", "lower", "upper", "casefold", "removesuffix
 ANSWERS = ("text", "content")
 """Attributes of a server's or an engine's answer"""
 DECODES = ("decode", "batch_decode")
+# Chosen: names and methods that one answer passes from the model to the comparison; a circle ends there.
 DEPTH = 8
 
 
@@ -90,6 +91,7 @@ class ReasoningScoredWithTheAnswer(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         model = next(_thinking_models(module), None)
+        # Without one of these the prompts are texts of the script's own, in which such a model may not think.
         if model is None or not module.mentions("apply_chat_template", ".chat(", "completions"):
             return
         for compare in module.nodes(ast.Compare):
@@ -115,6 +117,7 @@ def _is_whole_answer(module: Module, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _is_answer(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is a node the whole text that a model, an engine or a server gave, also behind `strip` and `lower`?"""
     if isinstance(node, ast.Attribute) and node.attr in ANSWERS:
         text = ast.unparse(node)
         return "outputs[" in text or "message" in text or "choices" in text

@@ -89,6 +89,7 @@ def _repeats_policy(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
 
 def _preference_losses(module: Module) -> Iterator[Call]:
     """Preference losses that are written by hand."""
+    # Without a backward pass the loss is only measured.
     if module.mentions(".backward("):
         yield from module.calls("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
 
@@ -124,6 +125,7 @@ def _policy_of_one_object(
 ) -> ModelUse | None:
     """The policy of the same pass whose model is the object that the reference is; None where all are others."""
     for policy in policies:
+        # Means of log-probabilities and sums are computed by different calls of one model, and are no pair.
         is_alike = policy.how == reference.how
         if not is_alike or not is_in_one_pass(module, policy.call, reference.call):
             continue

@@ -96,6 +96,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
             model = module.flow.producing_call(call.argument(0, "model"))
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
+            # label_names are kept whatever forward takes.
             kept = _label_names_if_columns_removed(module, settings)
             if kept is None:
                 continue

@@ -97,6 +97,8 @@ class RenderedTextTokenizedAgain(SourceRule):
             bos = bos_of_rendered_text(
                 module, call.receiver if call.method in WITH_SPECIALS else call.node.func, template
             )
+            # BOS is known to come once, or nothing is known and the text trains nothing: a second BOS at inference
+            # alone does little.
             if bos is BosCount.ONE or (
                 bos is BosCount.UNKNOWN and not makes_training_rows(module, call.node)
             ):
@@ -151,6 +153,7 @@ def _contents_sent(module: Module) -> Iterator[ast.expr]:
 
 
 def _tokenizes_text(module: Module, call: Call, processors: frozenset[str]) -> bool:
+    """Is a tokenizer called, and no processor of images or sound?"""
     called = call.receiver if call.method in WITH_SPECIALS else call.node.func
     kinds = module.flow.types(called)
     return (
@@ -184,6 +187,7 @@ def _rendering_calls(module: Module, text: ast.expr) -> Iterator[ast.Call]:
         for part in parts:
             for source in module.flow.origins(part):
                 source_node = source.node
+                # `tokenize=True` gives ids, which nobody tokenizes again.
                 if (
                     isinstance(source_node, ast.Call)
                     and module.flow.types(source_node) == {"chat"}

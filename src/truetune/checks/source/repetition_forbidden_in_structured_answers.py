@@ -66,6 +66,7 @@ NEUTRAL = {
     "presence_penalty": 0.0,
 }
 """What each setting is where it does nothing"""
+# Chosen on published settings: Qwen2.5 ships 1.05 and most others 1.0. At half it would be told of them.
 SLACK = 0.1
 """Penalties this near to neutral (1.05 is the default of some published models) seldom change a token of a format"""
 
@@ -99,6 +100,8 @@ def _repetition_settings(module: Module) -> Iterator[Repetition]:
 
 
 def _is_strong(name: str, above: float) -> bool:
+    """Is a setting so far above neutral that it changes tokens of a format?"""
+    # 1e-9: 1.1 - 1.0 is a little less than 0.1 in floating point.
     return above >= 1 if name == "no_repeat_ngram_size" else above >= SLACK - 1e-9
 
 

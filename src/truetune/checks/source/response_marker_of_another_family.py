@@ -83,6 +83,7 @@ OPENINGS = (
 )
 """The name of a model, as `plain_name` writes it -> what its published chat template writes before an answer"""
 MARKS = (
+    # In the order of OPENINGS; a marker holds one of them at most, for PURE takes one.
     "<|im_start|>",
     "<|start_header_id|>",
     "<start_of_turn>",
@@ -113,6 +114,7 @@ class Marker(NamedTuple):
 def _response_markers(module: Module) -> Iterator[Marker]:
     """The markers that a script which sets labels encodes or searches for."""
     by_library = any(True for _ in module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR))
+    # Who masks by hand writes -100; without it the text is searched for something else.
     if not by_library and not module.mentions("-100"):
         return
     for call in module.all_calls:
@@ -160,6 +162,7 @@ def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
     if function is None or enclosing_class is None or function.name != "__init__":
         return
     names = [argument.arg for argument in function.args.args[1:]]
+    # The first parameter is self, which calls leave out.
     place = names.index(parameter.arg) if parameter.arg in names else -1
     for node in module.flow.calls_of(enclosing_class):
         value = module.flow.call(node).argument(place, parameter.arg)

@@ -80,6 +80,7 @@ class RightPaddingAtGeneration(SourceRule):
         module = self.subject
         if has_encoder_models_only(module):
             return
+        # Both ways of unsloth pad on the left, whatever the tokenizer's file says.
         if any(module.calls("unsloth.Fast*Model.for_inference")):
             return  # it sets the tokenizer to the left
         for call in generate_calls(module):
@@ -88,7 +89,10 @@ class RightPaddingAtGeneration(SourceRule):
             batch = next(
                 (one for one in _prompt_batches(module, call) if encoding_pads(module, one)), None
             )
-            if batch is None or (side := _padding_side(module, batch)) == "left":
+            if batch is None:
+                continue
+            side = _padding_side(module, batch)
+            if side == "left":
                 continue
             side_text = (
                 "on the right" if side else "on the tokenizer's own side, and no side is set"
@@ -106,9 +110,9 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     for node in starred:
         yield from encoding_calls(module, node)
-    if (ids := generate_ids(call)) is not None and (
-        encoded := encoded_ids(module, ids)
-    ) is not None:
+    ids = generate_ids(call)
+    encoded = encoded_ids(module, ids) if ids is not None else None
+    if encoded is not None:
         yield encoded.call
 
 
@@ -138,4 +142,5 @@ def _padding_side(module: Module, batch: Call) -> str | None:
     }
     if not sides:
         return None
+    # One `left` anywhere is taken for these prompts: scripts switch sides between training and generation.
     return "right" if sides == {"right"} else "left"

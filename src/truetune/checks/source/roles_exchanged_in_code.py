@@ -47,6 +47,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
 
+# Names that public data sets and chat templates use; a name of both sides would prove nothing.
 ASKERS = frozenset(("human", "user", "customer", "client", "prompter", "caller"))
 ANSWERERS = frozenset(("gpt", "assistant", "bot", "model", "agent", "ai", "chatgpt"))
 THE_USER = frozenset(("user", "human"))
@@ -60,6 +61,7 @@ ANSWERED = re.compile(
 def _role_places(module: Module) -> Iterator[ast.AST]:
     """Where a training script says which role is whose."""
     if trains_a_model(module):
+        # Only in scripts that train: who simulates a user exchanges the roles on purpose.
         yield from (node for node in module.nodes(ast.Dict) if _roles_of_mapping(node))
         yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
         yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)

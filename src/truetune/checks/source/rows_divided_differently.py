@@ -89,6 +89,8 @@ class RowsDividedDifferently(SourceRule):
             return
         for call in _random_orders(module):
             if call.named(*SPLITS):
+                # With a generator each process draws alike; without a sampler the parts are not dealt out to
+                # processes.
                 is_wrong = call.argument(2, "generator") is None and _is_sampled(module, call)
                 text = "each process splits the rows another way: one trains on what another validates on"
                 fix = "give random_split generator=torch.Generator().manual_seed(0)"
@@ -129,6 +131,7 @@ def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
         return False
     for part in module.nodes(ast.Subscript):
         is_of_list = isinstance(part.value, ast.Name) and part.value.id == name.id
+        # Above the shuffle the list still has its own order.
         if not is_of_list or part.lineno <= shuffle.node.lineno:
             continue
         is_beside = _enclosing_function(module, part) is _enclosing_function(module, name)

@@ -86,6 +86,7 @@ class RowsPaddedToAFixedLength(SourceRule):
             return
         for call in _padding_calls(module):
             length = module.flow.value(call.keywords.get("max_length"))
+            # type() and not isinstance: True is an int.
             if type(length) is int and length >= MIN_LENGTH:
                 yield self.finding(
                     f'padding="max_length": each row takes the memory and time of {length:,} tokens',

@@ -60,6 +60,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+# Chosen, not measured. At 0.25 most models still give the same answer; at 1 the usual 0.7 is passed over.
 MIN_TEMPERATURE = 0.5
 """From here on answers of tuned models differ between draws in more than a few rows"""
 SCORES = re.compile(r"\b(?:acc|accuracy|em|exact_match|correct|hits|right|f1)\b", re.I)
@@ -111,6 +112,7 @@ class SampledAnswersScoredOnce(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # A fixed seed makes the score repeatable, and several draws are what it takes to report one.
         if module.mentions(*SEEDS) or DRAWS.search(module.text) or trains_anything(module):
             return
         if not SCORES.search(module.text) or not _compares_with_reference(module):
@@ -149,6 +151,7 @@ def _sampling_temperature(module: Module, call: Call) -> float | None:
     if call.method == "generate":
         if module.flow.value(call.keywords.get("do_sample")) is not True:
             return None
+        # transformers' default temperature is 1.0 where sampling is on.
         value = value if "temperature" in call.keywords else 1.0
     elif "temperature" not in call.keywords and not call.open:
         value = 1.0

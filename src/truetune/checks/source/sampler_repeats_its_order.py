@@ -69,6 +69,7 @@ class SamplerRepeatsItsOrder(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         parts = module.with_linked
+        # Libraries that steer the loop call set_epoch themselves.
         if any(part.mentions("set_epoch") or STEERED.search(part.text) for part in parts):
             return
         if not _has_epochs(module):
@@ -91,12 +92,14 @@ def _has_epochs(module: Module) -> bool:
     """Does a loop that calls backward stand in another loop, which may have more than one round?"""
     for call in module.methods("backward"):
         loops = [node for node in module.parents(call.node) if isinstance(node, LOOPS)]
+        # The outermost loop is that over epochs: `range(1)` needs no other order.
         if len(loops) > 1 and not _is_once(module, loops[-1]):
             return True
     return False
 
 
 def _is_once(module: Module, loop: ast.AST) -> bool:
+    """Is it `for ... in range(1)`?"""
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
     counts = [module.flow.value(arg) for arg in loop.iter.args]

@@ -76,9 +76,11 @@ class SamplesAllGreedy(SourceRule):
                 not isinstance(answer_count, int)
                 or answer_count < 2
                 or not call.keywords.keys().isdisjoint(BEAMS)
+                # Beams are several answers without any sampling.
             ):
                 continue
-            if (greedy_argument := _greedy_argument(module, call)) is not None:
+            greedy_argument = _greedy_argument(module, call)
+            if greedy_argument is not None:
                 yield self.finding(
                     f"several answers are asked for with {greedy_argument}: they are all the same",
                     "give temperature=0.9; for generate, do_sample=True",
@@ -96,6 +98,7 @@ def _greedy_argument(module: Module, call: Call) -> str | None:
     is_zero = (
         isinstance(temperature, int | float)
         and not isinstance(temperature, bool)
+        # bool is a number to Python, and `temperature=False` means something else.
         and temperature == 0
     )
     return f"temperature={temperature:g}" if is_zero else None

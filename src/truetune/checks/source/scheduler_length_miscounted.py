@@ -69,8 +69,11 @@ from truetune.source.module import Module
 
 BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
 DECAYS = (*BY_STEPS, "torch.optim.lr_scheduler.ExponentialLR")
+# Chosen: a learning rate of 2e-5 is 2e-8 then, below what bfloat16 weights take up.
 GONE = 1e-3
 """Share of the rate at which nothing moves any more"""
+# Chosen, not measured. At half, runs that end after a short epoch are missed; at double, schedules for small sets are
+# told.
 AT_ONCE = 200
 """Batches in which no run has learned: an epoch of 1,600 rows at 8 a batch"""
 
@@ -102,6 +105,7 @@ class SchedulerLengthMiscounted(SourceRule):
                 yield self._of_rows(total, rows[0])
             elif step is not None and step.is_by_epoch:
                 yield from self._by_epoch(call, total, step)
+            # A length that is a number of epochs fits only who steps once an epoch.
             elif step is not None and _counts_epochs(module, total, step):
                 yield self.finding(
                     "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
@@ -154,6 +158,7 @@ class SchedulerLengthMiscounted(SourceRule):
         module = self.subject
         epochs = next(iter(possible_numbers(module, _epoch_count(step.epochs))), None)
         warmup = next(iter(possible_numbers(module, _warmup_steps(call))), 0)
+        # A warm-up longer than the epochs: stepped once an epoch, it never ends.
         is_too_long = epochs is not None and warmup > epochs
         if not is_too_long and not _counts_batches(module, total):
             return
@@ -202,6 +207,7 @@ def _warmup_steps(call: Call) -> ast.expr | None:
     """The steps of a schedule's warm-up; None where it has none."""
     if not call.named("transformers.get_*"):
         return None
+    # get_scheduler takes its own name first, so that every argument is one place further on.
     return call.argument(1 + call.named(BY_NAME), "num_warmup_steps")
 
 
@@ -235,6 +241,7 @@ def _counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool
     if epochs is None or any(True for _ in length_calls(module, total)):
         return False
     if isinstance(total, ast.Constant) or isinstance(epochs, ast.Constant):
+        # Two numbers that are written alike may be the same by chance only where both are written.
         return isinstance(total, ast.Constant) and ast.unparse(total) == ast.unparse(epochs)
     return ast.unparse(total) == ast.unparse(epochs)
 

@@ -74,6 +74,8 @@ class ScriptLoadsAnotherBase(SourceRule):
                 continue
             base, file = base_and_file
             apart = other_weights(name, base)
+            # No difference by weights or tuning: a folder of one's own on a published base may still be a second
+            # stage.
             if apart is None and not is_tuned_apart(name, base):
                 if is_tuned_folder(base) and is_published(name):
                     yield self._of_folder(call, name, base, file)

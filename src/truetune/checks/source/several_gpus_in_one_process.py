@@ -90,6 +90,7 @@ class SeveralGpusInOneProcess(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # unsloth uses one GPU, whatever it is shown.
         if module.imports_unsloth:
             return
         visible = _shown_by_itself(module)
@@ -98,6 +99,13 @@ class SeveralGpusInOneProcess(SourceRule):
         if load is not None:
             yield from self._of_spread_model(load, visible, starts)
             return
+        yield from self._of_trainer(visible, starts)
+
+    def _of_trainer(
+        self, visible: ast.Assign | None, starts: list[PlainStart]
+    ) -> Iterator[Finding]:
+        """A trainer that one process runs with several GPUs, so that it copies the model to each of them."""
+        module = self.subject
         trainer = next(module.calls(*TRAINERS), None)
         start = next((start for start in starts if not start.launcher), None)
         is_single_process = visible is not None or start is not None
@@ -117,11 +125,11 @@ class SeveralGpusInOneProcess(SourceRule):
         if visible is None and start is None:
             return
         launches = launches_of(Path(module.path))
+        # A launcher that starts one process leaves the others idle as well.
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return
         command_file = start.text if start is not None else ""
-        if not may_fit_one_gpu(module, billions_of_model(module, load), command_file):
-            return
+        fits = may_fit_one_gpu(module, billions_of_model(module, load), command_file)
         gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         name = Path(module.path).name
         yield self.finding(
@@ -130,6 +138,8 @@ class SeveralGpusInOneProcess(SourceRule):
             f"remove device_map and start one process for each GPU, with `torchrun --nproc-per-node {gpus} {name}` or"
             " `accelerate launch`; a model that one GPU can't hold is shared out by FSDP instead"
             " (`accelerate launch --use_fsdp`)",
+            # A model that may be too large for one GPU is spread on purpose: the GPUs wait all the same.
+            severity="warning" if fits else "info",
             evidence=[start.where] if start is not None else [],
             cases=[
                 case_at(module, load.node),
@@ -140,6 +150,7 @@ class SeveralGpusInOneProcess(SourceRule):
     def _finding(
         self, trainer: Call, visible: ast.Assign | None, start: PlainStart | None
     ) -> Finding:
+        """What is said of a trainer that one process runs with several GPUs."""
         module = self.subject
         gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         cases = [
@@ -186,6 +197,7 @@ def _shown_by_itself(module: Module) -> ast.Assign | None:
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)
+        # Under a condition it may be another number in another run.
         is_sure = not any(isinstance(around, ast.If) for around in module.parents(node))
         if is_variable and is_sure and _gpu_count(module, node) > 1:
             return node

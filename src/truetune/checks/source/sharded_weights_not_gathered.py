@@ -96,6 +96,7 @@ class ShardedWeightsNotGathered(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # A save that is given a state gets the gathered one from the caller.
         saves = [call for call in _saves_inside_wrapper(module) if call.lacks("state_dict")]
         if not saves or module.mentions(*GATHERS):
             return
@@ -105,6 +106,7 @@ class ShardedWeightsNotGathered(SourceRule):
                 yield self._finding(call, sharding)
 
     def _finding(self, call: Call, sharding: Sharding) -> Finding:
+        """What is said of a save of sharded weights."""
         module = self.subject
         by_trainer = any("trainer" in module.flow.types(one.node) for one in module.all_calls)
         remedy = (
@@ -124,6 +126,7 @@ class ShardedWeightsNotGathered(SourceRule):
 
 def _is_inside(module: Module, model: ast.expr) -> bool:
     """Is it the model inside a wrapper: `unwrap_model(model)`, `engine.module`, or the model of a trainer?"""
+    # One of these words stands in every file that unwraps: the others need not be followed.
     if not module.mentions("unwrap_model", ".module", "Trainer", "fully_shard"):
         return False
     for origin in module.flow.origins(model):

@@ -38,6 +38,7 @@ from truetune.source.module import Module
 
 
 def _unparsed_parts(module: Module) -> Iterable[str]:
+    """The lines that were looked at; none where nothing of the file could be parsed."""
     return module.text.splitlines() if module.tree.body else ()
 
 
@@ -53,6 +54,7 @@ class SourceNotParsed(SourceRule):
         for broken in module.broken:
             line, column = module.place_of_broken(broken)
             case = Case(broken.reason, file=module.path, line=line, column=column)
+            # The last line of a file that ends in the middle of a statement may lie behind its lines.
             offset = module.lines.starts[min(broken.line, len(module.lines)) - 1]
             what = f"{cell_number(module, offset)} is" if module.cells else "this file is"
             yield self.finding(

@@ -50,6 +50,7 @@ from truetune.source.module import Module
 
 
 def _assigned_state_dicts(module: Module) -> Iterator[ast.Assign]:
+    """Assignments to `x.state_dict`."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "state_dict":
@@ -80,6 +81,7 @@ class StateDictOverwritten(SourceRule):
 def _filters_adapter(module: Module, value: ast.expr) -> bool:
     """Does it call `get_peft_model_state_dict`, itself or in a function of the file?"""
     function = module.flow.function(value)
+    # A lambda's body stands in the value, a named function elsewhere in the file.
     inside = [*ast.walk(value), *(ast.walk(function) if function is not None else ())]
     names = {module.flow.name(n.func) for n in inside if isinstance(n, ast.Call)}
     return "peft.get_peft_model_state_dict" in names

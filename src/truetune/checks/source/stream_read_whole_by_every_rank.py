@@ -78,6 +78,7 @@ def _reads_all(module: Module, rows: ast.expr) -> bool:
                 base.endswith("IterableDataset") for base in module.flow.bases(one.node)
             ):
                 code = ast.unparse(node) + module.text_of(one.node)
+                # The arguments too: a data set may be given its rank where it is made.
                 return not OF_A_RANK.search(code)
     return False
 
@@ -90,6 +91,7 @@ class StreamReadWholeByEveryRank(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Any sign in any of the files: the split may stand in another one than the loader.
         if any(SPLITS.search(part.text) for part in module.with_linked):
             return
         streams = any(

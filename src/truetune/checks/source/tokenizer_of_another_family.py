@@ -99,6 +99,7 @@ class TokenizerOfAnotherFamily(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Who writes the embedding may have brought it into line with the other vocabulary.
         if any(module.methods(*WRITES_EMBEDDING)):
             return
         for pair in _models_and_tokenizers(module):
@@ -106,6 +107,7 @@ class TokenizerOfAnotherFamily(SourceRule):
             if model is None or tokenizer is None:
                 continue
             groups = vocabulary_group(model), vocabulary_group(tokenizer)
+            # A fine-tune under a name of its own has no group that is known: nothing is compared.
             if None not in groups and groups[0] != groups[1]:
                 yield self.finding(
                     f"the model {model} has the vocabulary of {groups[0]}, "

@@ -95,8 +95,10 @@ def _token_added_in_training(module: Module, loads: Call) -> AddedElsewhere | No
     """The training beside a file whose tokens this tokenizer lacks; None where there is none."""
     name = module.flow.value(loads.argument(0, "pretrained_model_name_or_path"))
     loaded = loaded_names(module)
+    # A name that only the run knows may be the folder that the training wrote.
     for training in trainings_beside(module) if isinstance(name, str) else ():
         folders = written_folders(training)
+        # The folder of the training holds the tokenizer with its tokens: that load is right.
         if is_written(str(name), folders) or not any(is_written(one, folders) for one in loaded):
             continue
         for added in added_tokens(training, without_pad=True):

@@ -49,6 +49,7 @@ from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+# Chosen by the published vocabularies, whose reserved tokens are called so.
 RESERVED = "<|"
 """How tokens begin that many vocabularies hold in reserve"""
 PPO = ("trl.*PPOTrainer", "trl.*RLOOTrainer")
@@ -124,10 +125,12 @@ def _resize_advice(module: Module, added: AddedTokens) -> str:
 
 
 def _has_room(added: AddedTokens, count: int) -> bool:
+    """Has the embedding so many rows that no token has yet?"""
     return added.spare_rows is not None and added.spare_rows >= count
 
 
 def _trains_model(module: Module) -> bool:
+    """Does the program make a trainer or an optimizer?"""
     calls = (call for part in module.with_linked for call in part.all_calls)
     return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)
 

@@ -82,6 +82,7 @@ class TokensDecodedOneByOne(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # transformers' streamers hold a piece back until its character is whole.
         if module.mentions("Streamer"):
             return
         for call in _decodes_in_loop(module):
@@ -121,6 +122,7 @@ def _is_joined(module: Module, node: ast.AST) -> bool:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return False
     loop = next((one for one in around if isinstance(one, LOOPS)), None)
+    # A piece that is printed as it is has its own line, where half a character is seen at once.
     if loop is None:
         return False
     name, uses = statement.targets[0].id, module.text_of(loop)

@@ -63,6 +63,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+# Chosen: loop, epoch, step and one helper; recursion ends there.
 DEPTH = 4
 """Functions of the file that are followed from a loop"""
 
@@ -91,6 +92,7 @@ class TrainedInEvalMode(SourceRule):
         for loop in _training_loops(module):
             code = list(_reached_nodes(module, loop))
             called = [module.flow.call(node) for node in code if isinstance(node, ast.Call)]
+            # Any switch back in what the loop reaches: in which order both run is not followed.
             if any(call.method == "train" for call in called):
                 continue
             for call in called:

@@ -95,6 +95,7 @@ class TrainerArgumentGone(SourceRule):
                 yield self._one(call, gone)
 
     def _one(self, call: Call, gone: list[RemovedArgument]) -> Finding:
+        """What is said of the arguments of one call that are gone."""
         module = self.subject
         package, _, trainer = _class_name(module, call).partition(".")
         changes = [(one.taken.last, one.taken.gone) for one in gone]
@@ -130,6 +131,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
     package, _, trainer = _class_name(module, call).partition(".")
     of_one_class = len(find_possible_names(module, call.node.func)) == 1
     if (
+        # Of several possible classes one may take the argument.
         package not in ("trl", "transformers")
         or not of_one_class
         or "experimental" in module.text_of(call.node.func)
@@ -138,11 +140,13 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[RemovedArgument]:
     excused = find_guarded_arguments(module, call)
     for name in call.keywords:
         gone = find_removed_argument(package, trainer, name) if name not in excused else None
+        # A pin to an older release means that the script runs where the argument is there.
         if gone is not None and module.pins.age(package, *gone.taken) != "older":
             yield gone
 
 
 def _argument_advice(package: str, gone: RemovedArgument) -> str:
+    """What to write in place of an argument."""
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"
     return f"write {gone.instead} (from {package} {gone.taken.gone})"

@@ -76,6 +76,7 @@ class Use(NamedTuple):
 
 
 def _uses_of_gone_names(module: Module) -> Iterator[Use]:
+    """All names of `trl` that a file imports or reads from the module."""
     for node in module.nodes(ast.ImportFrom):
         if not node.level and node.module == "trl":
             yield from (Use(alias, alias.name, node) for alias in node.names)
@@ -105,9 +106,11 @@ class TrlNameGone(SourceRule):
             yield self._one(gone)
 
     def _one(self, gone: Mapping[Use, RemovedExport]) -> Finding:
+        """What is said of names that one statement imports."""
         pins = self.subject.pins
         changes = [(name.taken.last, name.taken.gone) for name in gone.values()]
         severity = severity_of_removed_name(pins, "trl", changes, self.subject.path)
+        # By version and not as text: 0.10 comes after 0.9.
         newest = max((name.taken.gone for name in gone.values()), key=Version)
         names = list(dict.fromkeys(use.name for use in gone))
         remedies = dict.fromkeys(_name_advice(use.name, name) for use, name in gone.items())
@@ -148,6 +151,7 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, RemovedExport]) -
 
 
 def _name_advice(name: str, gone: RemovedExport) -> str:
+    """What to import or to use in place of a name."""
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:
@@ -159,6 +163,7 @@ def _is_tried(module: Module, use: Use) -> bool:
     """Is it used only where it is there: imported in a `try`, or for one release?"""
     node = use.statement or use.node
     if (
+        # An attribute in a try is used for other reasons too; an import there is tried for its release.
         any(isinstance(parent, ast.Try) for parent in module.parents(node))
         and use.statement is not None
     ):

@@ -90,6 +90,7 @@ class UntouchedBaseSaved(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         saves = list(_saves_of_tuned_model(module))
+        # Another save of the file may hold what was trained.
         if any(module.methods(*OTHERS)) or any(module.calls("torch.save", "*.save_file")):
             return
         loads = [_load_of(module, call.receiver) for call in saves]
@@ -141,6 +142,7 @@ def _is_untouched(module: Module, load: Call) -> bool:
 def _holds_model(module: Module, name: ast.Name, load: Call) -> bool:
     """Is the model of a load what a name stands for, and not its tokenizer?"""
     return any(
+        # unsloth returns (model, tokenizer): the first of them is the model.
         origin.node is load.node and origin.path in ((), (0,))
         for origin in module.flow.origins(name)
     )

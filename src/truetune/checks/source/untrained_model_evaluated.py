@@ -106,6 +106,7 @@ class UntrainedModelEvaluated(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Who loads trained weights somewhere may load them into this model.
         if module.mentions(*TAKES_UP):
             return
         trained = list(trained_models(module))
@@ -119,6 +120,7 @@ class UntrainedModelEvaluated(SourceRule):
             yield self._finding(late[0], trained[0].load)
 
     def _finding(self, generation: AskedModel, base: ast.Call) -> Finding:
+        """What is said of a base that is asked after the training."""
         module = self.subject
         return self.finding(
             "what is asked after the training is the base, loaded by its name: nothing loads what was"

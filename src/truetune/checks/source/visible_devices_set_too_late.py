@@ -89,10 +89,12 @@ class VisibleDevicesSetTooLate(SourceRule):
 def _cuda_starts(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
     """Statements above the setting, run under no condition, that ask CUDA for its GPUs."""
     body = module.tree.body
+    # Statements of the module run in order; a function runs when it is called, which may be later.
     for statement in body[: body.index(setting)]:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             names = [statement.module or ""] if isinstance(statement, ast.ImportFrom) else []
             names += [alias.name for alias in statement.names]
+            # unsloth asks for the GPUs when it is imported.
             if "unsloth" in names:
                 yield statement
         elif not isinstance(
@@ -102,6 +104,7 @@ def _cuda_starts(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _asks_cuda(module: Module, node: ast.AST) -> bool:
+    """Does a call ask the driver for its GPUs, or put something on one?"""
     if not isinstance(node, ast.Call):
         return False
     name = module.flow.name(node.func) or ""

@@ -86,6 +86,7 @@ def _engines_beside_training(module: Module) -> Iterator[Call]:
 
 
 def _is_trainer(module: Module, call: Call) -> bool:
+    """Is it the `train` of a trainer, and no mode of a model?"""
     return "trainer" in module.flow.types(call.receiver)
 
 
@@ -96,6 +97,7 @@ class VllmBesideTraining(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Moves to the model's own device are taken out first: they are no sign that the two are apart.
         if any(ELSEWHERE.search(SAME_DEVICE.sub("", part.text)) for part in module.with_linked):
             return
         for call in _engines_beside_training(module):
@@ -136,6 +138,8 @@ def _is_apart(module: Module, call: Call) -> bool:
         id(node) for step, _ in optimizer_steps(module) for node in module.parents(step.node)
     }
     is_conditional = any(
-        "__name__" not in ast.unparse(getattr(node, "test", node)) for node in conditions
+        # `if __name__ == "__main__"` is a condition that always holds for a script.
+        "__name__" not in ast.unparse(getattr(node, "test", node))
+        for node in conditions
     )
     return is_conditional or any(id(function) not in trained_in for function in functions)

@@ -128,6 +128,7 @@ def _saved_states(module: Module) -> Iterator[Saved]:
     """The states that this file, and the scripts beside it that train, save from wrappers."""
     yield from _saved_from_wrappers(module)
     for other in trainings_beside(module):
+        # A training that takes the prefix away writes files that fit.
         if not _strips_prefix(other):
             yield from _saved_from_wrappers(other)
 
@@ -153,6 +154,7 @@ def _file_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | No
             str(part.value) if isinstance(part, ast.Constant) else "\0" for part in file.values
         ]
         name = PurePath("".join(parts)).name
+        # A name of values alone fits every file.
         known = "".join(name.split("\0"))
         return re.compile(re.escape(name).replace("\0", ".*")) if known else None
     texts = possible_texts(module, file)

@@ -26,6 +26,7 @@ OPERATION_MEANINGS = {
 }
 """Names that ProcessGroupNCCL.cpp gives to operations, and who calls them in a training"""
 MAX_RANKS = 1024
+"""Chosen, not measured: it bounds the memory"""
 MAX_NAMED_RANKS = 8
 """Ranks that a line of evidence names"""
 
@@ -60,6 +61,7 @@ class CollectiveTimeoutReader:
             if is_printed and text.strip():
                 self._last = text.strip()
             return
+        # What was printed before the first time-out names the code that one rank ran alone. Later ones only follow.
         if not self._before:
             self._before = self._last[:200]
         rank = int(process) if process.isdecimal() else -1
@@ -74,12 +76,14 @@ class CollectiveTimeoutReader:
         return tuple(self._lines())
 
     def _lines(self) -> Iterator[str]:
+        """Who waited in what, who printed nothing, and what was printed before."""
         ranks_of: dict[PendingCollective, list[int]] = {}
         for rank, waiting in sorted(self._waiting.items()):
             ranks_of.setdefault(waiting, []).append(rank)
         for waiting, ranks in ranks_of.items():
             meaning = OPERATION_MEANINGS.get(waiting.kind)
             yield f"{_name_ranks(ranks)} waited in {waiting}" + (f": {meaning}" if meaning else "")
+        # a rank that printed no time-out was not waiting: it is where to look
         missing = sorted(set(range(max(self._waiting) + 1)) - self._waiting.keys())
         if len(ranks_of) > 1:
             yield (

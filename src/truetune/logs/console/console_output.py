@@ -35,16 +35,20 @@ from truetune.logs.console.tracebacks import (
 )
 
 MAX_PROCESSES = 256
+"""With a traceback reader each; lines of further processes are read one by one. Chosen, not measured: 32 nodes of 8"""
 MAX_CHAINS = 500
 """Of each end of a long output: the first and the last"""
 MAX_TAIL_LINES = 60
-"""Lines at the end in which an error may stand without a traceback"""
+"""Lines at the end in which an error may stand without a traceback. Chosen, not measured: launchers print tens of lines
+behind it (EPILOGUE_LINE), which are kept here and left out of the search"""
 LED_ERROR_LINES, BARE_ERROR_LINES = 12, 3
 """Of these: lines in which an error stands behind `Training failed:`, and lines that may begin with it"""
 MAX_LINE_CHARACTERS = 20_000
 """Characters of one line that are looked at"""
 MIN_LINES_AFTER = 40
-"""Lines of ordinary output behind a traceback from which on the run went on"""
+"""Lines of ordinary output behind a traceback from which on the run went on. Chosen, not measured: at half of it, the
+clean-up of launchers and loggers after a failure counts as a run that goes on; at double, a script that prints little
+counts as ended by an exception that it caught"""
 MIN_DRAWINGS_AFTER = 6
 """Drawings of a bar behind a traceback from which on the run went on: other processes draw one or two more"""
 WITHOUT_GPU, LAYERS_ON_CPU = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
@@ -156,11 +160,14 @@ class _OutputPosition:
         )
 
     def copy(self) -> _OutputPosition:
+        """The position as it is now; the reader goes on to change its own."""
         return _OutputPosition(self.records, self.drawings, self.plain)
 
 
 @dataclass(slots=True)
 class _PrintedMessage:
+    """A known message: its first line, how often it came, and where it came last."""
+
     line: int
     text: str
     count: int
@@ -196,15 +203,16 @@ class ConsoleReader:
         self._served.add_line(text[:MAX_LINE_CHARACTERS])
         self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
         if bar is not None:
+            # A bar is drawn again without an advance when something is printed: that is no sign that the run goes on.
             if (bar.done, bar.total) != self._last_bar:
                 self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
                 self._last_bar = (bar.done, bar.total)
+            # The training's bar has no text before it and is the longest: evaluations have bars without a text too.
             if not bar.is_described and bar.total >= self._total:
                 self._done, self._total = bar.done, bar.total
                 self._step_seconds = bar.seconds or self._step_seconds
-            text = text[
-                text.rfind("]") + 1 :
-            ]  # stderr of another process may follow on the same line
+            # stderr of another process may follow on the same line
+            text = text[text.rfind("]") + 1 :]
             if not text.strip():
                 return
         line = clean_line(text[:MAX_LINE_CHARACTERS], number)
@@ -224,28 +232,26 @@ class ConsoleReader:
     def finish(self) -> ConsoleOutput | None:
         """What was seen; None where there was nothing to see."""
         for reader in self._readers.values():
-            self._keep(reader.end())
+            self._keep_chains(reader.end())
         if not self._lines:
             return None
         ended, survived = self._failures()
-        notices = [self._notice(name, found) for name, found in self._noticed.items()]
+        notices = [self._notice(name, printed) for name, printed in self._noticed.items()]
         notices += self._notices_of_layers()
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
         if ended is not None and _is_report_of(ended, ends):
-            ended = None  # the launcher's own exception, of a process that was killed
+            ended = None  # the launcher's own exception, on a process that was killed
         return ConsoleOutput(
             file=self.file,
             lines=self._lines,
             failure=ended,
             survived=tuple(survived),
             ends=ends,
-            notices=tuple(
-                n for n in notices if n.message.shown == "notice" and n.count >= n.message.least
-            ),
+            notices=tuple(notice for notice in notices if _names_fault(notice)),
             done=self._done,
             total=self._total,
             is_finished=self._finished,
-            last_lines=tuple(line.text.strip() for line in self._tail if line.text.strip())[-3:],
+            last_lines=self._last_texts(),
             settings=self._settings.finish(),
             collectives=self._collectives.finish(),
             meeting=self._meeting.finish(),
@@ -254,45 +260,59 @@ class ConsoleReader:
             served=self._served.finish(),
         )
 
+    def _last_texts(self) -> tuple[str, ...]:
+        """The last three lines that are not blank: for a reader who asks what the run did when it stopped."""
+        texts = [line.text.strip() for line in self._tail]
+        return tuple(text for text in texts if text)[-3:]
+
     def _take_line(self, line: ConsoleLine) -> None:
+        """Gives a line to the traceback reader of its process, and looks for a known message outside of tracebacks."""
+        # Processes print into one file, line by line: one reader for all would weave their tracebacks together.
         reader = self._readers.get(line.process)
         if reader is None:
             reader = TracebackReader()
             if len(self._readers) < MAX_PROCESSES:
                 self._readers[line.process] = reader
+        # Inside of a traceback, source lines and messages may hold the words of known messages.
         was_inside = reader.is_inside
-        self._keep(reader.add_line(line))
+        self._keep_chains(reader.add_line(line))
         if was_inside and reader.is_inside:
             return
         self._tail.append(line)
         if not EPILOGUE_LINE.match(line.text) and not line.level and not reader.is_inside:
             self._now.plain += 1
         if not reader.is_inside and (known := message_of_line(line.text.strip())) is not None:
-            self._see(known, line)
+            self._count_message(known, line)
 
-    def _see(self, known: Message, line: ConsoleLine) -> None:
-        found = self._noticed.get(known.name)
-        if found is None:
+    def _count_message(self, known: Message, line: ConsoleLine) -> None:
+        """Keeps the first line of a known message, how often it came, and where the last one stood."""
+        printed = self._noticed.get(known.name)
+        if printed is None:
             self._noticed[known.name] = _PrintedMessage(
                 line.number, line.text.strip()[:300], 1, self._now.copy()
             )
         else:
-            found.count += 1
-            found.mark = self._now.copy()
+            printed.count += 1
+            printed.mark = self._now.copy()
 
-    def _keep(self, chains: Iterator[ExceptionChain]) -> None:
+    def _keep_chains(self, chains: Iterator[ExceptionChain]) -> None:
+        """Keeps chains with the place where they ended, to see later whether the run went on behind it."""
         for chain in chains:
+            # Python prints tracebacks of destructors and loggers and goes on: they end nothing
             if all(raised.is_ignored for raised in chain.raised):
                 continue
             self._chains.append((chain, self._now.copy()))
+            # A script that catches an exception of each row prints millions. What is dropped is in the middle: the
+            # first shows the cause, the last what ended the run.
             if len(self._chains) > 2 * MAX_CHAINS:
                 del self._chains[MAX_CHAINS]
 
-    def _notice(self, name: str, found: _PrintedMessage) -> Notice:
+    def _notice(self, name: str, printed: _PrintedMessage) -> Notice:
+        """A known message as the output shows it."""
         known = find_message(name)
         assert known is not None
         return Notice(
-            known, found.line, found.text, found.count, not found.mark.is_passed(self._now)
+            known, printed.line, printed.text, printed.count, not printed.mark.is_passed(self._now)
         )
 
     def _notices_of_layers(self) -> Iterator[Notice]:
@@ -320,7 +340,9 @@ class ConsoleReader:
             for chain in before
             for raised in [_find_cause(chain)]
         }
-        if not last and (bare := self._bare()) is not None:
+        # A traceback says more than a line of text, so lines are searched only where there is none.
+        bare = None if last else self._find_bare_error()
+        if bare is not None:
             last = [ExceptionChain((bare,))]
         if not last:
             return None, list(survived.values())
@@ -332,10 +354,12 @@ class ConsoleReader:
     def _failure(
         self, raised: PrintedException, chains: list[ExceptionChain], *, is_the_end: bool
     ) -> Failure:
+        """What is known of an exception; the first of `chains` is its own."""
         processes = len({chain.last.process for chain in chains})
         return Failure(raised, self._meaning(raised), chains[0], processes, is_the_end)
 
     def _meaning(self, raised: PrintedException) -> Message | None:
+        """The known message of an exception, or one printed elsewhere that says more exactly what it means."""
         known = message_of_exception(raised.text)
         if known is not None:
             for name in known.refined_by:
@@ -349,44 +373,56 @@ class ConsoleReader:
             [other for other in self._tail if other.process == line.process], line.number
         )
 
-    def _bare(self) -> PrintedException | None:
+    def _find_bare_error(self) -> PrintedException | None:
         """An error without a traceback in the last lines: the text of an exception that a program printed itself."""
-        last = [
-            line for line in self._tail if line.text.strip() and not EPILOGUE_LINE.match(line.text)
-        ][-LED_ERROR_LINES:]
-        for place, line in enumerate(reversed(last)):
-            text = line.text.strip()
-            if message_of_line(text) is not None:
+        tail = [line for line in self._tail if line.text.strip()]
+        tail = [line for line in tail if not EPILOGUE_LINE.match(line.text)]
+        for place, line in enumerate(reversed(tail[-LED_ERROR_LINES:])):
+            if message_of_line(line.text.strip()) is not None:
                 continue
-            found = (
-                BARE_ERROR.match(text) if place < BARE_ERROR_LINES and not self._finished else None
-            )
-            if found is not None and "Warning" not in found["type"]:
-                return PrintedException(
-                    found["type"],
-                    found["message"],
-                    self._frames_above(line),
-                    line.number,
-                    line.process,
-                )
-            start = 0 if line.level == "error" or found is not None else _end_of_lead(text)
-            if start is None and place < BARE_ERROR_LINES and not self._finished:
-                start = 0
-            known = message_of_exception(text[start:]) if start is not None else None
-            if known is None or start is None:
-                continue
-            match = known.pattern.search(text[start:])
-            if match is not None and (
-                line.level == "error" or match.start() < len("torch.cuda.OutOfMemoryError: ")
-            ):
-                return PrintedException(
-                    "error",
-                    text[start:][:2000],
-                    self._frames_above(line),
-                    line.number,
-                    line.process,
-                )
+            # Words like these stand in ordinary output too (a row about CUDA errors). In the very last lines of a run
+            # that did not say it was done, they are more likely what ended it.
+            is_last = place < BARE_ERROR_LINES and not self._finished
+            error = self._error_of_line(line, is_last=is_last)
+            if error is not None:
+                return error
         return None
+
+    def _error_of_line(self, line: ConsoleLine, *, is_last: bool) -> PrintedException | None:
+        """The exception whose text a line is; `is_last`: so near the end that it need not say that it is an error."""
+        text = line.text.strip()
+        named = BARE_ERROR.match(text) if is_last else None
+        if named is not None and "Warning" not in named["type"]:
+            return self._exception_of_line(line, named["type"], named["message"])
+        is_error = line.level == "error"
+        start = 0 if is_error or named is not None else _end_of_lead(text)
+        if start is None and is_last:
+            start = 0
+        if start is None or not _is_known_error(text[start:], anywhere=is_error):
+            return None
+        return self._exception_of_line(line, "error", text[start:][:2000])
+
+    def _exception_of_line(self, line: ConsoleLine, kind: str, message: str) -> PrintedException:
+        """The exception that one line alone tells of, with whatever frames stand above it."""
+        frames = self._frames_above(line)
+        return PrintedException(kind, message, frames, line.number, line.process)
+
+
+def _is_known_error(text: str, *, anywhere: bool) -> bool:
+    """Is a text that of a known exception: at its beginning, or `anywhere` in it where a logger calls it an error?"""
+    known = message_of_exception(text)
+    if known is None:
+        return False
+    match = known.pattern.search(text)
+    if match is None:
+        return False
+    # the longest type that stands in front of a known text: further in, the words are a quotation
+    return anywhere or match.start() < len("torch.cuda.OutOfMemoryError: ")
+
+
+def _names_fault(notice: Notice) -> bool:
+    """Does a notice stand often enough to name a fault? Some messages are normal now and then (`least`)."""
+    return notice.message.shown == "notice" and notice.count >= notice.message.least
 
 
 def _end_of_lead(text: str) -> int | None:
@@ -405,6 +441,7 @@ def _find_cause(chain: ExceptionChain) -> PrintedException:
 
 
 def _is_consequence(raised: PrintedException) -> bool:
+    """Does an exception only report that something else failed?"""
     known = message_of_exception(raised.text)
     return (known is not None and known.is_consequence) or raised.type in ("SystemExit",)
 

@@ -57,9 +57,9 @@ class LayerDeviceReader:
     def add_line(self, text: str, number: int) -> None:
         """One line."""
         if LOADING_LINE.search(text):
-            found = DEVICE_LINE.search(text)
-            if found is not None:
-                self._count(found[1] or found[2] or found[3], text, number)
+            match = DEVICE_LINE.search(text)
+            if match is not None:
+                self._count(match[1] or match[2] or match[3], text, number)
         elif not self._means_gpu:
             self._means_gpu = GPU_MENTION.search(text) is not None
 
@@ -68,6 +68,7 @@ class LayerDeviceReader:
         return LayerDevices(self._on_cpu, self._elsewhere, self._line, self._text, self._means_gpu)
 
     def _count(self, device: str, text: str, number: int) -> None:
+        """Counts a layer or a buffer on its device, and keeps the first line that names the CPU."""
         if device not in CPU_DEVICES:
             self._elsewhere += 1
             return

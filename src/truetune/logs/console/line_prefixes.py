@@ -55,7 +55,11 @@ LOGGER_PREFIX = re.compile(
     r"|[\w.]{1,80}:\d{1,6} >> "  # llamafactory.train.callbacks:143 >>
     r"|(?P<warns>[\w./\\~<>-]{1,300}\.py:\d{1,6}: \w{0,40}Warning: )"  # warnings.warn
 )
+PREFIXES = (PROCESS_PREFIX, TYPED_KEYS, TIME_PREFIX, LOGGER_PREFIX)
+"""What may stand before a message: the launcher's stands outermost"""
 MAX_PREFIXES = 8
+"""Chosen, not measured: a launcher, Ray, a clock and a logger are four; more are taken for text, so that a line of
+brackets costs no time"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +78,41 @@ class ConsoleLine:
 
 def clean_line(text: str, number: int) -> ConsoleLine:
     """A line without terminal codes and prefixes."""
-    text = TERMINAL_CODES.sub("", text) if "\x1b" in text or "\x08" in text else text
+    if "\x1b" in text or "\x08" in text:
+        text = TERMINAL_CODES.sub("", text)
     text = text.rstrip()
     process = ""
     level: LogLevel = ""
+    # Launchers, clocks and loggers wrap one another in any order, so each prefix is taken off until none fits.
     for _ in range(MAX_PREFIXES):
-        rest = (
-            text.lstrip(" ")
-            if text.startswith(" ") and text.lstrip(" ").startswith("[rank")
-            else text
-        )
-        match = (
-            PROCESS_PREFIX.match(rest)
-            or TYPED_KEYS.match(rest)
-            or TIME_PREFIX.match(rest)
-            or LOGGER_PREFIX.match(rest)
-        )
+        # Some output has blanks in front of `[rank0]:`. Elsewhere they are the indentation of a traceback's frame.
+        unpadded = text.lstrip(" ")
+        rest = unpadded if unpadded.startswith("[rank") else text
+        match = _match_prefix(rest)
         if match is None:
             break
-        if match.re is PROCESS_PREFIX:
-            process = process or next((name for name in match.groups() if name is not None), "")
+        if match.re is PROCESS_PREFIX and not process:
+            # the outermost prefix is the launcher's, and knows the process best
+            process = next((name for name in match.groups() if name is not None), "")
         elif match.re is LOGGER_PREFIX:
             level = _logger_level(match) or level
         text = rest[match.end() :]
     return ConsoleLine(number, text, process, level)
 
 
+def _match_prefix(text: str) -> re.Match[str] | None:
+    """The prefix with which a text begins; None where it begins with its message."""
+    for pattern in PREFIXES:
+        match = pattern.match(text)
+        if match is not None:
+            return match
+    return None
+
+
 def _logger_level(match: re.Match[str]) -> LogLevel:
     """The level that a logger's prefix names; empty where it names none."""
-    found = match.groupdict()
-    if found["warns"]:
+    groups = match.groupdict()
+    if groups["warns"]:
         return "warning"
-    word = next((value for name, value in found.items() if value and name != "warns"), "")
+    word = next((value for name, value in groups.items() if value and name != "warns"), "")
     return LEVEL_OF_LETTER.get(word[:1], "")

@@ -25,7 +25,8 @@ MAX_ADAPTER_SHARE = 0.04
 FULL_TRAINED_SHARE = 0.9
 """Trained share of a full fine-tune"""
 MIN_FITTED_STEPS = 10
-"""Steps that fitted from which the first batches, and the optimizer's states, are no cause any more"""
+"""Steps that fitted from which the first batches, and the optimizer's states, are no cause any more. Chosen, not
+measured: the states are made at step 1, kernels are compiled in the first few"""
 MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 8
 """Memory that grows with the steps: by this much, in records enough to see a line"""
 MIN_CORRELATION = 0.97
@@ -46,6 +47,8 @@ class MemoryCause:
 
 @dataclass(frozen=True, slots=True)
 class _FrameSign:
+    """What a frame of the traceback looks like when this cause is behind it: patterns, of which each must fit."""
+
     cause: MemoryCause
     file: str = ""
     function: str = ""
@@ -61,16 +64,25 @@ class _FrameSign:
         """Is it in these frames?"""
         if self.within and not any(re.search(self.within, frame.function) for frame in frames):
             return False
-        files = [frame.file.replace("\\", "/") for frame in frames]
+        files = [_posix_path(frame) for frame in frames]
         if self.without and any(re.search(self.without, file) for file in files):
             return False
-        return any(
-            not (self.of_user and frame.is_installed)
-            and re.search(self.file, frame.file.replace("\\", "/"))
-            and re.search(self.function, frame.function)
-            and (not self.code or re.search(self.code, frame.code))
-            for frame in frames
-        )
+        return any(self._fits_frame(frame) for frame in frames)
+
+    def _fits_frame(self, frame: Frame) -> bool:
+        """Is it this frame? An empty pattern fits all, but for source code: many frames are printed without."""
+        if self.of_user and frame.is_installed:
+            return False
+        if not re.search(self.file, _posix_path(frame)):
+            return False
+        if not re.search(self.function, frame.function):
+            return False
+        return not self.code or re.search(self.code, frame.code) is not None
+
+
+def _posix_path(frame: Frame) -> str:
+    """The frame's file with slashes: the patterns are written for them, and Windows prints backslashes."""
+    return frame.file.replace("\\", "/")
 
 
 DATA_PARALLEL = MemoryCause(
@@ -306,13 +318,14 @@ FRAME_SIGNS = (
 
 def settings_with_frames(settings: PrintedSettings, frames: Sequence[Frame]) -> PrintedSettings:
     """The printed settings, with what the frames of a traceback prove: that checkpointing is on."""
-    if any(CHECKPOINTING_FILE.search(frame.file.replace("\\", "/")) for frame in frames):
+    if any(CHECKPOINTING_FILE.search(_posix_path(frame)) for frame in frames):
         return replace(settings, checkpointing=True)
     return settings
 
 
 def find_memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
     """What needed the memory, by the traceback; None where no frame is a sign."""
+    # DataParallel raises anew in the main thread: the frames there are of the replica, and say nothing of it
     if re.search(r"Caught \w+ in replica \d", text):
         return DATA_PARALLEL
     return next((sign.cause for sign in FRAME_SIGNS if sign.fits(frames)), None)
@@ -333,11 +346,12 @@ def memory_growth(memory: Curve) -> tuple[float, float] | None:
     if curve.step.size < MIN_GROWTH_RECORDS or np.ptp(curve.step) == 0:
         return None
     first, last = float(curve.value[0]), float(curve.value[-1])
+    # A leak grows in the second half too. A peak that was reached early (the longest row) does not.
     half = float(curve.value[curve.value.size // 2])
     if last - first < MIN_GROWTH_GIB or last - half < 0.25 * (last - first):
         return None
-    straight = float(np.corrcoef(curve.step, curve.value)[0, 1])
-    return (first, last) if straight > MIN_CORRELATION else None
+    correlation = float(np.corrcoef(curve.step, curve.value)[0, 1])
+    return (first, last) if correlation > MIN_CORRELATION else None
 
 
 def trains_embeddings(settings: PrintedSettings) -> bool:
@@ -421,6 +435,7 @@ class MemoryStory:
         return "; ".join((*self._changes(), plan))
 
     def _changes(self) -> Iterator[str]:
+        """Changes in the order of their price: a variable first, then the data, the cause itself, smaller steps."""
         if self.is_fragmented:
             yield (
                 f"first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch holds {self.pieces:.1f}"

@@ -91,7 +91,10 @@ class MemoryFigures:
         """The GPU's memory as `truetune plan --gpu` takes it."""
         if self.capacity is None:
             return "SIZE"
-        return f"{next((card for card in GPU_SIZES_GB if card >= self.capacity - 0.5), round(self.capacity))}GB"
+        # The driver takes a part, so a card of 24 GB shows 23.65 GiB: the next size above is the one that was bought.
+        at_least = self.capacity - 0.5
+        size = next((size for size in GPU_SIZES_GB if size >= at_least), round(self.capacity))
+        return f"{size}GB"
 
     def advice(self) -> str:
         """How to get back what other processes hold; empty where none do."""
@@ -123,8 +126,9 @@ class MemoryFigures:
             ("in PyTorch's tensors", self.allocated),
             ("held by PyTorch, not in use", self.idle),
         )
-        if said := [f"{_format_size(value)} {what}" for what, value in parts if value is not None]:
-            lines.append(", ".join(said))
+        figures = [f"{_format_size(value)} {what}" for what, value in parts if value is not None]
+        if figures:
+            lines.append(", ".join(figures))
         if self.is_shared:
             lines.append(self.sharing())
         if self.pieces_suffice and not asks_on:
@@ -146,23 +150,26 @@ class MemoryFigures:
 
 
 def read_memory_error(text: str) -> MemoryFigures:
-    """The numbers of an out-of-memory message."""
-    found: dict[str, float] = {}
+    """The numbers of an out-of-memory message, of whichever form; what it does not say is None."""
+    figures: dict[str, float] = {}
     for pattern in FIGURE_PATTERNS:
-        if (match := pattern.search(text)) is not None:
-            for name, size in match.groupdict().items():
-                found.setdefault(name, _parse_gib(size))
-    idle = found.get("idle")
-    if idle is None and "reserved" in found and "allocated" in found:
-        idle = max(0.0, found["reserved"] - found["allocated"])
-    others, processes = _memory_of_others(
-        {number: _parse_gib(size) for number, size in OTHER_PROCESS.findall(text)}, found, idle
-    )
+        match = pattern.search(text)
+        if match is None:
+            continue
+        # patterns of one name are forms of different releases: the first that fits holds
+        for name, size in match.groupdict().items():
+            figures.setdefault(name, _parse_gib(size))
+    idle = figures.get("idle")
+    if idle is None and "reserved" in figures and "allocated" in figures:
+        # the older form says only what is reserved in total
+        idle = max(0.0, figures["reserved"] - figures["allocated"])
+    listed = {number: _parse_gib(size) for number, size in OTHER_PROCESS.findall(text)}
+    others, processes = _memory_of_others(listed, figures, idle)
     return MemoryFigures(
-        asked=found.get("asked"),
-        capacity=found.get("capacity"),
-        free=found.get("free"),
-        allocated=found.get("allocated"),
+        asked=figures.get("asked"),
+        capacity=figures.get("capacity"),
+        free=figures.get("free"),
+        allocated=figures.get("allocated"),
         idle=idle,
         others=others,
         processes=processes,
@@ -170,40 +177,62 @@ def read_memory_error(text: str) -> MemoryFigures:
 
 
 def _memory_of_others(
-    listed: dict[str, float], found: dict[str, float], idle: float | None
+    listed: dict[str, float], figures: dict[str, float], idle: float | None
 ) -> tuple[float | None, tuple[str, ...]]:
     """What other processes hold, in GiB, and their numbers; None where the figures do not prove that there are any.
 
     PyTorch asks the driver for the processes of a GPU and knows its own by the process id. In a container the ids
     differ, so that its own memory is printed as that of `Process N`, and no line says `this process has`.
+
+    Args:
+        listed: GiB of each process that the message names.
+        figures: the other numbers, by the names of FIGURE_PATTERNS.
+        idle: GiB that PyTorch holds and does not use.
     """
-    in_use = found["capacity"] - found["free"] if {"capacity", "free"} <= found.keys() else None
-    held = sum(listed.values())
-    if "own" in found:
-        unlisted = in_use - found["own"] if in_use is not None else None
-        return (held, tuple(listed)) if listed else (unlisted, ())
-    if "allocated" not in found:
+    in_use = _memory_in_use(figures)
+    if "own" in figures:
+        if listed:
+            return sum(listed.values()), tuple(listed)
+        return (None if in_use is None else in_use - figures["own"]), ()
+    if "allocated" not in figures:
         return None, ()
-    own = found["allocated"] + (idle or 0.0)
-    if "reserved" in found and in_use is not None and not listed:
-        # The form up to PyTorch 2.0 counts PyTorch's own memory alone.
+    own = figures["allocated"] + (idle or 0.0)
+    if in_use is None:
+        return _without_itself(listed, own)
+    if not listed:
+        # Only the form up to PyTorch 2.0 (`reserved`) leaves others out of its list. It counts PyTorch's own memory
+        # alone, without the context of CUDA.
         unlisted = in_use - own
-        return (unlisted, ()) if unlisted > MAX_CONTEXT_GIB else (None, ())
-    if in_use is not None and own + held <= in_use + ROUNDING_GIB:
+        return (unlisted if "reserved" in figures and unlisted > MAX_CONTEXT_GIB else None), ()
+    if own + sum(listed.values()) <= in_use + ROUNDING_GIB:
         # both have room: none of those listed is this one
-        return (held, tuple(listed)) if listed else (None, ())
-    fits = {
-        number: size
-        for number, size in listed.items()
-        if -ROUNDING_GIB <= size - own <= MAX_CONTEXT_GIB
-    }
-    if not fits:
+        return sum(listed.values()), tuple(listed)
+    return _without_itself(listed, own)
+
+
+def _memory_in_use(figures: dict[str, float]) -> float | None:
+    """GiB that all processes hold on the GPU; None where the message does not say what is free."""
+    if "capacity" in figures and "free" in figures:
+        return figures["capacity"] - figures["free"]
+    return None
+
+
+def _without_itself(listed: dict[str, float], own: float) -> tuple[float | None, tuple[str, ...]]:
+    """What the listed processes hold but for the one that is this process: the one that is as large as PyTorch's part.
+
+    None where no one is: then nothing tells which of them is another process.
+    """
+    surplus = {number: size - own for number, size in listed.items()}
+    fitting = {n: gib for n, gib in surplus.items() if -ROUNDING_GIB <= gib <= MAX_CONTEXT_GIB}
+    if not fitting:
         return None, ()
-    itself = min(fits, key=lambda number: fits[number])
-    return held - fits[itself], tuple(number for number in listed if number != itself)
+    itself = min(fitting, key=lambda number: fitting[number])
+    others = tuple(number for number in listed if number != itself)
+    return sum(listed.values()) - listed[itself], others
 
 
 def _parse_gib(size: str) -> float:
+    """GiB of `23.65 GiB`; 0 where the number is none, such as `1.2.3`."""
     number, _, unit = size.partition(" ")
     try:
         return float(number) * BYTES_OF_UNIT[unit] / GIB
@@ -212,4 +241,5 @@ def _parse_gib(size: str) -> float:
 
 
 def _format_size(gib: float) -> str:
+    """`23.7 GiB`, or `512 MiB` below one."""
     return f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:.0f} MiB"

@@ -168,7 +168,9 @@ SETTING_WORDS = (
     "vllm",
     "vLLM API",
     "VLLMClient",
-)  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
+)
+# What a line holds that any of the patterns fits: a search for words costs a tenth of the patterns. A new pattern needs
+# its word here, or it is never tried.
 SERVER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "vLLM",
@@ -212,7 +214,8 @@ SERVER_WORDS = (
     "[GIN]",
     "Uvicorn",
     "HTTP/1.",
-)  # the same of servers
+)
+# the same for SERVER_PATTERNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +323,7 @@ class SettingsReader:
         )
 
     def _keep(self, name: str, match: re.Match[str]) -> None:
+        """Keeps what a pattern's groups hold; a pattern without groups is a flag by its name."""
         groups = match.groupdict()
         if not groups:
             self._flags.add(name)
@@ -333,6 +337,7 @@ class SettingsReader:
             digits = (value or "").replace(",", "")
             if not digits.isdecimal():
                 continue
+            # an evaluation prints its own number of examples behind that of the training
             if group == "examples" and group in self._counts:
-                continue  # an evaluation prints its own behind those of the training
+                continue
             self._counts[group] = int(digits)

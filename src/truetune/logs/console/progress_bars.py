@@ -1,4 +1,8 @@
-"""Progress in console output: bars of tqdm, and the numbers that stand behind them."""
+"""Progress in console output: bars of tqdm, and the numbers that stand behind them.
+
+A bar tells three things that records may not: the step at which one was printed, how many there will be, and how long a
+step takes. Only tqdm's form is read; it is that of transformers, datasets, Lightning and most scripts.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,11 @@ class ProgressBar:
 
 def parse_bar(text: str) -> ProgressBar | None:
     """The bar that a line draws; None where it draws none."""
-    if "%|" not in text or (match := BAR_PATTERN.search(text)) is None:
+    # nearly all lines draw no bar: two characters say so at a fraction of the pattern's cost
+    if "%|" not in text:
+        return None
+    match = BAR_PATTERN.search(text)
+    if match is None:
         return None
     described = BAR_DESCRIPTION.match(text)
     epoch = EPOCH_NUMBER.search(described["unit"]) if described else None

@@ -23,10 +23,12 @@ EQUAL_FIGURE = re.compile(
 )
 GRADIENT_NAME = re.compile(r"grad|gnorm", re.IGNORECASE)
 MAX_STEPS = 5_000
+"""Of each figure. Chosen, not measured: it bounds the memory, and weights that differ do so from the first steps on"""
 MIN_RELATIVE_DIFFERENCE = 1e-4
 """Relative difference from which two printed figures differ: equal weights give equal digits, and this is above what
 another order of summation changes"""
 MIN_STEPS = 3
+"""Chosen, not measured: one or two lines may be of processes that print different steps"""
 MIN_DIFFERING_SHARE = 0.8
 """Share of the steps: one that differs may be printed in the middle of accumulation"""
 
@@ -63,7 +65,8 @@ class RankDifferenceReader:
         """One line; `process` is what its prefix says, where it has one."""
         if not process and "rank" not in text and "Rank" not in text:
             return
-        if EQUAL_FIGURE.search(text) is None or (step := STEP_NUMBER.search(text)) is None:
+        step = STEP_NUMBER.search(text)
+        if step is None or EQUAL_FIGURE.search(text) is None:
             return
         rank = process or next(iter(RANK_NUMBER.findall(text)), "")
         if not rank:
@@ -76,11 +79,17 @@ class RankDifferenceReader:
 
     def finish(self) -> tuple[RankDifference, ...]:
         """The figures that differ at nearly every step."""
-        found = (_find_difference(name, steps) for name, steps in self._values.items())
-        return tuple(difference for difference in found if difference is not None)
+        differences = (_find_difference(name, steps) for name, steps in self._values.items())
+        return tuple(difference for difference in differences if difference is not None)
 
 
 def _find_difference(name: str, steps: dict[int, dict[str, float]]) -> RankDifference | None:
+    """How far a figure differs between processes; None where it does not at nearly every step.
+
+    Args:
+        name: as it is printed.
+        steps: step -> process -> figure.
+    """
     several = {step: ranks for step, ranks in sorted(steps.items()) if len(ranks) > 1}
     apart = {step: _relative_spread(list(ranks.values())) for step, ranks in several.items()}
     differing = [step for step, relative in apart.items() if relative > MIN_RELATIVE_DIFFERENCE]
@@ -100,5 +109,6 @@ def _find_difference(name: str, steps: dict[int, dict[str, float]]) -> RankDiffe
 
 
 def _relative_spread(values: list[float]) -> float:
+    """(largest - smallest) / largest magnitude; 0 where all are 0."""
     largest = max(abs(value) for value in values)
     return (max(values) - min(values)) / largest if largest else 0.0

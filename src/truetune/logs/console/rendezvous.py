@@ -18,6 +18,7 @@ LOOPBACK_ADDRESS = re.compile(
 )
 """Addresses that mean, on each machine, the machine itself"""
 MAX_VALUES = 64
+"""Chosen, not measured: it bounds the memory; two values that differ are enough"""
 
 
 @dataclass(slots=True)
@@ -38,11 +39,13 @@ class RendezvousReader:
 
     def finish(self) -> tuple[str, ...]:
         """Why the machines could not meet, as lines of evidence; none where nothing printed says it."""
+        # one machine meets nobody: localhost is right there
         nodes = [value for value in self._values.get("max_nodes", ()) if value.isdecimal()]
         count = max(map(int, nodes), default=1)
         return tuple(self._lines(count)) if count > 1 else ()
 
     def _lines(self, nodes: int) -> Iterator[str]:
+        """What is wrong with the endpoint, and with the ids."""
         endpoints = list(self._values.get("rdzv_endpoint", ()))
         own = next(
             (endpoint for endpoint in endpoints if LOOPBACK_ADDRESS.fullmatch(endpoint)), None

@@ -22,7 +22,7 @@ RUNNING_LINE = re.compile(
 MIN_LOADS = 3
 """Loadings with a request behind each; a server that is started again twice shows as many"""
 MIN_LOADS_A_REQUEST = 0.5
-"""Loadings for each request"""
+"""Loadings for each request. Chosen, not measured: clients ask for the list of models as well, which loads none"""
 MIN_REPORTS = 10
 """Reports of vLLM, one in ten seconds, that show requests"""
 
@@ -62,10 +62,13 @@ class RequestReader:
 
     def add_line(self, text: str) -> None:
         """One line, or what stands between two carriage returns, with what draws a bar."""
+        # Servers log millions of requests: a search for words decides whether a pattern is tried at all.
         if "100%" in text or "load_tensors" in text:
             self._is_loaded = self._is_loaded or LOADED_LINE.search(text) is not None
         if "HTTP/" in text or "[GIN]" in text:
             if REQUEST_LINE.search(text) is not None:
+                # Weights that are loaded at the start are loaded once before the first request. What counts is each
+                # request with a loading before it, so a model in several parts is one loading.
                 self._requests += 1
                 self._loads += self._is_loaded
                 self._is_loaded = False
@@ -73,6 +76,7 @@ class RequestReader:
             running = RUNNING_LINE.search(text)
             if running is not None:
                 at_once = int(running[1]) + int(running[2])
+                # idle reports would make any server look as if it were asked one by one
                 self._reports += at_once > 0
                 self._most = max(self._most, at_once)
 

@@ -30,6 +30,7 @@ BOX_FRAME = re.compile(
 CELL_FRAME = re.compile(
     r"^\s*(?P<file>\S{1,400}) in (?P<function>[\w<>. :]{1,120})\(.*\)$|^-+> ?(?P<line>\d{1,6}) "
 )
+FRAME_OF_FORM = {"python": FRAME_LINE, "box": BOX_FRAME, "notebook": CELL_FRAME}
 EXCEPTION_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]{1,150})(?:: ?(?P<message>.*))?$")
 CHAIN_LINKS = {
     "The above exception was the direct cause of the following exception:": "raised from it",
@@ -51,10 +52,13 @@ END_OF_MESSAGE = re.compile(
 )
 """Lines that are no part of an exception's message any more"""
 MAX_FRAMES = 400
+"""Chosen, not measured: Python folds the frames of a recursion itself"""
 MAX_CODE_CHARACTERS = 300
 """Characters of a frame's source line that are kept"""
 ERROR_MARKERS = re.compile(r"^[\s^~]*$")
 """What Python 3.11 draws under the part of a line that failed"""
+MAX_MESSAGE_LINES = 80
+"""Lines below an exception that may be its message. Chosen, not measured: a state_dict's missing keys are one line"""
 MAX_MESSAGE_CHARACTERS = 8_000
 """Characters of a message that are kept: a state_dict of 1,000 keys is no shorter proof than one of 100"""
 INSTALLED_FILE = re.compile(
@@ -118,10 +122,12 @@ class ExceptionChain:
 
     @property
     def root(self) -> PrintedException:
+        """The first: what went wrong."""
         return self.raised[0]
 
     @property
     def last(self) -> PrintedException:
+        """What reached the top of the program."""
         return self.raised[-1]
 
 
@@ -152,16 +158,39 @@ def _add_code(open_: _OpenTraceback, text: str) -> None:
         open_.frames[-1] = replace(last, code=text.strip()[:MAX_CODE_CHARACTERS])
 
 
+def _add_matched_frame(open_: _OpenTraceback, match: re.Match[str]) -> None:
+    """Adds a frame, or the line number that IPython prints below it (`---> 12`) to the last one."""
+    groups = match.groupdict()
+    if groups["file"] and len(open_.frames) < MAX_FRAMES:
+        open_.frames.append(
+            Frame(groups["file"], int(groups["line"] or 0), groups["function"] or "")
+        )
+    elif groups["line"] and open_.frames:
+        last = open_.frames.pop()
+        open_.frames.append(Frame(last.file, int(groups["line"]), last.function))
+
+
+def _is_inside_frames(open_: _OpenTraceback, text: str) -> bool:
+    """Is a line that is no frame still above the exception: source code, a border of rich, a blank line?"""
+    stripped = text.strip()
+    if open_.form == "box":
+        return stripped.startswith(("│", "╭")) or BOX_END.match(text) is not None or not stripped
+    if open_.form == "notebook":
+        # IPython prints source at the left margin; only the name of its header tells the exception from code
+        return not text.startswith(f"{open_.named}:") and stripped != open_.named
+    return not stripped or len(text) - len(text.lstrip()) > open_.indent
+
+
 def frames_before(lines: Sequence[ConsoleLine], number: int) -> tuple[Frame, ...]:
     """The frames that end in front of line `number`: indented lines without a gap."""
     above = [line.text for line in lines if line.number < number]
     indented: list[str] = []
     while above and above[-1][:1].isspace():
         indented.append(above.pop())
-    found = (FRAME_LINE.match(text) for text in reversed(indented))
+    matches = (FRAME_LINE.match(text) for text in reversed(indented))
     return tuple(
         Frame(match["file"], int(match["line"]), match["function"] or "")
-        for match in found
+        for match in matches
         if match
     )
 
@@ -182,13 +211,15 @@ class TracebackReader:
 
     def add_line(self, line: ConsoleLine) -> Iterator[ExceptionChain]:
         """The chains that this line ends."""
-        if (began := self._begins(line)) is not None:
+        opened = self._open_at_header(line)
+        if opened is not None:
             if self._open is not None:
                 self._close()
+            # Without one of Python's linking sentences, this is another exception and not the next of the chain.
             if self._chain and not self._is_linked:
                 yield self._end_chain()
             self._is_linked = False
-            self._open = began
+            self._open = opened
             return
         text = line.text.strip()
         if text in CHAIN_LINKS:
@@ -208,12 +239,16 @@ class TracebackReader:
         if self._chain:
             yield self._end_chain()
 
-    def _begins(self, line: ConsoleLine) -> _OpenTraceback | None:
+    def _open_at_header(self, line: ConsoleLine) -> _OpenTraceback | None:
+        """The traceback that this line is the header of; None where it is no header."""
         ignored, text = self._ignore_next, line.text
-        if (match := TRACEBACK_HEADER.match(text)) is not None:
-            return _OpenTraceback(len(match["indent"]), "python", line.process, ignored)
-        if (match := NOTEBOOK_HEADER.match(text.strip())) is not None:
-            return _OpenTraceback(0, "notebook", line.process, ignored, named=match["type"])
+        header = TRACEBACK_HEADER.match(text)
+        if header is not None:
+            # exception groups and launchers indent whole tracebacks: frames are measured from the header
+            return _OpenTraceback(len(header["indent"]), "python", line.process, ignored)
+        cell = NOTEBOOK_HEADER.match(text.strip())
+        if cell is not None:
+            return _OpenTraceback(0, "notebook", line.process, ignored, named=cell["type"])
         if BOX_HEADER.match(text) is not None:
             return _OpenTraceback(0, "box", line.process, ignored)
         return None
@@ -230,45 +265,33 @@ class TracebackReader:
     def _add_frame(self, open_: _OpenTraceback, line: ConsoleLine) -> bool:
         """Is the line a part of the frames?"""
         text = line.text
-        pattern = {"python": FRAME_LINE, "box": BOX_FRAME, "notebook": CELL_FRAME}[open_.form]
-        if (match := pattern.match(text) or FRAME_LINE.match(text)) is not None:
-            found = match.groupdict()
-            if found["file"] and len(open_.frames) < MAX_FRAMES:
-                open_.frames.append(
-                    Frame(found["file"], int(found["line"] or 0), found["function"] or "")
-                )
-            elif found["line"] and open_.frames:
-                last = open_.frames.pop()
-                open_.frames.append(Frame(last.file, int(found["line"]), last.function))
+        pattern = FRAME_OF_FORM[open_.form]
+        match = pattern.match(text) or FRAME_LINE.match(text)
+        if match is not None:
+            _add_matched_frame(open_, match)
             return True
         if open_.form == "python" and open_.frames:
             _add_code(open_, text)
-        if open_.form == "box":
-            return (
-                text.lstrip().startswith(("│", "╭"))
-                or BOX_END.match(text) is not None
-                or not text.strip()
-            )
-        if open_.form == "notebook":
-            return not text.startswith(f"{open_.named}:") and text.strip() != open_.named
-        return not text.strip() or len(text) - len(text.lstrip()) > open_.indent
+        return _is_inside_frames(open_, text)
 
     def _add_exception(self, open_: _OpenTraceback, line: ConsoleLine) -> None:
         """The line behind the frames: the exception, or something else that was printed in between."""
         match = EXCEPTION_LINE.match(line.text.strip().removeprefix("| "))
         if match is None:
+            # Another thread may print in between. Without a frame, it was no traceback but a text about one.
             self._open = open_ if open_.frames else None
             return
         open_.type, open_.line = match["type"], line.number
         open_.message.append(match["message"] or "")
 
     def _add_to_message(self, open_: _OpenTraceback, line: ConsoleLine) -> None:
+        """A line behind the exception: its message goes on until a blank line, a logger or other output."""
         text = line.text
         if (
             not text.strip()
             or line.level
             or END_OF_MESSAGE.match(text)
-            or line.number - open_.line > 80
+            or line.number - open_.line > MAX_MESSAGE_LINES
         ):
             self._close()
             return
@@ -277,6 +300,7 @@ class TracebackReader:
             open_.size += len(text)
 
     def _close(self) -> None:
+        """Puts the open traceback into the chain; one that never came to its exception is dropped."""
         open_, self._open = self._open, None
         self._ignore_next = False
         if open_ is None or not open_.type:
@@ -290,6 +314,7 @@ class TracebackReader:
         )
 
     def _end_chain(self) -> ExceptionChain:
+        """The chain as it is, and an empty one from here on."""
         chain, self._chain = ExceptionChain(tuple(self._chain)), []
         self._is_linked = False
         return chain

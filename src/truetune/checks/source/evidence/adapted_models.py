@@ -77,6 +77,7 @@ def loaded_name(module: Module, expression: ast.expr) -> str | None:
 
 
 def _name_of_load(module: Module, node: ast.AST) -> object:
+    """The name that a chain of wrappers ends in; no text where it is not one, or not written in the file."""
     while isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.named("*.from_pretrained") and not call.named("peft.*"):

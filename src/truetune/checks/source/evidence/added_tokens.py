@@ -74,6 +74,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
 
 
 def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[str]:
+    """The tokens that a call is given as constants, in a list, in a dictionary by role, or alone."""
     value = module.flow.value(
         call.argument(0, "new_tokens") or call.keywords.get("special_tokens_dict")
     )
@@ -88,6 +89,7 @@ def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[st
 
 
 def _is_certain(known: list[Family | None]) -> bool:
+    """Are the vocabularies of all models known that the tokenizer may belong to?"""
     return bool(known) and all(one is not None and one.spare_rows is not None for one in known)
 
 
@@ -97,11 +99,14 @@ def _spare_rows(module: Module, call: Call, known: list[Family | None], tokens: 
         return max(0, rows - tokens)
     spare = [one.spare_rows for one in known if one is not None and one.spare_rows is not None]
     if known and len(spare) == len(known):
+        # The poorest of several candidates: it is the one that runs out of rows.
         return min(spare)
     return 0 if tokens or all(any(module.calls(pattern)) for pattern in OF_LLAMA) else None
 
 
 def _rows_of_embedding(module: Module, call: Call) -> int | None:
+    """Rows of the embedding by the config.json of a model on this machine; None where none is here."""
+    # Only what is on this machine: no name is asked for on the hub.
     for name in model_names_of_tokenizer(module, call.receiver):
         try:
             config = read_json(locate(name) / "config.json", MODEL_FILE)

@@ -88,6 +88,8 @@ def training_calls(module: Module) -> Iterator[NamedCall]:
         )
     adapters = list(module.calls(*ADAPTERS))
     is_in_settings = len(adapters) == 1 and adapters[0].named("peft.LoraConfig")
+    # The one LoraConfig of a script with trainer's settings is judged among those: told twice it would be two
+    # findings.
     if is_in_settings and extract_configs(module):
         return
     for call in adapters:
@@ -122,6 +124,7 @@ def generating_calls(module: Module) -> Iterator[NamedCall]:
         )
         named.values["structured"] = STRUCTURED.search(module.text) is not None
         ignores = named.values.get("ignore_eos")
+        # The table compares numbers: a switch that is on is 1.
         named.values["ignore_eos"] = int(ignores) if isinstance(ignores, bool) else None
         yield named
 
@@ -129,17 +132,20 @@ def generating_calls(module: Module) -> Iterator[NamedCall]:
 def _arguments_of_call(
     module: Module, call: Call, nodes: Mapping[str, ast.expr | None], name: str = ""
 ) -> NamedCall:
+    """A call with those of these settings that it gives; `name` is what all of them are called."""
     there = {setting: node for setting, node in nodes.items() if node is not None}
     values = {setting: _plain_value(module, node) for setting, node in there.items()}
     return NamedCall(call, values, there, {setting: name or setting for setting in there})
 
 
 def _plain_value(module: Module, node: ast.expr) -> Any:
+    """The value of an expression; None where it is not known."""
     value = module.flow.value(node)
     return None if value is UNKNOWN else value
 
 
 def _optimizer_call(module: Module, call: Call) -> NamedCall:
+    """The settings of an optimizer of Adam's or Lion's kind."""
     nodes = {
         "training.learning_rate": call.argument(1, "lr"),
         "training.weight_decay": call.keywords.get("weight_decay"),
@@ -164,9 +170,11 @@ def _optimizer_call(module: Module, call: Call) -> NamedCall:
 
 
 def _adapter_call(module: Module, call: Call) -> NamedCall:
+    """The settings of a LoRA adapter, with the scale that they make."""
     nodes = {
         "training.lora.lora_alpha": call.keywords.get("lora_alpha"),
         "training.lora.lora_dropout": call.keywords.get("lora_dropout"),
+        # unsloth's first places are those of the model: -1 means by name alone.
         "r": call.argument(-1 if call.named("unsloth.*") else 2, "r"),
     }
     named = _arguments_of_call(module, call, nodes)

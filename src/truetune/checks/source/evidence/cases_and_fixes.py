@@ -8,6 +8,7 @@ from truetune.checks.findings import Case, Edit, Fix
 from truetune.source.edits import Changes, to_file_positions
 from truetune.source.module import Module
 
+# Chosen to read: a line of code fits a terminal beside its place.
 MAX_CODE_CHARACTERS = 100
 """Characters of code that a case shows"""
 

@@ -52,9 +52,15 @@ def _use_of_result(module: Module, node: ast.AST, parent: ast.AST | None) -> str
     if isinstance(parent, ast.Call):
         is_silent = node in parent.args and module.flow.name(parent.func) in SILENT
         return "silent" if is_silent else ""
+    return _use_in_expression(node, parent)
+
+
+def _use_in_expression(node: ast.AST, parent: ast.AST | None) -> str:
+    """Of `result + ids`, `for id in result`, `model(**result)` and `[*result]`."""
     if isinstance(parent, ast.BinOp):
         return "loud" if isinstance(parent.op, ast.Add) else ""
     if isinstance(parent, ast.For | ast.comprehension):
+        # Going over a dictionary gives its keys, which pass for two or three ids.
         return "silent" if parent.iter is node else ""
     if isinstance(parent, ast.keyword):
         return "dictionary" if parent.arg is None else ""

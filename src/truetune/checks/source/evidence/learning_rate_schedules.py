@@ -54,6 +54,7 @@ def length_calls(module: Module, total: ast.expr) -> Iterator[ast.Call]:
 
 
 def _is_length(module: Module, node: ast.AST) -> bool:
+    """Is it `len(...)`?"""
     return isinstance(node, ast.Call) and module.flow.name(node.func) == "len"
 
 
@@ -90,6 +91,7 @@ def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
 
 
 def _moduli_of_test(test: ast.expr) -> Iterator[ast.expr]:
+    """What a test divides by: `steps` of `i % steps == 0`."""
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             yield node.right

@@ -21,6 +21,7 @@ WRAPPERS = (
     "*.DistributedDataParallel",
 )
 """Calls whose result computes with the model that they are given, and changes it where they change anything"""
+# Chosen: wrappers around one model; a circle of names ends there.
 DEPTH = 8
 
 
@@ -43,6 +44,7 @@ def model_uses(module: Module) -> Iterator[ModelUse]:
         if "model" in module.flow.types(call.func):
             yield _make_use(module, call, call.func, "")
             continue
+        # A function with a dotted name of a library runs no model of the script.
         if module.flow.name(call.func) is not None:
             continue
         for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
@@ -53,6 +55,7 @@ def model_uses(module: Module) -> Iterator[ModelUse]:
 
 
 def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> ModelUse:
+    """A use of a model, with what its names and the contexts around it say."""
     names = [ast.unparse(model)]
     statement = module.statement(call)
     if isinstance(statement, ast.Assign):
@@ -66,6 +69,7 @@ def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> Mode
 
 
 def _target_parts(target: ast.expr) -> list[ast.expr]:
+    """The names that a target of an assignment holds."""
     return list(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
@@ -77,6 +81,7 @@ def is_in_one_pass(module: Module, one: ast.AST, other: ast.AST) -> bool:
     first, second = _loops_and_function(module, one), _loops_and_function(module, other)
     if first[:-1] or second[:-1]:
         return any(loop in second[:-1] for loop in first[:-1])
+    # Outside of loops and functions code runs once: nothing moves between the two calls.
     return first[-1] is second[-1] and not isinstance(first[-1], ast.Module)
 
 

@@ -98,6 +98,7 @@ def _dataset_call_of(module: Module, function: ast.AST) -> ast.AST | None:
 
 
 def _mapped_by(module: Module, function: ast.AST) -> ast.AST | None:
+    """The `map` or `from_generator` of a file that gets a function; None where none does."""
     calls = [
         c for c in module.all_calls if c.method == "map" or c.named("datasets.*.from_generator")
     ]

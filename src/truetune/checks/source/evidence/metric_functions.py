@@ -49,9 +49,11 @@ MOVES = ("roll", "pad", "narrow", "diff", "split", "concatenate", "cat")
 EQUALS = ("numpy.equal", "torch.eq", "torch.equal", "numpy.array_equal", "sklearn.metrics.*_score")
 GATHERS = ("gather_for_metrics", "gather", "pad_across_processes")
 """Methods that collect the tokens of all processes, each where it stood"""
+# Chosen, not measured: steps of numpy and torch between the logits and the comparison; a circle of names ends there.
 DEPTH = 12
 SHIFTS = ("roll", "narrow", "shift")
 """Functions that move tokens by other means than a slice"""
+# Chosen: compute_metrics calls a helper, which calls another; recursion ends there.
 CALLS = 4
 """Calls of the files' own functions that are followed from compute_metrics"""
 
@@ -104,6 +106,7 @@ def compared_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None
         return None
     if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
         return ATTRIBUTES[node.attr]
+    # Before names are followed: what is written as the model's output needs no origin.
     if is_output_beside_labels(module, node):
         return "predictions"
     if _is_given_as_labels(module, node):
@@ -133,6 +136,7 @@ def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
 
 def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
     """How the labels are written that a call of a model is given: `labels`, `batch["labels"]`."""
+    # `self(**batch)` is how a LightningModule calls its model.
     is_self = isinstance(call.func, ast.Name) and call.func.id == "self"
     if not is_self and "model" not in module.flow.types(call.func):
         return
@@ -191,6 +195,7 @@ def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
         return compared_side(module, call.args[0], depth + 1)
     if call.method in SAME_PLACES and call.receiver is not None:
         return compared_side(module, call.receiver, depth + 1)
+    # Of three arguments the first is the mask; a constant beside the tokens has no side.
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
         sides = {compared_side(module, argument, depth + 1) for argument in call.args[1:]} - {None}
         return sides.pop() if len(sides) == 1 else None
@@ -254,6 +259,7 @@ def _is_pair(module: Module, origin: Origin) -> bool:
     ):
         return False
     own = [a for a in (*arguments.posonlyargs, *arguments.args) if a.arg not in ("self", "cls")]
+    # Defaults are filled from the right: what stands before them has to be given.
     required = own[: len(own) - len(arguments.defaults)] if arguments.defaults else own
     return origin.node is own[0] and len(required) <= 1
 
@@ -328,6 +334,7 @@ def shifts_tokens(functions: Sequence[ast.AST]) -> bool:
 
 
 def _is_number(node: ast.expr | None, number: int) -> bool:
+    """Is it this number, as it is written?"""
     return node is not None and ast.unparse(node) == str(number)
 
 

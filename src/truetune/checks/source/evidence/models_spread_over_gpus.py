@@ -57,7 +57,7 @@ def _is_made_of(module: Module, model: ast.expr, load: ast.Call, depth: int = DE
 
 
 def may_fit_one_gpu(module: Module, billions: float | None, command_file: str) -> bool:
-    """May a model of so many billions of parameters be trained on one of the GPUs, as the command's file names them?"""
+    """May a model of so many billions of parameters be trained on one of the GPUs, as command and script name them?"""
     is_adapter = any(module.calls(*ADAPTERS))
     if billions is None:
         return is_adapter
@@ -65,7 +65,9 @@ def may_fit_one_gpu(module: Module, billions: float | None, command_file: str) -
         0.6 if module.mentions("load_in_4bit") else 1.1 if module.mentions("load_in_8bit") else 2
     )
     needed = billions * (width if is_adapter else BYTES_OF_ADAM)
-    card = next((size for name, size in LARGE_CARDS if name.search(command_file)), SMALL_CARD)
+    # A script's own comments name the machine as often as the job file does.
+    texts = f"{command_file}\n{module.text}"
+    card = next((size for name, size in LARGE_CARDS if name.search(texts)), SMALL_CARD)
     return needed < card
 
 

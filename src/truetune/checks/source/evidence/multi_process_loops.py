@@ -28,6 +28,7 @@ def wrapped_models(module: Module) -> Iterator[Call]:
         yield from module.calls("torch.*.DistributedDataParallel")
 
 
+# Four functions: a main, an epoch, a step and a helper. At the end it counts as guarded, so that nothing is told.
 def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool:
     """Does a condition on the process stand around a place, or around each call of its function?
 
@@ -70,6 +71,7 @@ def speaks_of_processes(module: Module, expression: ast.AST) -> bool:
 def _leaves_early(module: Module, function: ast.AST, node: ast.AST) -> bool:
     """Does a function return for some processes before this place: `if rank != 0: return`?"""
     for part in ast.walk(function):
+        # Only what stands above: a return behind the place does not keep it from running.
         if not isinstance(part, ast.If) or part.lineno >= getattr(node, "lineno", 0):
             continue
         ends = any(isinstance(inner, ast.Return | ast.Continue | ast.Raise) for inner in part.body)

@@ -51,9 +51,11 @@ def maskings_of_pads(module: Module, settings: list[PadSetting]) -> list[Masking
 
 
 def _maskings_of_module(module: Module) -> list[Masking]:
+    """What masks pads by their id in one file."""
     maskings = [
         Masking(call.node, module, _tokenizer_of(call)) for call in lm_collator_calls(module)
     ]
+    # Nothing masks by the pad id without naming it: the walk over the tree is spared.
     if "pad_token_id" in module.text:
         maskings += [
             Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)
@@ -65,6 +67,7 @@ def _maskings_of_module(module: Module) -> list[Masking]:
 
 
 def _tokenizer_of(call: Call) -> ast.expr | None:
+    """The tokenizer that a collator or a trainer is given."""
     return (
         call.keywords.get("tokenizer")
         or call.keywords.get("processing_class")

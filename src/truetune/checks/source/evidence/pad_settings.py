@@ -65,6 +65,7 @@ def padding_sides_set(module: Module) -> Iterator[ast.expr]:
 
 
 def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
+    """The pad that a call sets: `setattr`, `add_special_tokens`, or a load with `pad_token=`."""
     call = module.flow.call(node)
     if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
         if module.flow.value(call.args[1]) in ("pad_token", "pad_token_id"):
@@ -106,7 +107,14 @@ def _make_setting(
         isinstance(text, str) and eos is not None and text == module.flow.value(eos)
     )
     return PadSetting(
-        node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), is_eos, missing
+        # scopes.arms: the branches that a statement stands in.
+        node,
+        value,
+        tokenizer,
+        scopes.of[node],
+        bool(scopes.arms[node]),
+        is_eos,
+        missing,
     )
 
 
@@ -141,10 +149,12 @@ def is_of_tokenizer(
     if setting.tokenizer is None or tokenizer is None:
         return True
     set_on, used = module.flow.calls_passed(setting.tokenizer), home.flow.calls_passed(tokenizer)
+    # Without a call in between the tokenizer is the same object in both places.
     return not set_on or not used or not set_on.isdisjoint(used)
 
 
 def _is_tokenizer(module: Module, node: ast.expr) -> bool:
+    """Is it a tokenizer or a processor, by what made it, else by its name?"""
     if module.flow.types(node) & {"tokenizer", "processor"}:
         return True
     last = (
@@ -154,10 +164,12 @@ def _is_tokenizer(module: Module, node: ast.expr) -> bool:
         if isinstance(node, ast.Attribute)
         else ""
     )
+    # A name alone says it where flow knows nothing: parameters of functions that nobody calls here.
     return not module.flow.types(node) and last in ("tokenizer", "tok", "processing_class")
 
 
 def _is_eos(module: Module, value: ast.expr) -> bool:
+    """Is it the EOS token or its id?"""
     if module.flow.value(value) in EOS_TEXTS:
         return True
     nodes = [origin.node for origin in module.flow.origins(value)]

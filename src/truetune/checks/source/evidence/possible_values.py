@@ -35,6 +35,7 @@ def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
         module: The file.
         node: What stands for a number: `3`, `args.epochs`, `config["epochs"]`, `int(args.epochs)`.
     """
+    # `int(args.epochs)`: the default of an option may be a text.
     if isinstance(node, ast.Call) and module.flow.name(node.func) in ("int", "float"):
         node = node.args[0] if node.args else None
     if node is None:
@@ -42,12 +43,14 @@ def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
     numbers = (
         value
         for value in _constants_of(module, node)
+        # True is an int, and no count.
         if isinstance(value, int | float) and not isinstance(value, bool)
     )
     return list(dict.fromkeys(numbers))
 
 
 def _constants_of(module: Module, node: ast.expr) -> Iterator[Constant]:
+    """The constants that an expression may be: its value, else those of its origins."""
     value = module.flow.value(node)
     if isinstance(value, str | int | float):
         yield value
@@ -57,9 +60,11 @@ def _constants_of(module: Module, node: ast.expr) -> Iterator[Constant]:
 
 
 def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
+    """The constants that one origin may be."""
     node = origin.node
     if origin.element:
         yield from _list_elements(module, origin)
+    # A path leads into a value that is no plain constant.
     elif origin.path:
         return
     elif isinstance(node, ast.Constant):
@@ -75,6 +80,7 @@ def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
 
 
 def _single_constant(module: Module, node: ast.expr | None) -> Iterator[Constant]:
+    """The value of an expression, where it is one constant."""
     value = module.flow.value(node)
     if isinstance(value, str | int | float):
         yield value
@@ -88,6 +94,7 @@ def _list_elements(module: Module, origin: Origin) -> Iterator[Constant]:
 
 
 def _parameter_default(module: Module, parameter: ast.arg) -> ast.expr | None:
+    """The default of a function's parameter; None where it has none."""
     signature = module.scopes.parent.get(parameter)
     return (
         default_of_parameter(signature, parameter) if isinstance(signature, ast.arguments) else None
@@ -98,6 +105,7 @@ def _of_option(module: Module, name: str) -> Iterator[Constant]:
     """The default of an argument of the command line, or of a field of a class of settings."""
     for call in module.methods("add_argument"):
         flags = (module.flow.value(flag) for flag in call.args)
+        # argparse makes `--model-name` the attribute model_name.
         written = {flag.lstrip("-").replace("-", "_") for flag in flags if isinstance(flag, str)}
         if name in {*written, module.flow.value(call.keywords.get("dest"))}:
             yield from _single_constant(module, call.keywords.get("default"))
@@ -111,10 +119,12 @@ def _of_option(module: Module, name: str) -> Iterator[Constant]:
 
 
 def _is_field(module: Module, node: ast.AnnAssign) -> bool:
+    """Is an annotated name a field of a class?"""
     return isinstance(module.scopes.parent.get(node), ast.ClassDef)
 
 
 def _of_field(module: Module, value: ast.expr | None) -> Iterator[Constant]:
+    """The default of a field: `x: int = 3`, `x: int = field(default=3)`."""
     if isinstance(value, ast.Call):
         value = module.flow.call(value).keywords.get("default")
     yield from _single_constant(module, value)

@@ -28,6 +28,7 @@ def printed_rows(module: Module) -> int | None:
         return None
     text = "\n".join(_printed_texts(module))
     counted = COUNTED.search(text)
+    # The Trainer's own count is exact; shapes of data sets may be those before a filter.
     if counted is not None:
         return int(counted[1].replace(",", ""))
     row_counts = {int(number) for number in SHOWN.findall(HELD_OUT.sub("", text))}

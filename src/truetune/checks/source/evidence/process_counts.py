@@ -18,6 +18,7 @@ STARTS = (
     "*.mp.spawn",
 )
 LAUNCHERS = ("accelerate.notebook_launcher",)
+# 400 characters: a launch with its options over several lines; beyond, another command begins.
 LAUNCH = (
     r"(torchrun|torch\.distributed\.(launch|run)|accelerate"
     r" launch)\b(?:[^\n\\]|\\\r?\n){{0,400}}?\b{name}\b"
@@ -60,6 +61,7 @@ def signs_of_several_processes(module: Module) -> Iterator[ast.AST]:
         yield call.node.func
     for call in module.calls(*LAUNCHERS):
         count = call.argument(2, "num_processes")
+        # 0 and 1 start the function in the notebook's own process.
         if count is None or module.flow.value(count) not in (0, 1):
             yield call.node.func
 
@@ -90,6 +92,7 @@ def refuses_several_processes(module: Module) -> bool:
 
 
 def _is_exit(module: Module, statement: ast.stmt) -> bool:
+    """Does a statement end the program?"""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and module.flow.name(call.func) in ENDS
 

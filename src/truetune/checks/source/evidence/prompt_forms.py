@@ -58,7 +58,9 @@ LOADS = (
 )
 OF_EXPORT = re.compile(r"[-_.](?:merged|full|final|hf|16bit|bf16|fp16|fp8|awq|gptq|gguf)\b.*")
 """What is put behind the name of a folder that was merged or converted"""
+# Chosen, not measured: forty scripts are a large example folder; at double, a repository of examples takes seconds.
 MAX_FILES = 40
+# Chosen, not measured: a notebook with its plots is larger, and then holds little code.
 MAX_BYTES = 300_000
 """Of the files beside a script that are read"""
 FOLDERS = frozenset(
@@ -114,6 +116,7 @@ def prompt_form(module: Module) -> PromptForm | None:
     if chat is not None and not texts:
         return PromptForm(frozenset(), chat)
     if chat is None and texts:
+        # Several marks are one form: each of its prompts ends in one of them.
         return PromptForm(frozenset(mark for mark, _ in texts), texts[0][1])
     return None
 
@@ -190,6 +193,7 @@ def scripts_beside(module: Module) -> Iterator[Module]:
     count = 0
     for place in dict.fromkeys(places):
         for path in sorted(_scripts_in(place)):
+            # Sorted and counted, so that the same files are read on each machine.
             if path == own or count >= MAX_FILES:
                 continue
             count += 1
@@ -233,6 +237,7 @@ def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
     types = {str(one.get("type")) for one in sets if isinstance(one, dict)}
     if len(types) != 1:
         return None
+    # Axolotl's types have a variant behind a dot or a colon: `alpaca.load_open_orca`.
     name = types.pop().partition(".")[0].partition(":")[0]
     is_known = name in ("alpaca", "chat_template")
     return (f"type: {name}", _of_name(name)) if is_known else None
@@ -248,6 +253,7 @@ BY_NAME = {"alpaca": frozenset(("### Response",)), "default": frozenset(("Assist
 
 
 def _model_arguments(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | None]:
+    """The arguments that name a model in one call; None for each that is not given."""
     for name in ("model", "model_name", "model_path", "pretrained_model_name_or_path"):
         yield keywords.get(name)
 
@@ -305,6 +311,7 @@ def _constant_text(node: ast.AST) -> str:
 
 
 def _folders_below(folder: Path) -> list[Path]:
+    """The folders in a folder whose names say that they hold code of the project."""
     try:
         entries = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
     except OSError:
@@ -313,6 +320,7 @@ def _folders_below(folder: Path) -> list[Path]:
 
 
 def _scripts_in(folder: Path) -> list[Path]:
+    """The scripts and notebooks of a folder that are small enough to be read."""
     try:
         entries = list(os.scandir(folder))
         return [
@@ -325,12 +333,15 @@ def _scripts_in(folder: Path) -> list[Path]:
 
 
 def _read_module(path: Path) -> Module | None:
+    """A file parsed; None where it can't be read."""
     try:
         return _parse_cached(str(path), path.stat().st_mtime_ns)
     except (DataError, OSError):
         return None
 
 
+# By the time of the last change: a script that is edited while a session lasts is read again.
 @lru_cache(maxsize=64)
 def _parse_cached(path: str, _changed: int) -> Module:
+    """A file parsed, once for each time that it was changed."""
     return read_module(Path(path))

@@ -12,6 +12,7 @@ from truetune.source.module import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# Chosen: a handler, an agent, a client and a helper; recursion ends in `seen`.
 CALLERS = 4
 """Callers that are followed outwards from a function"""
 ROUTES = frozenset(("get", "post", "put", "patch", "route", "websocket", "api_route", "on_message"))
@@ -80,6 +81,7 @@ def _of_function(module: Module, function: Function) -> Iterator[Repeat]:
 def _answers_events(module: Module, function: Function) -> bool:
     """Is a function given to an interface that calls it for each message?"""
     calls = [*module.calls(*INTERFACES)]
+    # `click` and `change` are methods of many libraries.
     if module.mentions("gradio"):
         calls += module.methods(*EVENTS)
     for call in calls:

@@ -137,6 +137,7 @@ class RowOrder:
         return [], []
 
     def _of_name(self, name: ast.Name) -> tuple[list[ast.AST], list[ast.AST]]:
+        """The changes of order that stand behind a name, and what its rows come from."""
         module = self.module
         sources: list[ast.AST] = []
         for origin in module.flow.origins(name):
@@ -208,7 +209,7 @@ class RowOrder:
     def _rows_of(self, call: Call) -> list[ast.AST]:
         """What an ordinary call takes its rows from: the object of a method, or what it is given."""
         sources: list[ast.AST] = list(
-            self.module.flow.returns.get(_enclosing_function(self.module, call), ())
+            self.module.flow.returns.get(_called_function(self.module, call), ())
         )
         if sources:
             return sources
@@ -238,7 +239,8 @@ def _groups_by_length(module: Module, call: Call) -> bool:
     return grouped is True or strategy == "group_by_length"
 
 
-def _enclosing_function(module: Module, call: Call) -> ast.AST:
+def _called_function(module: Module, call: Call) -> ast.AST:
+    """The function of the file that a call runs; the call itself where it runs none of the file."""
     function = module.flow.function(call.node.func) if not call.names else None
     return function if function is not None else call.node
 

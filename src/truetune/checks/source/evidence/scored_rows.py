@@ -41,6 +41,7 @@ def scored_rows(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
 
 
 def _rows_inside(module: Module) -> Iterator[Row]:
+    """The rows that stand in the script as dictionaries of constants."""
     for node in module.nodes(ast.List):
         for element in node.elts:
             value = module.flow.value(element) if isinstance(element, ast.Dict) else None
@@ -79,4 +80,5 @@ def _rows_of(path: Path, columns: tuple[str, ...]) -> list[Row]:
 
 
 def _texts_of_row(row: Mapping[str, object]) -> Row:
+    """The texts of a row, each by its column, cut where they are long."""
     return {name: text[:MAX_TEXT] for name, text in row.items() if isinstance(text, str)}

@@ -174,10 +174,12 @@ def _files_around(script: Path) -> list[Path]:
 
 
 def _folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, but for hidden ones."""
     return [path for path in _folder_entries(folder) if path.is_dir() and path.name[0] != "."]
 
 
 def _folder_entries(folder: Path) -> list[Path]:
+    """The entries of a folder by name, up to a limit; none where it can't be read."""
     try:
         return sorted(Path(entry.path) for entry in islice(os.scandir(folder), 300))
     except OSError:

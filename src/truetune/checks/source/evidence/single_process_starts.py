@@ -22,6 +22,7 @@ GRANTED = re.compile(
 """What Slurm, PBS and LSF are asked for"""
 TASKS = re.compile(r"(?:--ntasks(?:-per-node)?[= ]|-n )(?!1\b)\d+")
 """Slurm starts the command several times"""
+# Options of python itself stand before the script; `-m` starts a module and no file.
 PYTHON = re.compile(r"(?:^|[\s;&|`$/])python[\d.]*\s+(?:-[uOBW]\S*\s+)*(?P<script>[^\s-]\S*\.py)\b")
 ONE_PROCESS = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus)[ =]+1\b")
 """What in the command of a launcher says that it starts a single process"""
@@ -50,11 +51,13 @@ def plain_starts(script: Path) -> Iterator[PlainStart]:
     for file in files_around(script):
         is_read = file.suffix != ".py" or file.resolve() == wanted
         text = read_project_text(str(file)) if is_read else ""
+        # Any count of tasks but 1: srun starts the command that often.
         if wanted.name in text and not TASKS.search(text):
             yield from _in_file(file, text, wanted)
 
 
 def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
+    """The commands of one file that start the script as one process with several GPUs."""
     standing = 0
     for number, line in _joined_lines(text):
         gpus = _gpu_count(line)

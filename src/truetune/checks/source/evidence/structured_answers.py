@@ -52,6 +52,7 @@ def _is_answer(module: Module, parsed: ast.expr) -> bool:
 
 
 def _is_docstring(module: Module, node: ast.Constant) -> bool:
+    """Is a text a statement of its own?"""
     return isinstance(module.scopes.parent.get(node), ast.Expr)
 
 

@@ -29,18 +29,21 @@ def makes_training_rows(module: Module, node: ast.AST) -> bool:
 
 
 def _is_generator(function: ast.AST) -> bool:
+    """Does a function generate answers?"""
     return any(
         isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(function)
     )
 
 
 def _makes_columns(function: ast.AST) -> bool:
+    """Does a function name a column that only rows of training have?"""
     return any(
         isinstance(node, ast.Constant) and node.value in COLUMNS for node in ast.walk(function)
     )
 
 
 def _is_given_to_map(module: Module, function: ast.AST) -> bool:
+    """Does a `map` or `from_generator` of the file get the function?"""
     calls = [
         call
         for call in module.all_calls

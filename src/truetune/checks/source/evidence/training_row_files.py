@@ -152,6 +152,7 @@ def _files_of_rows(module: Module, node: ast.AST, depth: int) -> list[str] | Non
 
 
 def _files_of(module: Module, node: ast.AST, depth: int) -> list[str] | None:
+    """The files that an expression's rows come from; None where a step is not understood."""
     if isinstance(node, ast.Subscript):
         return _files_of_rows(module, node.value, depth)
     if isinstance(node, ast.ListComp) and len(node.generators) == 1:
@@ -162,6 +163,7 @@ def _files_of(module: Module, node: ast.AST, depth: int) -> list[str] | None:
 
 
 def _files_of_call(module: Module, call: Call, depth: int) -> list[str] | None:
+    """The same of a call that loads, reads or changes rows."""
     if call.named("datasets.load_dataset"):
         return _loaded_files(module, call)
     if call.named(*OF_FILES):
@@ -195,6 +197,7 @@ def _train_part(module: Module, call: Call, files: ast.expr) -> ast.expr | None:
 
 
 def _one_name(module: Module, node: ast.expr | None) -> list[str] | None:
+    """The one text that an expression may be, as a list; None where it may be several."""
     texts = possible_texts(module, node)
     return texts if len(texts) == 1 else None
 
@@ -211,6 +214,7 @@ def _may_add_rows(module: Module, call: Call) -> bool:
 
 
 def _multiplies_rows(node: ast.AST) -> bool:
+    """May a node make several rows of one?"""
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func).rpartition(".")[2]
         return (name == "range" and len(node.args) == 3) or name in ("extend", "chain", "sum")

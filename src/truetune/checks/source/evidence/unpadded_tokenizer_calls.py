@@ -77,12 +77,17 @@ def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
         return False
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _is_list_of_one(node.left) or _is_list_of_one(node.right)
-    if not isinstance(node, ast.ListComp) or len(node.generators) != 1:
+    if not isinstance(node, ast.ListComp) or not _is_repeatable(module, node.elt):
         return False
-    if not _is_repeatable(module, node.elt):
+    return _is_repeated_by(module, node, depth)
+
+
+def _is_repeated_by(module: Module, comprehension: ast.ListComp, depth: int) -> bool:
+    """Does a comprehension give one element several times: without its loop's name, or from a list of equal ones?"""
+    loop, *others = comprehension.generators
+    if others:
         return False
-    loop = node.generators[0]
-    if _names_in(loop.target).isdisjoint(_names_in(node.elt)):
+    if _names_in(loop.target).isdisjoint(_names_in(comprehension.elt)):
         return True
     return all(_are_equal(module, source, depth + 1) for source in module.flow.origins(loop.iter))
 
@@ -181,6 +186,7 @@ def _holds_strings(module: Module, origin: Origin) -> bool:
 
 
 def _is_string(module: Module, node: ast.expr) -> bool:
+    """Is an expression certainly one string?"""
     if isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     ):
@@ -198,6 +204,7 @@ def _is_string(module: Module, node: ast.expr) -> bool:
 
 
 def _returns_string(module: Module, call: Call) -> bool:
+    """Does a call certainly return one string?"""
     if call.method == "apply_chat_template":
         conversation = call.argument(0, "conversation")
         return module.flow.value(call.keywords.get("tokenize")) is False and (
@@ -223,6 +230,7 @@ def _is_conversation(module: Module, origin: Origin) -> bool:
 
 
 def _is_message(module: Module, node: ast.expr) -> bool:
+    """Is an expression one message, written as a dictionary?"""
     return all(
         isinstance(origin.node, ast.Dict) and not origin.element and not origin.path
         for origin in module.flow.origins(node)

@@ -65,5 +65,6 @@ def records_gradient(module: Module, node: ast.AST) -> bool:
 
 
 def _turns_off(context: ast.AST) -> bool:
+    """Does a context keep gradients from being recorded?"""
     text = ast.unparse(context)
     return any(name in text for name in WITHOUT_GRADIENT)

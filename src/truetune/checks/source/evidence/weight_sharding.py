@@ -93,6 +93,7 @@ def uses_deepspeed(module: Module) -> bool:
 
 
 def _in_code(module: Module) -> Iterator[Sharding]:
+    """What the code itself says of sharding: FSDP's wrappers, and arguments of trainers and plug-ins."""
     for call in module.calls(*OF_FSDP):
         yield Sharding("FSDP", module.text_of(call.node.func), certain=True)
     for call in module.calls("accelerate.DeepSpeedPlugin"):
@@ -182,6 +183,7 @@ def _configs_beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | Non
 
 
 def _config_names(folder: Path) -> list[str]:
+    """The names in a folder; none where it can't be read."""
     try:
         return [entry.name for entry in os.scandir(folder)]
     except OSError:

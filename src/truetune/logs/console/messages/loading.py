@@ -33,6 +33,34 @@ MESSAGES = (
         severity="warning",
     ),
     define_message(
+        "state-dict-keys-differ",
+        "weights of a checkpoint were left out: its names and the model's differ",
+        r".{0,160}_IncompatibleKeys\(missing_keys=\[['\"].{1,4000}unexpected_keys=\[['\"]"
+        # Scripts print the two counts in words of their own; that both are above 0 is what counts.
+        r"|.{0,160}\b[Mm]issing(?:[_ ]keys)?\W{1,4}[1-9]\d*\b.{1,20}\b[Uu]nexpected(?:[_ ]keys)?\W{1,4}[1-9]\d*\b"
+        r"|.{0,160}\b[1-9]\d* missing\b.{1,20}\b[1-9]\d* unexpected\b",
+        "load_state_dict(strict=False) leaves out what does not match; a wrapper put its own name before"
+        " each key (model. of a LightningModule, module. of DDP, _orig_mod. of torch.compile); where all"
+        " are missing, the model keeps the weights that it had before, random ones after from_config",
+        "take the prefix off: {name.removeprefix('model.'): weight for name, weight in state.items()}, and"
+        " load with strict=True, which refuses what does not fit",
+        "torch/nn/modules/module.py",
+        shown="notice",
+        severity="error",
+    ),
+    define_message(
+        "nothing-trainable",
+        "no weight of the model is trainable",
+        r"trainable params: 0 \|\||trainable%: 0(?:\.0+)?\s*$",
+        "an adapter that PeftModel.from_pretrained loaded, which is frozen without is_trainable=True; all"
+        " parameters set to requires_grad False behind get_peft_model",
+        "PeftModel.from_pretrained(model, ADAPTER, is_trainable=True) to train an adapter further; `truetune"
+        " lint SCRIPT` shows what freezes it",
+        "peft/peft_model.py",
+        shown="notice",
+        severity="error",
+    ),
+    define_message(
         "adapter-weights-not-loaded",
         "the adapter's weights were not loaded where keys are missing: there the base answers alone",
         r"Found (?:missing|unexpected) adapter keys while loading the checkpoint",

@@ -1,4 +1,8 @@
-"""The table of messages, and what fits an exception or a line."""
+"""The table of messages, and what fits an exception or a line.
+
+Messages are data in files by subject. Their order is the only rule of precedence: several patterns may fit one text,
+and the first names it. A line of ordinary output is none of them, which one pattern of all says at once.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +47,12 @@ MESSAGES: tuple[Message, ...] = (
 
 
 def _messages_shown_as(shown: Shown) -> tuple[Message, ...]:
+    """The messages that are printed in this way, in their order."""
     return tuple(message for message in MESSAGES if message.shown == shown)
 
 
 def _alternatives_pattern(messages: Iterable[Message]) -> re.Pattern[str]:
+    """One pattern that fits whatever any of the messages fits."""
     return re.compile("|".join(f"(?:{message.pattern.pattern})" for message in messages))
 
 
