@@ -42,7 +42,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 
-ANSWERS = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
+ANSWERING_ROLES = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
 
 
 class AnswersNotTrained(ConfigRule):
@@ -79,9 +79,9 @@ class AnswersNotTrained(ConfigRule):
             roles = item.get("roles")
             named = roles.get("assistant") if isinstance(roles, dict) else None
             wanted = (
-                ANSWERS | {str(name) for name in named if name}
+                ANSWERING_ROLES | {str(name) for name in named if name}
                 if isinstance(named, list)
-                else ANSWERS
+                else ANSWERING_ROLES
             )
             if not wanted & {str(role).lower() for role in chosen}:
                 yield self.finding(

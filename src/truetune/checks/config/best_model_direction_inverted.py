@@ -50,7 +50,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
-LOWER = frozenset(
+LOWER_IS_BETTER = frozenset(
     (
         "loss",
         "perplexity",
@@ -67,7 +67,7 @@ LOWER = frozenset(
         "error",
     )
 )
-HIGHER = frozenset(
+HIGHER_IS_BETTER = frozenset(
     (
         "accuracy",
         "accuracies",
@@ -126,7 +126,7 @@ class BestModelDirectionInverted(ConfigRule):
         words = _directed_words(name)
         if not words:
             return
-        is_lower_better = words[-1] in LOWER
+        is_lower_better = words[-1] in LOWER_IS_BETTER
         greater = training.greater_is_better
         cases = [setting_case(config, name, "training.metric_for_best_model")]
         evidence = []
@@ -149,4 +149,8 @@ class BestModelDirectionInverted(ConfigRule):
 
 def _directed_words(metric: str) -> list[str]:
     """The words of a metric's name whose better direction is known."""
-    return [word for word in re.split(r"[^a-z0-9]+", metric.lower()) if word in LOWER | HIGHER]
+    return [
+        word
+        for word in re.split(r"[^a-z0-9]+", metric.lower())
+        if word in LOWER_IS_BETTER | HIGHER_IS_BETTER
+    ]

@@ -48,7 +48,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
 
-WHOLE = ("messages", "conversations", "text")
+WHOLE_ROW_COLUMNS = ("messages", "conversations", "text")
 
 
 class CompletionLossWithoutCompletion(ConfigRule):
@@ -76,7 +76,7 @@ class CompletionLossWithoutCompletion(ConfigRule):
         if training.assistant_only_loss:
             return
         there = training_columns(config)
-        whole = [name for name in WHOLE if name in there]
+        whole = [name for name in WHOLE_ROW_COLUMNS if name in there]
         if whole and "completion" not in there and "input_ids" not in there:
             yield self.finding(
                 f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so"

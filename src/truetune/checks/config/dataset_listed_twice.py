@@ -50,12 +50,12 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import SETTINGS
 from truetune.spec.config import Config
 
-KEYS = {
+DATA_SET_KEYS = {
     "axolotl": ("datasets", "test_datasets"),
     "llama-factory": ("dataset", "eval_dataset"),
     "trl": ("datasets", None),
 }
-CHOOSE = (
+IDENTIFYING_KEYS = (
     "path",
     "name",
     "data_files",
@@ -89,31 +89,35 @@ class DatasetListedTwice(ConfigRule):
 
     def _count(self) -> int:
         """How many data sets are listed for training, one or several in a key of the stack."""
-        key = KEYS[self.subject.stack][0]
-        return len(_entries(self.subject, key or "")) or len(_entries(self.subject, "dataset_name"))
+        key = DATA_SET_KEYS[self.subject.stack][0]
+        return len(_listed_data_sets(self.subject, key or "")) or len(
+            _listed_data_sets(self.subject, "dataset_name")
+        )
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        train_key, eval_key = KEYS.get(config.stack, (None, None))
+        train_key, eval_key = DATA_SET_KEYS.get(config.stack, (None, None))
         if train_key is None:
             return
-        train = _entries(config, train_key)
+        train = _listed_data_sets(config, train_key)
         names = list(dict.fromkeys(train))
         for name in names:
             if train.count(name) > 1 and not config.raw.get("dataset_exact_deduplication"):
                 yield self.finding(
-                    f"{_shown(name)} is listed {train.count(name)} times: its rows are trained as"
+                    f"{_data_set_text(name)} is listed {train.count(name)} times: its rows are trained as"
                     " often in each epoch",
                     "keep one of them",
-                    cases=[setting_case(config, _shown(name), train_key)],
+                    cases=[setting_case(config, _data_set_text(name), train_key)],
                     count=train.count(name),
                 )
-        shared = [name for name in names if eval_key and name in _entries(config, eval_key)]
+        shared = [
+            name for name in names if eval_key and name in _listed_data_sets(config, eval_key)
+        ]
         if shared and eval_key:
             yield self.finding(
-                f"{', '.join(map(_shown, shared))} is trained and evaluated on",
+                f"{', '.join(map(_data_set_text, shared))} is trained and evaluated on",
                 "evaluate on rows that are not trained",
-                cases=[setting_case(config, ", ".join(map(_shown, shared)), eval_key)],
+                cases=[setting_case(config, ", ".join(map(_data_set_text, shared)), eval_key)],
             )
         elif config.stack == "trl":
             yield from self._of_splits()
@@ -130,7 +134,8 @@ class DatasetListedTwice(ConfigRule):
             )
 
 
-def _entries(config: Config, key: str) -> list[str]:
+def _listed_data_sets(config: Config, key: str) -> list[str]:
+    """The data sets that a key lists, each as text by which two can be compared."""
     value: Any = config.raw.get(key)
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
@@ -141,11 +146,12 @@ def _entries(config: Config, key: str) -> list[str]:
         (
             item
             if isinstance(item, str)
-            else json.dumps({k: item[k] for k in CHOOSE if k in item}, default=str)
+            else json.dumps({k: item[k] for k in IDENTIFYING_KEYS if k in item}, default=str)
         )
         for item in found
     ]
 
 
-def _shown(entry: str) -> str:
+def _data_set_text(entry: str) -> str:
+    """A data set as a message names it."""
     return str(parse_json(entry, SETTINGS).get("path")) if entry.startswith("{") else entry

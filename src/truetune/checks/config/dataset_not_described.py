@@ -49,7 +49,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
-INFO = "dataset_info.json"
+DATASET_INFO = "dataset_info.json"
 
 
 class DatasetNotDescribed(ConfigRule):
@@ -64,9 +64,11 @@ class DatasetNotDescribed(ConfigRule):
             return lacking
         config = self.subject
         folder = str(config.raw.get("dataset_dir") or "data")
-        if any((base / folder / INFO).is_file() for base in (Path(), Path(config.path).parent)):
+        if any(
+            (base / folder / DATASET_INFO).is_file() for base in (Path(), Path(config.path).parent)
+        ):
             return None
-        return Unmet(f"there is no {INFO} in {folder}", "name its folder with dataset_dir")
+        return Unmet(f"there is no {DATASET_INFO} in {folder}", "name its folder with dataset_dir")
 
     def findings(self) -> Iterator[Finding]:
         for place in self.subject.missing:

@@ -69,7 +69,7 @@ class Range(NamedTuple):
     high: float
 
 
-RANGES = {
+RATE_RANGES = {
     ("preference", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
     # 1e-6 itself is the default of TRL's DPOConfig; 5e-7 is a rate for all weights, ten times below the lowest of LoRA.
     ("preference", True): Range(1e-6, "5e-6 to 5e-5", 2e-4),
@@ -83,13 +83,13 @@ RANGES = {
 """Method and whether an adapter is trained -> rates"""
 REPLACES_WEIGHTS = 0.1
 """AdamW moves each weight by about the rate at each step, and weights of published models are 0.01 to 0.1"""
-KIND = {"dpo": "preference", "kto": "kto", "cpo": "preference", "sft": "sft"}
+KIND_OF_METHOD = {"dpo": "preference", "kto": "kto", "cpo": "preference", "sft": "sft"}
 
 
-HIGH_FOR_LARGE = 2e-4
+HIGH_RATE_OF_LARGE_MODEL = 2e-4
 """SFT of all weights of a model of a billion parameters or more: published are up to 5e-5 (Llama-2-7B 2e-5, Qwen2.5
 7e-6, SmolLM2-1.7B 3e-4 is the highest); 2e-4 is the usual rate of an adapter"""
-LARGE_B = 1.0
+LARGE_MODEL_BILLIONS = 1.0
 """Billions of parameters from which rates of tiny models are none"""
 
 
@@ -100,7 +100,7 @@ def _is_large(config: Config) -> bool:
     if not size.endswith("b"):
         return False
     experts, _, each = size[:-1].rpartition("x")
-    return float(each) * float(experts or 1) >= LARGE_B
+    return float(each) * float(experts or 1) >= LARGE_MODEL_BILLIONS
 
 
 class DpoTooWeakOrFrozen(ConfigRule):
@@ -130,11 +130,11 @@ class DpoTooWeakOrFrozen(ConfigRule):
         """The published rates; those of an adapter reach further, which a program may train without a word of it."""
         training = self.subject.spec.training
         adapter = training.lora is not None
-        at = RANGES.get((KIND.get(training.method, ""), adapter))
+        at = RATE_RANGES.get((KIND_OF_METHOD.get(training.method, ""), adapter))
         if at is not None and not adapter and training.method == "sft" and _is_large(self.subject):
-            at = at._replace(high=HIGH_FOR_LARGE)
+            at = at._replace(high=HIGH_RATE_OF_LARGE_MODEL)
         if at is not None and not adapter and is_of_program(self.subject):
-            return at._replace(high=RANGES[KIND[training.method], True].high)
+            return at._replace(high=RATE_RANGES[KIND_OF_METHOD[training.method], True].high)
         return at
 
     def findings(self) -> Iterator[Finding]:

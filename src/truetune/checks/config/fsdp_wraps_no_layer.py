@@ -45,7 +45,7 @@ from truetune.checks.measurement import Measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.wrapped_layers import layer_class, wrong_classes
 
-NAMES = ("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap")
+LAYER_CLASS_KEYS = ("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap")
 
 
 class FsdpWrapsNoLayer(ConfigRule):
@@ -68,8 +68,10 @@ class FsdpWrapsNoLayer(ConfigRule):
         if wrong:
             yield self.finding(
                 f"FSDP shall wrap {', '.join(wrong)}, and the layers of {self.subject.spec.model} are {own}",
-                f"set {NAMES[0]} to {own}, or leave it out",
-                cases=[setting_case(self.subject, ", ".join(wrong), *NAMES, "fsdp_config")],
+                f"set {LAYER_CLASS_KEYS[0]} to {own}, or leave it out",
+                cases=[
+                    setting_case(self.subject, ", ".join(wrong), *LAYER_CLASS_KEYS, "fsdp_config")
+                ],
             )
 
     def _named(self) -> str:
@@ -77,7 +79,7 @@ class FsdpWrapsNoLayer(ConfigRule):
         raw = self.subject.raw
         tables: list[Any] = [raw, raw.get("fsdp_config")]
         for table in tables:
-            for name in NAMES:
+            for name in LAYER_CLASS_KEYS:
                 value = table.get(name) if isinstance(table, dict) else None
                 if isinstance(value, str):
                     return value

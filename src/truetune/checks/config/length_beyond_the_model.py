@@ -47,7 +47,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
-SCALES = (
+SCALING_KEYS = (
     "rope_scaling",
     "overrides_of_model_config",
     "model_config",
@@ -84,7 +84,7 @@ class LengthBeyondTheModel(ConfigRule):
         inner = found.get("text_config")
         part = inner if isinstance(inner, dict) else found
         known = self._positions()
-        scaled = part.get("rope_scaling") or any(config.raw.get(key) for key in SCALES)
+        scaled = part.get("rope_scaling") or any(config.raw.get(key) for key in SCALING_KEYS)
         rope = part.get("rope_parameters")
         scaled = scaled or (
             isinstance(rope, dict) and rope.get("rope_type", "default") != "default"

@@ -48,13 +48,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
-SWITCH = {"axolotl": "adapter", "trl": "use_peft", "llama-factory": "finetuning_type"}
-MEANT = {
+LORA_SWITCHES = {"axolotl": "adapter", "trl": "use_peft", "llama-factory": "finetuning_type"}
+REMEDIES = {
     "axolotl": "adapter: lora",
     "trl": "use_peft: true",
     "llama-factory": "finetuning_type: lora",
 }
-KEYS = (
+LORA_KEYS = (
     "lora_r",
     "lora_rank",
     "lora_alpha",
@@ -76,23 +76,25 @@ class LoraSettingsWithoutLora(ConfigRule):
     stacks = ("axolotl", "trl", "llama-factory")
 
     def figure(self) -> str:
-        given = [key for key in KEYS if self.subject.raw.get(key) not in (None, False, 0, "", [])]
+        given = [
+            key for key in LORA_KEYS if self.subject.raw.get(key) not in (None, False, 0, "", [])
+        ]
         if self.subject.spec.training.lora is not None:
             return f"LoRA is switched on; settings of it: {len(given):,}"
         return "LoRA is not switched on, and no setting of it is given"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        switch = SWITCH.get(config.stack)
+        switch = LORA_SWITCHES.get(config.stack)
         if switch is None or not _may_lack_lora(config, switch):
             return
-        given = [key for key in KEYS if config.raw.get(key) not in (None, False, 0, "", [])]
+        given = [key for key in LORA_KEYS if config.raw.get(key) not in (None, False, 0, "", [])]
         if given:
             now = config.raw.get(switch)
             yield self.finding(
                 f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} nothing: all weights are"
                 " trained",
-                f"set {MEANT[config.stack]}, or remove them",
+                f"set {REMEDIES[config.stack]}, or remove them",
                 severity="info" if now is False else "warning",
                 cases=[
                     setting_case(config, "not set" if now is None else now, switch),

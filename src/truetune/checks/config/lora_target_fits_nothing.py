@@ -132,26 +132,27 @@ class LoraTargetFitsNothing(ConfigRule):
             for name in names
             if not PATTERN_SIGN.search(name)
         }
-        parts = {module.rpartition(".")[2] for module in there}
-        lasts = {part for part in parts if not part.isdecimal()}
-        # What is saved whole may be any module; LoRA fits only what the checkpoint has, where that is here.
-        candidates = lasts | known if field == SAVED else lasts or known
+        candidates = _likely_names(field, there, known)
         lost: dict[str, str | None] = {}
         for name, count in counts.items():
+            if count or name in trusted or name == "all-linear":
+                continue
             likely = likely_module_name(name, candidates)
             # Without the weights, a name that resembles no known one may be right.
-            is_judged = bool(there) or bool(likely)
-            if not count and name not in trusted and name != "all-linear" and is_judged:
+            if there or likely:
                 lost[name] = likely
-        others = [f"{name}: {count:,} modules" for name, count in counts.items() if count and there]
+        evidence = [
+            f"{name}: {count:,} modules" for name, count in counts.items() if count and there
+        ]
+        if not evidence:
+            evidence = ["the model's weights are not here: judged by the names of published models"]
+        where = " of the model" if there else ""
         for name, likely in lost.items():
-            where = " of the model" if there else ""
             hint = f"; {likely} was meant?" if likely else ""
             yield self.finding(
                 f"{name} fits no module{where}{hint}",
                 f"write {likely} for {name}" if likely else f"correct {name}, or leave it out",
-                evidence=others
-                or ["the model's weights are not here: judged by the names of published models"],
+                evidence=evidence,
                 cases=[setting_case(self.subject, ", ".join(names), field)],
                 count=len(lost),
                 total=len(names),
@@ -175,3 +176,15 @@ class LoraTargetFitsNothing(ConfigRule):
                 "peft matches the whole name: begin it with .*",
                 cases=shown,
             )
+
+
+def _likely_names(
+    field: str, there: Mapping[str, tuple[int, ...]], known: frozenset[str]
+) -> frozenset[str]:
+    """The names that a misspelt one may have meant: the last parts of the modules that are there, or known ones.
+
+    What is saved whole may be any module. LoRA fits only what the checkpoint has, where that is here.
+    """
+    parts = {module.rpartition(".")[2] for module in there}
+    lasts = frozenset(part for part in parts if not part.isdecimal())
+    return lasts | known if field == SAVED else lasts or known

@@ -62,10 +62,10 @@ from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.config import Config
 from truetune.spec.training_settings import Lora
 
-INPUT = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
-OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
+EMBEDDING_NAMES = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
+HEAD_NAMES = ("lm_head", "embed_out", "output", "output_layer")
 TEMPLATE_KEYS = ("chat_template", "template")
-WRITTEN_BY = {
+MARKS_OF_TEMPLATES = {
     "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
     "chatml": ("<|im_start|>", "<|im_end|>"),
     "qwen": ("<|im_start|>", "<|im_end|>"),
@@ -101,9 +101,9 @@ class NewTokensLeftUntrained(ConfigRule):
             return
         trained = {
             name.rpartition(".")[2]
-            for name in (*lora.modules_to_save, *_listed(lora.target_modules))
+            for name in (*lora.modules_to_save, *_modules_listed(lora.target_modules))
         }
-        if trained & {*INPUT, *OUTPUT} or config.raw.get("fix_untrained_tokens"):
+        if trained & {*EMBEDDING_NAMES, *HEAD_NAMES} or config.raw.get("fix_untrained_tokens"):
             return
         setting = MODULES_TO_SAVE.get(config.stack, "modules_to_save")
         yield self.finding(
@@ -113,7 +113,7 @@ class NewTokensLeftUntrained(ConfigRule):
             severity="warning",
             cases=[
                 setting_case(config, config.spec.model, "model"),
-                setting_case(config, _template(config), *TEMPLATE_KEYS),
+                setting_case(config, _template_of_stack(config), *TEMPLATE_KEYS),
             ],
         )
 
@@ -126,7 +126,7 @@ class NewTokensLeftUntrained(ConfigRule):
         # LLaMA-Factory trains embeddings and head itself where tokens are added and nothing else is said.
         if config.stack == "llama-factory" and not lora.modules_to_save:
             return
-        vocabulary = _vocabulary(config)
+        vocabulary = _tokens_of_tokenizer(config)
         new = [
             token
             for token in training.added_tokens
@@ -168,14 +168,16 @@ def _marks_of_base(config: Config) -> tuple[str, ...]:
     if config.stack == "llama-factory" and not config.raw.get("do_train"):
         return ()
     marks = untrained_marks(config.spec.model or "")
-    template = _template(config)
+    template = _template_of_stack(config)
     if not marks or template is None or local_model_folder(config) is not None:
         return ()
-    writes = next((ones for name, ones in WRITTEN_BY.items() if template.startswith(name)), ())
+    writes = next(
+        (ones for name, ones in MARKS_OF_TEMPLATES.items() if template.startswith(name)), ()
+    )
     return marks if set(marks) <= set(writes) else ()
 
 
-def _template(config: Config) -> str | None:
+def _template_of_stack(config: Config) -> str | None:
     """The stack's own chat template by its name; None where the run takes that of the tokenizer."""
     named = [config.raw.get(key) for key in TEMPLATE_KEYS]
     named += [item.get("chat_template") for _, item in table_entries(config, "datasets")]
@@ -185,17 +187,19 @@ def _template(config: Config) -> str | None:
 def _untrained_ends(config: Config, lora: Lora) -> list[str]:
     """The embedding and the head, where they are not trained; tied ones are trained by either."""
     names = {
-        name.rpartition(".")[2] for name in (*lora.modules_to_save, *_listed(lora.target_modules))
+        name.rpartition(".")[2]
+        for name in (*lora.modules_to_save, *_modules_listed(lora.target_modules))
     }
-    missing = [ends[0] for ends in (INPUT, OUTPUT) if names.isdisjoint(ends)]
+    missing = [ends[0] for ends in (EMBEDDING_NAMES, HEAD_NAMES) if names.isdisjoint(ends)]
     return [] if is_head_tied(config) and len(missing) < 2 else missing
 
 
-def _listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:
+def _modules_listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:
+    """The modules of a list; none where a pattern stands in its place."""
     return targets if isinstance(targets, tuple) else ()
 
 
-def _vocabulary(config: Config) -> frozenset[str] | None:
+def _tokens_of_tokenizer(config: Config) -> frozenset[str] | None:
     """The tokens of the tokenizer; None where it is not at hand."""
     where = local_model_folder(config)
     path = where / "tokenizer.json" if where else None

@@ -48,7 +48,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
-APART = (
+SEPARATING_ATTENTION = (
     "flash_attention",
     "flex_attention",
     "xformers",
@@ -75,7 +75,7 @@ class PackingCrossContamination(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         if not training.packing or training.method != "sft":
             return
-        found = _open(config)
+        found = _open_attention_setting(config)
         if found is not None:
             field, value, remedy = found
             yield self.finding(
@@ -88,7 +88,7 @@ class PackingCrossContamination(ConfigRule):
             )
 
 
-def _open(config: Config) -> tuple[str, str, str] | None:
+def _open_attention_setting(config: Config) -> tuple[str, str, str] | None:
     """The setting that leaves documents open, its value, and the remedy."""
     training = config.spec.training
     attention = training.attn_implementation
@@ -103,7 +103,7 @@ def _open(config: Config) -> tuple[str, str, str] | None:
                 "no attention is chosen",
                 "set attn_implementation: flash_attention_2",
             )
-        if not attention.startswith(APART) and "/" not in attention:
+        if not attention.startswith(SEPARATING_ATTENTION) and "/" not in attention:
             return (
                 "training.attn_implementation",
                 attention,

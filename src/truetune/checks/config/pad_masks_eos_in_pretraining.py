@@ -79,7 +79,9 @@ class PadMasksEosInPretraining(ConfigRule):
             found = read_json(where / "tokenizer_config.json") if where else None
         except TokenizerError:
             return None, None
-        return _token((found or {}).get("eos_token")), _token((found or {}).get("pad_token"))
+        return _token_text((found or {}).get("eos_token")), _token_text(
+            (found or {}).get("pad_token")
+        )
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
@@ -100,6 +102,7 @@ class PadMasksEosInPretraining(ConfigRule):
         )
 
 
-def _token(value: Any) -> str | None:
+def _token_text(value: Any) -> str | None:
+    """The text of a token of tokenizer_config.json, which may stand in a dictionary."""
     value = value.get("content") if isinstance(value, dict) else value
     return value if isinstance(value, str) else None

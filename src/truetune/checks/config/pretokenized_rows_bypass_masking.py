@@ -51,7 +51,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
 
-MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assistant_masks"}
+MASK_COLUMNS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assistant_masks"}
 
 
 class PretokenizedRowsBypassMasking(ConfigRule):
@@ -68,7 +68,9 @@ class PretokenizedRowsBypassMasking(ConfigRule):
 
     def unmet(self) -> Unmet | None:
         training = self.subject.spec.training
-        asked = training.skip_prepare_dataset and any(getattr(training, option) for option in MASKS)
+        asked = training.skip_prepare_dataset and any(
+            getattr(training, option) for option in MASK_COLUMNS
+        )
         if asked and not training_columns(self.subject):
             return Unmet(
                 "the columns of the rows are not at hand: they may hold a mask or labels of"
@@ -85,7 +87,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
             return
         there = training_columns(config)
         shown = Case(f"columns: {name_list(sorted(there))}")
-        for option, mask in MASKS.items():
+        for option, mask in MASK_COLUMNS.items():
             if getattr(training, option) and not there & {"labels", mask}:
                 yield from self._of_option(option, mask, there, shown)
         has_unread_mask = {"input_ids", "completion_mask"} <= there and "labels" not in there

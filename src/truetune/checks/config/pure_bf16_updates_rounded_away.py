@@ -67,7 +67,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
-PLAIN = (
+PLAIN_OPTIMIZERS = (
     "adamw_torch",
     "adamw_torch_fused",
     "adamw_torch_8bit",
@@ -82,10 +82,10 @@ PLAIN = (
     "lion_8bit",
 )
 """Optimizers that add the step to the weight as it is; their step is about the learning rate."""
-TYPICAL = 0.02
+TYPICAL_WEIGHT = 0.02
 """Size of a weight where the weights are not at hand: the usual standard deviation at the start"""
 
-FAR = 30
+FAR_FACTOR = 30
 """So many times smaller than what a usual weight can take, a step is lost for all but the smallest weights."""
 
 
@@ -98,7 +98,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     reads = ("training.dtype", "training.optim")
 
     def figure(self) -> str:
-        pure = _pure(self.subject)
+        pure = _is_pure_bfloat16(self.subject)
         how = (
             "all weights are trained in bfloat16"
             if pure
@@ -109,19 +109,23 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         rate = training.learning_rate
-        if not rate or not _pure(config):
+        if not rate or not _is_pure_bfloat16(config):
             return
-        if str(training.optim or PLAIN[0]) not in PLAIN or has_special_optimizer(config):
+        if str(
+            training.optim or PLAIN_OPTIMIZERS[0]
+        ) not in PLAIN_OPTIMIZERS or has_special_optimizer(config):
             return
         weights = sampled_weights(config)
         lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
-        few = _half_step_of(TYPICAL) < rate if lost is None else lost < 0.5
-        is_sure = _sure(config, rate, lost)
+        few = _half_step_of(TYPICAL_WEIGHT) < rate if lost is None else lost < 0.5
+        is_sure = _is_sure(config, rate, lost)
         # Axolotl has no setting like pure_bf16: there only what is sure is said.
         if few or (config.stack == "axolotl" and not is_sure):
             return
         of_what = (
-            f"{lost:.0%} of the weights" if lost is not None else f"weights of {TYPICAL} and more"
+            f"{lost:.0%} of the weights"
+            if lost is not None
+            else f"weights of {TYPICAL_WEIGHT} and more"
         )
         yield self.finding(
             f"steps of {rate:g} are rounded away in bfloat16 for {of_what}",
@@ -129,23 +133,27 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
             " stochastically",
             severity="warning" if is_sure else "info",
             evidence=[
-                f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at"
-                f" {TYPICAL}, {_half_step_of(1.0):.1e} at 1"
+                f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL_WEIGHT):.1e} at"
+                f" {TYPICAL_WEIGHT}, {_half_step_of(1.0):.1e} at 1"
             ],
-            cases=[setting_case(config, f"{rate:g}", "training.learning_rate"), *_why(config)],
+            cases=[
+                setting_case(config, f"{rate:g}", "training.learning_rate"),
+                *_cases_of_dtype(config),
+            ],
         )
 
 
-def _sure(config: Config, rate: float, lost: float | None) -> bool:
+def _is_sure(config: Config, rate: float, lost: float | None) -> bool:
     """Is nearly every step lost, or are the weights known, or is it said that there is no other copy?"""
-    if rate * FAR < _half_step_of(TYPICAL):
+    if rate * FAR_FACTOR < _half_step_of(TYPICAL_WEIGHT):
         return True
     return not is_of_program(config) and (lost is not None or bool(config.raw.get("pure_bf16")))
 
 
-def _pure(config: Config) -> bool:
+def _is_pure_bfloat16(config: Config) -> bool:
     """Are all weights trained, in bfloat16, without a float32 copy?"""
     training, raw = config.spec.training, config.raw
+    # What a program freezes itself is not seen, and so not which weights are trained.
     if config.freezes_by_hand or is_value_untold(config, "optim") or _is_sharded(config):
         return False
     if training.lora or training.adapter or training.load_in:
@@ -169,7 +177,8 @@ def _is_sharded(config: Config) -> bool:
     return bool(training.fsdp) or training.deepspeed_stage is not None
 
 
-def _why(config: Config) -> list[Case]:
+def _cases_of_dtype(config: Config) -> list[Case]:
+    """The setting that says that the weights are bfloat16, at its place."""
     name = "pure_bf16" if config.raw.get("pure_bf16") else "training.dtype"
     key = setting_place(config, name).key
     return [setting_case(config, config.raw.get(key, config.spec.training.dtype), name)]
@@ -182,4 +191,5 @@ def _half_step(values: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _half_step_of(value: float) -> float:
+    """Half the distance to the next bfloat16 number of one value."""
     return float(_half_step(np.asarray([value], np.float32))[0])

@@ -83,6 +83,7 @@ class SamplePackingTrainsNoStep(ConfigRule):
             return
         data, size = training_rows(config), training.per_device_train_batch_size
         length = config.spec.max_length
+        # A batch of one packed row is always filled.
         if data is None or size is None or size < 2 or not length:
             return
         text = training_bytes(config)

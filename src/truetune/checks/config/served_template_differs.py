@@ -81,7 +81,7 @@ from truetune.checks.weight_uses import is_within
 from truetune.parsing.modelfile import is_modelfile
 from truetune.spec.config import WeightUse
 
-KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
+TEMPLATE_KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
 
 
 class ServedTemplateDiffers(ConfigRule):
@@ -103,11 +103,11 @@ class ServedTemplateDiffers(ConfigRule):
 
     def _marker(self) -> str | None:
         """What the named template writes before a question."""
-        return MARKERS.get(str(self.subject.raw.get(KEYS.get(self.subject.stack, ""))))
+        return MARKERS.get(str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, ""))))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        key = KEYS.get(config.stack)
+        key = TEMPLATE_KEYS.get(config.stack)
         name = str(config.raw.get(key or ""))
         marker = self._marker()
         if key is None or marker is None:

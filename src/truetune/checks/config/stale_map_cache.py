@@ -60,7 +60,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
 SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
-DEFAULT = "last_run_prepared"
+DEFAULT_FOLDER = "last_run_prepared"
 
 
 class StaleMapCache(ConfigRule):
@@ -77,9 +77,9 @@ class StaleMapCache(ConfigRule):
 
     def figure(self) -> Measurement | str:
         name = self.subject.spec.training.prepared_path or (
-            DEFAULT if self.subject.stack == "axolotl" else None
+            DEFAULT_FOLDER if self.subject.stack == "axolotl" else None
         )
-        prepared = _prepared(self.subject, name) if name else []
+        prepared = _prepared_times(self.subject, name) if name else []
         if not prepared:
             return (
                 f"there are no encoded rows in {name}"
@@ -94,16 +94,19 @@ class StaleMapCache(ConfigRule):
         if config.stack not in ("axolotl", "llama-factory") or newest is None:
             return
         name = config.spec.training.prepared_path or (
-            DEFAULT if config.stack == "axolotl" else None
+            DEFAULT_FOLDER if config.stack == "axolotl" else None
         )
-        prepared = _prepared(config, name) if name else []
+        prepared = _prepared_times(config, name) if name else []
         if not prepared or max(prepared) >= newest[1]:
             return
         yield self.finding(
             f"{newest[0].name} changed after the {len(prepared):,} encoded data sets in {name} were"
             " made",
             f"delete {name}, or give it another name",
-            evidence=[f"encoded: {_time(max(prepared))}", f"data changed: {_time(newest[1])}"],
+            evidence=[
+                f"encoded: {_time_text(max(prepared))}",
+                f"data changed: {_time_text(newest[1])}",
+            ],
             cases=[
                 setting_case(config, name, "training.prepared_path"),
                 Case("the data", file=str(newest[0])),
@@ -111,7 +114,7 @@ class StaleMapCache(ConfigRule):
         )
 
 
-def _prepared(config: Config, name: str) -> list[float]:
+def _prepared_times(config: Config, name: str) -> list[float]:
     """When each encoded data set below a folder was written."""
     found: dict[Path, float] = {}
     for base in (Path(), Path(config.path).parent):
@@ -123,5 +126,6 @@ def _prepared(config: Config, name: str) -> list[float]:
     return list(found.values())
 
 
-def _time(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
+    """A time as messages write it."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "minutes")

@@ -50,7 +50,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 
-ENDS = {
+TURN_ENDS = {
     "gemma": "<end_of_turn>",
     "gemma3": "<end_of_turn>",
     "gemma3n": "<end_of_turn>",
@@ -128,7 +128,7 @@ class StopTokenNotTrained(ConfigRule):
         is_tokenizers = name.startswith("tokenizer_default")
         if not is_tokenizers and name not in MARKERS:
             return None
-        end, eos = answer_terminator(config) if is_tokenizers else (ENDS.get(name), None)
+        end, eos = answer_terminator(config) if is_tokenizers else (TURN_ENDS.get(name), None)
         eos = config.spec.training.special_tokens.get("eos_token", eos)
         if end is None or end == eos or (is_tokenizers and eos is None):
             return None

@@ -79,7 +79,7 @@ NO_USES = Unmet(
 NO_OUTPUT = Unmet("it is about a training whose output folder is known")
 
 
-NUMBER = re.compile(r"[-_.]?(?:v|r|run|exp|round|ep|stage)?[-_.]?\d+$", re.I)
+RUN_NUMBER = re.compile(r"[-_.]?(?:v|r|run|exp|round|ep|stage)?[-_.]?\d+$", re.I)
 """What counts the runs behind the name of their folder"""
 
 
@@ -91,37 +91,47 @@ class TrainedAdapterNotUsed(ConfigRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if _output(self.subject) is None:
+        if _output_folder(self.subject) is None:
             return NO_OUTPUT
-        return None if _others(self.subject) else NO_USES
+        return None if _uses_elsewhere(self.subject) else NO_USES
 
     def figure(self) -> str:
         used = ", ".join(
-            dict.fromkeys(name for use in _others(self.subject) for name in use.folders)
+            dict.fromkeys(name for use in _uses_elsewhere(self.subject) for name in use.folders)
         )
-        return f"output_dir: {_output(self.subject)}; used by the other files: {used}"
+        return f"output_dir: {_output_folder(self.subject)}; used by the other files: {used}"
 
     def findings(self) -> Iterator[Finding]:
-        config, output, uses = self.subject, _output(self.subject), _others(self.subject)
+        config = self.subject
+        output, uses = _output_folder(config), _uses_elsewhere(config)
         if output is None or not uses:
             return
-        start = _start(config)
+        start = _starting_weights(config)
         of_output = [use for use in uses if any(is_within(name, output) for name in use.folders)]
         if of_output:
             yield from self._lacking_the_start(of_output, start, output)
             return
+        # Nothing names the output: the base alone, the weights of the start, or another run are used in its place.
         of_base = [use for use in uses if _merges_the_base(config, use)]
         if len(of_base) == len(uses):
             yield self._of_the_base(of_base[0], output)
             return
         of_start = [use for use in uses if _names_one_of(use, start)]
-        if is_of_program(config) and len(of_start) < len(uses):
-            # A script may save under another name than that of its output folder.
-            is_of_this_run = all(_is_of_an_earlier_run(use, output) for use in uses)
-        else:
-            is_of_this_run = bool(of_start) or _is_beside(uses, output)
-        if is_of_this_run:
+        if self._is_of_this_run(of_start, output):
             yield self._of_other_weights((of_start or list(uses))[0], output, bool(of_start))
+
+    def _is_of_this_run(self, of_start: list[WeightUse], output: str) -> bool:
+        """Are the other files about this run, though they name none of what it writes?
+
+        Args:
+            of_start: Those that name what the run started from.
+            output: The folder that the run writes.
+        """
+        uses = _uses_elsewhere(self.subject)
+        if is_of_program(self.subject) and len(of_start) < len(uses):
+            # A script may save under another name than that of its output folder.
+            return all(_is_of_an_earlier_run(use, output) for use in uses)
+        return bool(of_start) or _is_beside(uses, output)
 
     def _of_other_weights(self, use: WeightUse, output: str, is_start: bool) -> Finding:
         """A file that uses other weights than those of this run; `is_start`: those that it started from."""
@@ -133,7 +143,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{output}, which this run writes, is not {past[use.verb]}: {PurePath(use.file).name}"
             f" {use.verb} {', '.join(use.folders)}{from_it}",
             f"name {output} there{behind}",
-            cases=[setting_case(config, output, "output_dir"), _case(use)],
+            cases=[setting_case(config, output, "output_dir"), _case_of_use(use)],
         )
 
     def _of_the_base(self, use: WeightUse, output: str) -> Finding:
@@ -143,7 +153,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{PurePath(use.file).name} {does} {use.folders[0]} alone: it names no adapter, and {output},"
             " which this run writes, is not in it",
             f"set adapter_name_or_path: {output} there",
-            cases=[setting_case(self.subject, output, "output_dir"), _case(use)],
+            cases=[setting_case(self.subject, output, "output_dir"), _case_of_use(use)],
         )
 
     def _lacking_the_start(
@@ -160,7 +170,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{output} was trained on top of the adapter {before}, and"
             f" {PurePath(alone[0].file).name} {alone[0].verb} it without that one",
             f"name both: {before},{output}",
-            cases=[setting_case(self.subject, before, "training.adapter"), _case(alone[0])],
+            cases=[setting_case(self.subject, before, "training.adapter"), _case_of_use(alone[0])],
         )
 
 
@@ -174,7 +184,7 @@ def _merges_the_base(config: Config, use: WeightUse) -> bool:
     return not use.are_adapters and bool(model) and use.folders == (model,)
 
 
-def _output(config: Config) -> str | None:
+def _output_folder(config: Config) -> str | None:
     """The folder that a training writes; None where it is not known, or nothing is trained."""
     if config.stack == "llama-factory" and not config.raw.get("do_train"):
         return None
@@ -182,7 +192,7 @@ def _output(config: Config) -> str | None:
     return output if isinstance(output, str) and output else None
 
 
-def _start(config: Config) -> tuple[str, ...]:
+def _starting_weights(config: Config) -> tuple[str, ...]:
     """The adapters, else the folder of weights, that the training starts from; names of the hub are none."""
     adapters = [name.strip() for name in str(config.spec.training.adapter or "").split(",")]
     adapters += [name for use in config.uses if use.file == config.path for name in use.folders]
@@ -195,7 +205,7 @@ def _start(config: Config) -> tuple[str, ...]:
     return tuple(filter(None, adapters)) or ((str(model),) if is_folder else ())
 
 
-def _others(config: Config) -> tuple[WeightUse, ...]:
+def _uses_elsewhere(config: Config) -> tuple[WeightUse, ...]:
     """What other files use; a script that trains and then loads is judged by itself."""
     return tuple(use for use in config.uses if use.file != config.path)
 
@@ -206,6 +216,7 @@ def _is_new_adapter(config: Config) -> bool:
 
 
 def _names_one_of(use: WeightUse, folders: tuple[str, ...]) -> bool:
+    """Does a use name one of these folders?"""
     return any(is_same_folder(name, folder) for name in use.folders for folder in folders)
 
 
@@ -228,8 +239,9 @@ def _is_of_an_earlier_run(use: WeightUse, output: str) -> bool:
 
 def _without_number(folder: str) -> str:
     """The name of a folder without what counts its runs."""
-    return NUMBER.sub("", str(PurePath(folder)))
+    return RUN_NUMBER.sub("", str(PurePath(folder)))
 
 
-def _case(use: WeightUse) -> Case:
+def _case_of_use(use: WeightUse) -> Case:
+    """The place of a use in its file."""
     return Case(use.text, file=use.file, line=use.line)

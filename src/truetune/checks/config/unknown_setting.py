@@ -67,7 +67,8 @@ from truetune.errors import name_list
 from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.stacks.known_keys import load_known_keys
 
-SHOWN = 8
+# Chosen, not measured: a line of a terminal holds about so many; the rest is counted.
+MAX_NAMES_SHOWN = 8
 """Names in one message"""
 
 
@@ -146,8 +147,10 @@ class UnknownSetting(ConfigRule):
     def _strange(self, cases: list[Case]) -> Finding:
         """Keys that are find_misspelt_key to none: of a newer release, a plug-in or a script; or of nothing."""
         config = self.subject
-        keys = ", ".join(case.text.partition(":")[0].rpartition(".")[2] for case in cases[:SHOWN])
-        rest = f" and {len(cases) - SHOWN} more" if len(cases) > SHOWN else ""
+        keys = ", ".join(
+            case.text.partition(":")[0].rpartition(".")[2] for case in cases[:MAX_NAMES_SHOWN]
+        )
+        rest = f" and {len(cases) - MAX_NAMES_SHOWN} more" if len(cases) > MAX_NAMES_SHOWN else ""
         release = f"{config.stack} {config.version}"
         return self.finding(
             f"{keys}{rest}: not among the settings of {release}, the release that the known names"

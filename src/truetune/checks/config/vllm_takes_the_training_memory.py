@@ -48,18 +48,18 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.checks.value_limits import MAX_VLLM_SHARE
 
-KEY = "vllm_gpu_memory_utilization"
+VLLM_MEMORY_KEY = "vllm_gpu_memory_utilization"
 
 
 class VllmTakesTheTrainingMemory(ConfigRule):
     code = "CFG045"
     severity = "warning"
     stacks = ("trl",)
-    about = (KEY,)
+    about = (VLLM_MEMORY_KEY,)
 
     def findings(self) -> Iterator[Finding]:
         config, raw = self.subject, self.subject.raw
-        share = raw.get(KEY)
+        share = raw.get(VLLM_MEMORY_KEY)
         is_beside_the_policy = raw.get("use_vllm") is True and raw.get("vllm_mode") == "colocate"
         if (
             not is_beside_the_policy
@@ -71,9 +71,9 @@ class VllmTakesTheTrainingMemory(ConfigRule):
             yield self.finding(
                 f"vLLM takes {share:.0%} of the GPU on which the policy is trained: its weights, gradients and "
                 f"activations have {1 - share:.0%}",
-                f"set {KEY} to 0.3, or take vllm_mode server with GPUs of its own",
+                f"set {VLLM_MEMORY_KEY} to 0.3, or take vllm_mode server with GPUs of its own",
                 cases=[
-                    setting_case(config, share, KEY),
+                    setting_case(config, share, VLLM_MEMORY_KEY),
                     setting_case(config, "colocate", "vllm_mode"),
                 ],
             )

@@ -57,7 +57,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
-MOST = 0.5
+# Recipes take 0.03 to 0.1. At 0.25 slow starts that are meant would be found, at 1 only runs that miss their rate.
+MAX_WARMUP_SHARE = 0.5
 """Share of the run that a warm-up may take."""
 
 
@@ -97,7 +98,7 @@ class WarmupLongerThanRun(ConfigRule):
 
     def _of_share(self, share: float, field: str) -> Iterator[Finding]:
         """A warm-up that is given as a share of the run."""
-        if MOST < share <= 1:
+        if MAX_WARMUP_SHARE < share <= 1:
             yield self.finding(
                 f"the warm-up takes {share:.0%} of the run",
                 "a warm-up of 3 to 10 % is usual",
@@ -109,7 +110,7 @@ class WarmupLongerThanRun(ConfigRule):
         """A warm-up that is given in steps, beside the steps that the run makes at most."""
         config, training = self.subject, self.subject.spec.training
         run = steps_of_run(config)
-        if run is None or wanted <= run.most * MOST or run.most < 2:
+        if run is None or wanted <= run.most * MAX_WARMUP_SHARE or run.most < 2:
             return
         # The first step has rate 0: at the last one, most - 1 steps of the warm-up are made.
         reached = min(1.0, (run.most - 1) / wanted)
@@ -123,7 +124,7 @@ class WarmupLongerThanRun(ConfigRule):
         yield self.finding(
             f"the warm-up of {wanted:,.0f} steps {relation} the run of at most {run.most:,} steps{end}",
             "set the warm-up as a share of the run: 0.03 to 0.1",
-            severity="error" if reached < MOST else "warning",
+            severity="error" if reached < MAX_WARMUP_SHARE else "warning",
             evidence=[run.why],
             cases=[setting_case(config, f"{wanted:g}", field)],
         )

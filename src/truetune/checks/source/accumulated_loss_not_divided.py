@@ -71,6 +71,7 @@ class AccumulatedLossNotDivided(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # `with accelerator.accumulate(model)` divides the loss in its backward.
         if module.mentions("accumulate(") or _accelerator_divides(module):
             return
         for call, _ in optimizer_steps(module):

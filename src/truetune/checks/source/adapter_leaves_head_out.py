@@ -45,8 +45,8 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-HEADS = ("transformers.*ForSequenceClassification*", "transformers.*ForTokenClassification*")
-CAUSAL = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
+CLASSIFIERS = ("transformers.*ForSequenceClassification*", "transformers.*ForTokenClassification*")
+CAUSAL_TASKS = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
 
 
 class AdapterLeavesHeadOut(SourceRule):
@@ -60,7 +60,7 @@ class AdapterLeavesHeadOut(SourceRule):
         for call in module.calls("peft.get_peft_model"):
             loaded = _origin_nodes(module, call.argument(0, "model"))
             configs = _origin_nodes(module, call.argument(1, "peft_config"))
-            heads = [head for head in module.calls(*HEADS) if head.node in loaded]
+            heads = [head for head in module.calls(*CLASSIFIERS) if head.node in loaded]
             for config in module.calls("peft.LoraConfig"):
                 if config.node not in configs or not heads or not config.lacks("modules_to_save"):
                     continue
@@ -83,4 +83,4 @@ def _origin_nodes(module: Module, value: ast.expr | None) -> set[ast.AST]:
 def _is_for_causal_model(module: Module, config: Call) -> bool:
     """Does a config of LoRA name the task of a causal language model?"""
     task = config.keywords.get("task_type")
-    return task is not None and (module.flow.name(task) or module.flow.value(task)) in CAUSAL
+    return task is not None and (module.flow.name(task) or module.flow.value(task)) in CAUSAL_TASKS

@@ -50,9 +50,12 @@ from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
 
-PREPARES = ("peft.*prepare_model_for_kbit_training", "peft.*prepare_model_for_int8_training")
-WRAPS = ("peft.get_peft_model",)
-LOADED = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+KBIT_PREPARATIONS = (
+    "peft.*prepare_model_for_kbit_training",
+    "peft.*prepare_model_for_int8_training",
+)
+ADAPTER_WRAPPERS = ("peft.get_peft_model",)
+ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 
 
 class AdapterLoadedFrozen(SourceRule):
@@ -60,14 +63,18 @@ class AdapterLoadedFrozen(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = calls_of("adapters that are made or loaded", *LOADED, *WRAPS)
+    looks_at = calls_of("adapters that are made or loaded", *ADAPTER_LOADS, *ADAPTER_WRAPPERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._frozen_again()
         yield from self._frozen_by_hand()
-        loads = {call.node: call for call in module.calls(*LOADED) if _frozen(module, call)}
-        if not loads or _thawed(module):
+        loads = {
+            call.node: call
+            for call in module.calls(*ADAPTER_LOADS)
+            if _is_loaded_frozen(module, call)
+        }
+        if not loads or _switches_gradients_on(module):
             return
         trained = [*_models_of_trainers(module), *_models_of_optimizers(module)]
         for node, call in loads.items():
@@ -95,10 +102,10 @@ class AdapterLoadedFrozen(SourceRule):
     def _frozen_again(self) -> Iterator[Finding]:
         """Adapters that the preparation for k-bit training freezes with their base."""
         module = self.subject
-        adapters = {call.node: call for call in module.calls(*LOADED, *WRAPS)}
-        if _thawed(module):
+        adapters = {call.node: call for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
+        if _switches_gradients_on(module):
             return
-        for call in module.calls(*PREPARES):
+        for call in module.calls(*KBIT_PREPARATIONS):
             model = call.argument(0, "model")
             origins = module.flow.origins(model) if model is not None else ()
             adapter = next((o.node for o in origins if o.node in adapters), None)
@@ -114,7 +121,7 @@ class AdapterLoadedFrozen(SourceRule):
     def _frozen_by_hand(self) -> Iterator[Finding]:
         """Adapters whose parameters a loop over all parameters freezes, without a condition."""
         module = self.subject
-        adapters = {call.node for call in module.calls(*LOADED, *WRAPS)}
+        adapters = {call.node for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
         if _gives_gradients(module):
             return
         for loop, model in _freezing_loops(module):
@@ -143,11 +150,13 @@ def _freezing_loops(module: Module) -> Iterator[tuple[ast.For, ast.expr]]:
         call = module.flow.call(loop.iter) if isinstance(loop.iter, ast.Call) else None
         if call is None or call.method not in ("parameters", "named_parameters"):
             continue
-        if call.receiver is not None and any(_freezes(module, part) for part in loop.body):
+        if call.receiver is not None and any(
+            _freezes_parameter(module, part) for part in loop.body
+        ):
             yield loop, call.receiver
 
 
-def _freezes(module: Module, statement: ast.stmt) -> bool:
+def _freezes_parameter(module: Module, statement: ast.stmt) -> bool:
     """`p.requires_grad = False`, `p.requires_grad_(False)`."""
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]
@@ -201,12 +210,13 @@ def _may_be_merged(module: Module, user: ast.AST, merges: list[ast.Call]) -> boo
     return config is not None and any(merge.lineno < getattr(user, "lineno", 0) for merge in merges)
 
 
-def _frozen(module: Module, call: Call) -> bool:
+def _is_loaded_frozen(module: Module, call: Call) -> bool:
+    """Does a call load an adapter without `is_trainable`?"""
     given = call.argument(3, "is_trainable")
     return call.lacks("is_trainable", 3) if given is None else module.flow.value(given) is False
 
 
-def _thawed(module: Module) -> bool:
+def _switches_gradients_on(module: Module) -> bool:
     """Does the file switch gradients on by itself?"""
     assigned = (target for node in module.nodes(ast.Assign) for target in node.targets)
     if any(
@@ -238,4 +248,5 @@ def _models_of_optimizers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _stands_for(module: Module, given: ast.expr, node: ast.AST) -> bool:
+    """Is the result of this call among what a value may be?"""
     return any(origin.node is node for origin in module.flow.origins(given))

@@ -53,7 +53,7 @@ from truetune.source.module import Module
 from truetune.spec.removed_names import SECOND_ADAPTER_HARMLESS
 
 
-def _wraps(module: Module) -> Iterator[Call]:
+def _adapter_calls(module: Module) -> Iterator[Call]:
     """Calls that put an adapter on a model: `get_peft_model`, and trainers with a `peft_config`."""
     for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
         if call.named("peft.*") or "peft_config" in call.keywords:
@@ -64,11 +64,11 @@ class AdapterRewrapped(SourceRule):
     code = "SRC020"
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("adapters that are put on a model", _wraps)
+    looks_at = CodePlaces("adapters that are put on a model", _adapter_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _wraps(module):
+        for call in _adapter_calls(module):
             model = call.argument(0, "model")
             config = call.keywords.get("peft_config")
             is_trainer = not call.named("peft.*")
@@ -101,25 +101,25 @@ class AdapterRewrapped(SourceRule):
 def _surely_wraps(module: Module, call: Call, config: ast.expr | None, *, is_trainer: bool) -> bool:
     """Does a call certainly put an adapter on its model, under no condition that asks for one?"""
     if is_trainer:
-        if config is not None and not _certain(module, config):
+        if config is not None and not _is_certainly_given(module, config):
             return False
         # Releases up to 0.26.2 of TRL leave the second adapter out, or merge the first: nothing is wrapped twice.
         if why_before(module, call, SECOND_ADAPTER_HARMLESS):
             return False
-    if config is not None and not _holds_with(module, config, call.node):
+    if config is not None and not _is_set_for_call(module, config, call.node):
         return False
     places = (node for node in (call.node, config) if node is not None)
     return not any(is_kept_from_adapters(module, node) for node in places)
 
 
-def _certain(module: Module, config: ast.expr) -> bool:
+def _is_certainly_given(module: Module, config: ast.expr) -> bool:
     """Is a config certainly given, and not None on some way?"""
     return all(isinstance(origin.node, ast.Call) for origin in module.flow.origins(config)) and (
         "lora" in module.flow.types(config)
     )
 
 
-def _holds_with(module: Module, config: ast.expr, call: ast.Call) -> bool:
+def _is_set_for_call(module: Module, config: ast.expr, call: ast.Call) -> bool:
     """Is a config that a dictionary holds set wherever the trainer is made, and not in a branch of its own?"""
     statement = module.statement(config)
     if not isinstance(statement, ast.Assign) or call in ast.walk(statement):

@@ -58,9 +58,9 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-TRAINED = ("modules_to_save", "trainable_token_indices")
-MODELS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
-TOKENIZERS = ("transformers.*Tokenizer*.from_pretrained",)
+SETTINGS_THAT_TRAIN_TOKENS = ("modules_to_save", "trainable_token_indices")
+MODEL_LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
+TOKENIZER_LOADS = ("transformers.*Tokenizer*.from_pretrained",)
 EMBEDDINGS = ("embed_tokens", "lm_head", "wte")
 
 
@@ -76,7 +76,7 @@ def _base_with_marks(module: Module) -> BaseWithMarks | None:
     """The base of a file whose chats have marks that it never trained; None where none is known."""
     if module.imports_unsloth:
         return None  # it gives such rows the mean of the others when training begins
-    for load in module.calls(*MODELS):
+    for load in module.calls(*MODEL_LOADS):
         name = module.flow.value(load.argument(0, "pretrained_model_name_or_path"))
         marks = untrained_marks(name) if isinstance(name, str) else ()
         if marks and (
@@ -90,7 +90,7 @@ def _tuned_tokenizer(module: Module, base: str) -> bool:
     """Does the file load the tokenizer of the instruct model of this base, with its template?"""
     names = (
         module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
-        for call in module.calls(*TOKENIZERS)
+        for call in module.calls(*TOKENIZER_LOADS)
     )
     return any(
         isinstance(name, str) and other_weights(name, base) is None and is_tuned_apart(name, base)
@@ -118,7 +118,7 @@ class AddedTokensLeftFrozen(SourceRule):
         for call in module.calls("peft.LoraConfig") if new or base else ():
             targets = module.flow.value(call.keywords.get("target_modules"))
             reached = isinstance(targets, list) and not set(targets).isdisjoint(EMBEDDINGS)
-            if not all(call.lacks(name) for name in TRAINED) or reached:
+            if not all(call.lacks(name) for name in SETTINGS_THAT_TRAIN_TOKENS) or reached:
                 continue
             if new:
                 yield self._of_added(call, new)

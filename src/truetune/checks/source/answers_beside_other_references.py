@@ -89,7 +89,7 @@ class AnswersBesideOtherReferences(SourceRule):
         for side, own in zip(pair.sides, changes, strict=True):
             alone = [node for node in own if not all(node in other for other in changes)]
             if alone and is_generated(self.subject, pair):
-                return self._finding(pair, side, min(alone, key=_line))
+                return self._finding(pair, side, min(alone, key=_line_number))
         return None
 
     def _of_several_answers(self) -> Iterator[Finding]:
@@ -133,5 +133,6 @@ def _name_of_change(change: ast.AST) -> str:
     return f"{called}(..., shuffle=True)" if "Loader" in called else f"{called}(...)"
 
 
-def _line(node: ast.AST) -> int:
+def _line_number(node: ast.AST) -> int:
+    """The line of a node; 0 where it has none."""
     return getattr(node, "lineno", 0)

@@ -62,26 +62,27 @@ from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-FEW = 32
+FEW_TOKENS = 32
 """Tokens; the median reference of public summaries and dialogues has 40 to 70"""
-FEW_FOR_STEPS = 128
+FEW_TOKENS_FOR_STEPS = 128
 """Tokens; the gold solutions of GSM8K have some 100 at the median, and models write longer ones"""
-ENDS_STEPS = re.compile(r"####|boxed|final answer", re.I)
+FINAL_ANSWER_MARK = re.compile(r"####|boxed|final answer", re.I)
 """What stands behind the steps of a solution, as evaluations search for it"""
-SEARCHES = ("re.search", "re.findall", "re.match", "re.finditer", "re.split")
+REGEX_SEARCHES = ("re.search", "re.findall", "re.match", "re.finditer", "re.split")
 PATTERN_SEARCHES = ("search", "findall", "match", "finditer")
-ANSWERS = ("decode", "batch_decode", "generate", "chat", "create")
+ANSWER_METHODS = ("decode", "batch_decode", "generate", "chat", "create")
 """Methods that give a generated text, or ids that become one"""
 TEXT_SEARCHES = ("split", "rsplit", "partition", "rpartition", "find", "rfind", "index", "rindex")
 TEXT_METRICS = ("rouge", "bleu", "sacrebleu", "meteor", "bertscore")
-LOADS = ("evaluate.load", "datasets.load_metric")
+METRIC_LOADERS = ("evaluate.load", "datasets.load_metric")
 
 
 class AnswersLimitedToFewTokens(SourceRule):
     code = "SRC070"
     severity = "warning"
     looks_at = CodePlaces(
-        "calls that limit an answer", lambda module: (*generate_calls(module), *_limits(module))
+        "calls that limit an answer",
+        lambda module: (*generate_calls(module), *_calls_with_limit(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -93,7 +94,7 @@ class AnswersLimitedToFewTokens(SourceRule):
             return
         for call in generate_calls(module):
             limit = module.flow.value(call.keywords.get("max_new_tokens"))
-            few = isinstance(limit, int) and not isinstance(limit, bool) and 0 < limit <= FEW
+            few = isinstance(limit, int) and not isinstance(limit, bool) and 0 < limit <= FEW_TOKENS
             if few and is_scored_by_metric(module, call.node):
                 yield self.finding(
                     f"answers are cut after {limit} tokens, and compared with whole texts",
@@ -104,13 +105,13 @@ class AnswersLimitedToFewTokens(SourceRule):
     def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
         """Generations that are too short for the steps before the mark that ends a solution."""
         module = self.subject
-        for call in (*generate_calls(module), *_limits(module)):
+        for call in (*generate_calls(module), *_calls_with_limit(module)):
             name = "max_new_tokens" if "max_new_tokens" in call.keywords else "max_tokens"
             limit = module.flow.value(call.keywords.get(name))
             if (
                 isinstance(limit, int)
                 and not isinstance(limit, bool)
-                and 0 < limit <= FEW_FOR_STEPS
+                and 0 < limit <= FEW_TOKENS_FOR_STEPS
             ):
                 yield self.finding(
                     f"{name} is {limit}, and answers are searched for what stands behind all steps"
@@ -120,7 +121,7 @@ class AnswersLimitedToFewTokens(SourceRule):
                 )
 
 
-def _limits(module: Module) -> Iterator[Call]:
+def _calls_with_limit(module: Module) -> Iterator[Call]:
     """Calls of clients, pipelines and vLLM that limit an answer."""
     yield from module.calls(*VLLM_SAMPLING)
     for question in model_questions(module):
@@ -132,18 +133,21 @@ def _limits(module: Module) -> Iterator[Call]:
 
 def _mark_searched(module: Module) -> ast.AST | None:
     """The call that searches a generated text for the mark of a final answer; None where none does."""
-    for call in (*module.calls(*SEARCHES), *module.methods(*TEXT_SEARCHES, *PATTERN_SEARCHES)):
-        pattern, searched = _search(module, call)
+    for call in (
+        *module.calls(*REGEX_SEARCHES),
+        *module.methods(*TEXT_SEARCHES, *PATTERN_SEARCHES),
+    ):
+        pattern, searched = _pattern_and_text(module, call)
         text = module.flow.value(pattern) if pattern is not None else None
-        if isinstance(text, str) and ENDS_STEPS.search(text):
+        if isinstance(text, str) and FINAL_ANSWER_MARK.search(text):
             if searched is not None and _is_generated(module, searched):
                 return call.node
     return None
 
 
-def _search(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | None]:
+def _pattern_and_text(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | None]:
     """(what is searched for, in what) of `re.search(p, text)`, `PATTERN.search(text)` and `text.split(p)`."""
-    if call.receiver is None or call.named(*SEARCHES):
+    if call.receiver is None or call.named(*REGEX_SEARCHES):
         return call.argument(0, "pattern"), call.argument(1, "string")
     compiled = module.flow.producing_call(call.receiver)
     if compiled is not None and compiled.named("re.compile"):
@@ -154,7 +158,7 @@ def _search(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | Non
 def _is_generated(module: Module, text: ast.expr) -> bool:
     """Does a text come from a generation, as far as it is followed?"""
     for part in backward_slice(module, text):
-        if isinstance(part, ast.Call) and module.flow.call(part).method in ANSWERS:
+        if isinstance(part, ast.Call) and module.flow.call(part).method in ANSWER_METHODS:
             return True
         if isinstance(part, ast.Attribute) and part.attr in ("outputs", "choices"):
             return True
@@ -164,5 +168,6 @@ def _is_generated(module: Module, text: ast.expr) -> bool:
 
 
 def _compares_texts(module: Module) -> bool:
-    loaded = (module.flow.value(call.argument(0, "path")) for call in module.calls(*LOADS))
+    """Does the file score by a metric that compares whole texts?"""
+    loaded = (module.flow.value(call.argument(0, "path")) for call in module.calls(*METRIC_LOADERS))
     return any(name in TEXT_METRICS for name in loaded if isinstance(name, str))

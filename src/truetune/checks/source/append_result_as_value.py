@@ -40,7 +40,17 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-CHANGES = ("append", "extend", "insert", "sort", "reverse", "update", "add", "remove", "clear")
+IN_PLACE_METHODS = (
+    "append",
+    "extend",
+    "insert",
+    "sort",
+    "reverse",
+    "update",
+    "add",
+    "remove",
+    "clear",
+)
 
 
 def _setup_calls(module: Module) -> Iterator[Call]:
@@ -63,7 +73,11 @@ class AppendResultAsValue(SourceRule):
         for call in _setup_calls(module):
             for name, given in call.keywords.items():
                 made = module.flow.producing_call(given)
-                if made is not None and made.method in CHANGES and made.receiver is not None:
+                if (
+                    made is not None
+                    and made.method in IN_PLACE_METHODS
+                    and made.receiver is not None
+                ):
                     if module.flow.function(made.node.func) is None:
                         yield self.finding(
                             f"{name} is the result of {made.method}(), which is None",

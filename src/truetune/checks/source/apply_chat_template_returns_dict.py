@@ -75,7 +75,7 @@ class ApplyChatTemplateReturnsDict(SourceRule):
             return
         used = [_Used(call, tuple(uses_of_result(module, call.node))) for call in calls]
         misused = [one for one in used if one.of("silent") or one.of("loud")]
-        for together in _by_statement(module, misused):
+        for together in _grouped_by_statement(module, misused):
             yield self._finding(together)
 
     def _finding(self, together: list[_Used]) -> Finding:
@@ -99,7 +99,8 @@ class ApplyChatTemplateReturnsDict(SourceRule):
             evidence=evidence,
             cases=[case_at(module, node) for node in places],
             fix=fix_of_changes(
-                module, tuple(change for one in together for change in _corrected(module, one))
+                module,
+                tuple(change for one in together for change in _changes_of_call(module, one)),
             ),
         )
 
@@ -114,7 +115,7 @@ class _Used(NamedTuple):
         return [node for node, kind in self.uses if kind == how]
 
 
-def _by_statement(module: Module, used: list[_Used]) -> list[list[_Used]]:
+def _grouped_by_statement(module: Module, used: list[_Used]) -> list[list[_Used]]:
     """Calls whose results are used in one statement, as prompt and prompt with its answer are, have one cause."""
     groups: dict[ast.AST, list[_Used]] = {}
     for one in used:
@@ -125,5 +126,6 @@ def _by_statement(module: Module, used: list[_Used]) -> list[list[_Used]]:
     return list({id(group): group for group in groups.values()}.values())
 
 
-def _corrected(module: Module, one: _Used) -> Changes:
+def _changes_of_call(module: Module, one: _Used) -> Changes:
+    """The change that makes one call return a list of ids again."""
     return () if one.of("dictionary") else set_keyword(module, one.call, "return_dict", "False")

@@ -60,14 +60,15 @@ from truetune.checks.value_limits import NOTHING, OUT_OF_RANGE
 from truetune.source.module import Module
 
 
-def _calls(module: Module) -> Iterator[object]:
+def _calls_with_limits(module: Module) -> Iterator[object]:
+    """The calls whose arguments stand in the table of limits."""
     return (given for given in training_calls(module) if has_number(given))
 
 
 class ArgumentOutOfRange(SourceRule):
     code = "SRC078"
     severity = "warning"
-    looks_at = CodePlaces("optimizers, clipping and adapters with numbers", _calls)
+    looks_at = CodePlaces("optimizers, clipping and adapters with numbers", _calls_with_limits)
 
     def findings(self) -> Iterator[Finding]:
         for given in training_calls(self.subject):

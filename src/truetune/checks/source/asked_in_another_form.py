@@ -83,11 +83,11 @@ from truetune.checks.source.evidence.text_generation_calls import (
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SYSTEM = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
+SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
 
 
-HEADERLESS = re.compile(r"mistral|mixtral|llama-?2", re.I)
+HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
 """Families whose templates write no header in front of an answer"""
 
 
@@ -100,7 +100,7 @@ class Trained(NamedTuple):
     case: Case
 
 
-BARE = "a bare text"
+BARE_TEXT = "a bare text"
 """As a message calls a question with nothing around it"""
 
 
@@ -113,12 +113,13 @@ class Question(NamedTuple):
 
 
 def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
+    """The form of the prompts by which a file asks a model; nothing where it asks none."""
     form = prompt_form(module) if asks_a_model(module) else None
     if form is not None:
         yield form
 
 
-def _prompts(module: Module) -> Iterator[object]:
+def _prompts_asked(module: Module) -> Iterator[object]:
     """What the rule looks at: how a file asks, whatever trains the model."""
     yield from _form_of_prompts(module)
     yield from other_templates(module)
@@ -130,19 +131,19 @@ def _prompts(module: Module) -> Iterator[object]:
         yield question
 
 
-def _of_another_script(module: Module) -> Iterator[Question]:
+def _questions_beside_training(module: Module) -> Iterator[Question]:
     """What a script asks that trains nothing, where a training beside it has another form."""
     for form in _form_of_prompts(module):
-        trained = _trained(module)
+        trained = _training_of_model(module)
         # Without marks on either side, both are bare texts.
         if trained is not None and (form.marks or trained.marks):
             if not form.marks & trained.marks:
                 yield Question(form.words, form.node, trained)
     if asks_a_model(module) and prompt_form(module) is None and not _writes_prompts(module):
         text = next((text for _, text in questions_without_template(module)), None)
-        trained = _trained(module) if text is not None else None
+        trained = _training_of_model(module) if text is not None else None
         if text is not None and trained is not None:
-            yield Question(BARE, text, trained)
+            yield Question(BARE_TEXT, text, trained)
 
 
 def _writes_prompts(module: Module) -> bool:
@@ -150,16 +151,16 @@ def _writes_prompts(module: Module) -> bool:
     return any(chat_nodes(module)) or any(prompts_by_hand(module)) or "chat_template" in module.text
 
 
-def _of_this_file(module: Module) -> Iterator[Question]:
+def _questions_after_training(module: Module) -> Iterator[Question]:
     """What a file asks after it has trained, where the prompts before the training have another form."""
     places = list(training_places(module))
     if not places:
         return
-    start = min(_line(place) for place in places)
+    start = min(_line_number(place) for place in places)
     trained = _trained_before(module, start)
-    if trained is None or any(_line(node) > start for node in chat_nodes(module)):
+    if trained is None or any(_line_number(node) > start for node in chat_nodes(module)):
         return
-    later = [(mark, node) for mark, node in prompts_by_hand(module) if _line(node) > start]
+    later = [(mark, node) for mark, node in prompts_by_hand(module) if _line_number(node) > start]
     if later:
         is_asked = any(_runs_after(module, call.node, places) for call in generate_calls(module))
         # No marks: the training is on the chat template.
@@ -169,21 +170,22 @@ def _of_this_file(module: Module) -> Iterator[Question]:
         return
     for call, text in questions_without_template(module):
         if _runs_after(module, call.node, places):
-            yield Question(BARE, text, trained)
+            yield Question(BARE_TEXT, text, trained)
             return
 
 
 def _trained_before(module: Module, start: int) -> Trained | None:
     """The form of the prompts above a line, by hand or of the chat template; None where there is none, or both."""
-    by_chat = [node for node in chat_nodes(module) if _line(node) < start]
-    by_hand = {mark: node for mark, node in prompts_by_hand(module) if _line(node) < start}
+    by_chat = [node for node in chat_nodes(module) if _line_number(node) < start]
+    by_hand = {mark: node for mark, node in prompts_by_hand(module) if _line_number(node) < start}
     if bool(by_chat) == bool(by_hand):
         return None
     node = by_chat[0] if by_chat else next(iter(by_hand.values()))
     return Trained(module.path, frozenset(by_hand), case_at(module, node))
 
 
-def _line(node: ast.AST) -> int:
+def _line_number(node: ast.AST) -> int:
+    """The line of a node; 0 where it has none."""
     return getattr(node, "lineno", 0)
 
 
@@ -197,7 +199,7 @@ def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
 class AskedInAnotherForm(SourceRule):
     code = "SRC071"
     severity = "error"
-    looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompts)
+    looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompts_asked)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._of_servers()
@@ -213,7 +215,7 @@ class AskedInAnotherForm(SourceRule):
                 cases=[case_at(self.subject, rendered)],
             )
         module = self.subject
-        for asked in (*_of_another_script(module), *_of_this_file(module)):
+        for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
             trained = asked.trained
             where = (
                 "the training above trained it"
@@ -223,7 +225,7 @@ class AskedInAnotherForm(SourceRule):
             yield self.finding(
                 f"the model is asked by {asked.words}, and {where} on"
                 f" {describe_marks(trained.marks)}: another prompt than in training",
-                _remedy(trained.marks),
+                _remedy_for_marks(trained.marks),
                 cases=[case_at(module, asked.node), trained.case],
             )
 
@@ -278,7 +280,7 @@ def _question_without_system(module: Module) -> ast.AST | None:
     """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
     if not asks_a_model(module) and not any(text_generation_calls(module)):
         return None
-    if trains_a_model(module) or SYSTEM.search(module.text):
+    if trains_a_model(module) or SYSTEM_PROMPT_SIGN.search(module.text):
         return None
     for node in module.nodes(ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
@@ -298,7 +300,7 @@ def _prompts_without_header(module: Module) -> Iterator[ast.AST]:
         or any(_has_header(module, call) for call in calls)
     ):
         return
-    if any(HEADERLESS.search(name) for name in loaded_names(module)):
+    if any(HEADERLESS_FAMILY.search(name) for name in loaded_names(module)):
         return
     for call in calls:
         chat = call.argument(0, "conversation")
@@ -324,6 +326,7 @@ def _ends_in_question(module: Module, chat: ast.expr) -> bool:
 
 
 def _is_question(module: Module, message: ast.expr) -> bool:
+    """Is a message of a chat the user's?"""
     role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
     return role is not None and module.flow.value(role) == "user"
 
@@ -337,7 +340,7 @@ def _is_served_with_system(module: Module) -> bool:
         return False
 
 
-def _remedy(marks: frozenset[str]) -> str:
+def _remedy_for_marks(marks: frozenset[str]) -> str:
     """What makes the two forms one: the cheaper way first, which is that of the training."""
     if not marks:
         return (
@@ -351,7 +354,7 @@ def _remedy(marks: frozenset[str]) -> str:
     )
 
 
-def _trained(module: Module) -> Trained | None:
+def _training_of_model(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
     names = loaded_names(module) | served_folders(module)
     others = list(trainings_beside(module))
@@ -364,7 +367,7 @@ def _trained(module: Module) -> Trained | None:
     if not makers and len(others) == 1 and any(_is_tuned_here(name, others[0]) for name in names):
         makers = others
     if not names and any(engine_prompts(module)):
-        return _only_training(module, others)
+        return _only_training_beside(module, others)
     # Two trainings that write the same folder: which one ran last is not known.
     if len(makers) != 1 or files:
         return None
@@ -379,7 +382,7 @@ def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
     return any(is_written(name, frozenset(folders)) for name in names)
 
 
-def _only_training(module: Module, others: list[Module]) -> Trained | None:
+def _only_training_beside(module: Module, others: list[Module]) -> Trained | None:
     """The one training beside a client that names no model; None where there are several, or its form is not known."""
     files = list(settings_beside(module))
     if len(files) + len(others) != 1:

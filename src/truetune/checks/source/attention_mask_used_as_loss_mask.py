@@ -47,7 +47,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 
-def _written(module: Module) -> Iterator[ast.AST]:
+def _masks_written(module: Module) -> Iterator[ast.AST]:
     """The attention masks of rows, and what is written into one."""
     for row in module.nodes(ast.Dict):
         yield from (
@@ -57,7 +57,7 @@ def _written(module: Module) -> Iterator[ast.AST]:
         )
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
-        if isinstance(target, ast.Subscript) and _is_mask(target.value):
+        if isinstance(target, ast.Subscript) and _is_attention_mask(target.value):
             yield node
 
 
@@ -66,14 +66,14 @@ class AttentionMaskUsedAsLossMask(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("attention masks that are written", _written)
+    looks_at = CodePlaces("attention masks that are written", _masks_written)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for row in module.nodes(ast.Dict):
             for key, value in zip(row.keys, row.values, strict=True):
                 is_mask = isinstance(key, ast.Constant) and key.value == "attention_mask"
-                if is_mask and _hides(value):
+                if is_mask and _hides_prompt(value):
                     yield self._hidden(value)
         for node in module.nodes(ast.Assign):
             if _zeroes_prompt(module, node):
@@ -90,7 +90,7 @@ class AttentionMaskUsedAsLossMask(SourceRule):
 def _zeroes_prompt(module: Module, node: ast.Assign) -> bool:
     """`attention_mask[:prompt_length] = 0`, `mask[i, :len(prompt)] = [0] * len(prompt)`"""
     target = node.targets[0]
-    if not isinstance(target, ast.Subscript) or not _is_mask(target.value):
+    if not isinstance(target, ast.Subscript) or not _is_attention_mask(target.value):
         return False
     is_zeros = ast.unparse(node.value).startswith("[0] * ")
     if module.flow.value(node.value) not in (0, False) and not is_zeros:
@@ -103,7 +103,7 @@ def _zeroes_prompt(module: Module, node: ast.Assign) -> bool:
     return "prompt" in ast.unparse(last).lower()
 
 
-def _hides(value: ast.expr) -> bool:
+def _hides_prompt(value: ast.expr) -> bool:
     """`[0] * len(prompt) + ...`"""
     text = ast.unparse(value)
     return (
@@ -113,7 +113,8 @@ def _hides(value: ast.expr) -> bool:
     )
 
 
-def _is_mask(node: ast.expr) -> bool:
+def _is_attention_mask(node: ast.expr) -> bool:
+    """Is it a name, an attribute or a column of an attention mask?"""
     name = (
         node.slice.value
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)

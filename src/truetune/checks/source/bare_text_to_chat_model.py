@@ -56,14 +56,14 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-CHAT = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
-MARKS = re.compile(
+CHAT_MODEL_NAME = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
+TURN_MARKS = re.compile(
     r"<\|?(im_start|start_header_id|start_of_turn|user|system|assistant|endoftext|begin)|\[/?INST\]|"
     r"###|(USER|Human|User|Assistant|ASSISTANT|Question|Instruction|Q|A)\s*:",
     re.I,
 )
 """What templates and prompts of one's own write around turns"""
-WRITES_TURNS = ("apply_chat_template", "chat_template", "build_prompt", "get_prompt")
+TURN_WRITERS = ("apply_chat_template", "chat_template", "build_prompt", "get_prompt")
 
 
 class BareTextToChatModel(SourceRule):
@@ -73,13 +73,13 @@ class BareTextToChatModel(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(word in module.text for word in WRITES_TURNS) or _trains(module):
+        if any(word in module.text for word in TURN_WRITERS) or _trains_model(module):
             return
         for call in generate_calls(module):
-            names = _names(module, call.receiver)
-            if not names or not all(CHAT.search(name) for name in names):
+            names = _model_names(module, call.receiver)
+            if not names or not all(CHAT_MODEL_NAME.search(name) for name in names):
                 continue
-            for encoded in _encoded(module, call):
+            for encoded in _encodings_of_generate(module, call):
                 text = _bare_text(module, encoded)
                 if text is not None:
                     yield self.finding(
@@ -91,13 +91,15 @@ class BareTextToChatModel(SourceRule):
                     return
 
 
-def _trains(module: Module) -> bool:
+def _trains_model(module: Module) -> bool:
+    """Does the file train anything?"""
     return any(module.methods("backward", "train")) or any(
         "trainer" in module.flow.types(call.node) for call in module.all_calls
     )
 
 
-def _encoded(module: Module, call: Call) -> Iterator[Call]:
+def _encodings_of_generate(module: Module, call: Call) -> Iterator[Call]:
+    """The calls of a tokenizer that made what a `generate` is given."""
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     given += [ids for ids in (generate_ids(call),) if ids is not None]
     for value in given:
@@ -112,14 +114,14 @@ def _bare_text(module: Module, encoded: Call) -> str | None:
     value = module.flow.value(given) if given is not None else None
     texts: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     if not texts or not all(
-        isinstance(text, str) and text.strip() and not MARKS.search(text) for text in texts
+        isinstance(text, str) and text.strip() and not TURN_MARKS.search(text) for text in texts
     ):
         return None
     asks = all(text.strip()[-1] in ".?!" and len(text.split()) > 2 for text in texts)
     return str(texts[0]) if asks else None
 
 
-def _names(module: Module, model: ast.expr | None) -> list[str]:
+def _model_names(module: Module, model: ast.expr | None) -> list[str]:
     """The names that the model is loaded under, where all are written in the file."""
     made = [origin.node for origin in module.flow.origins(model)] if model is not None else []
     calls = [module.flow.call(node) for node in made if isinstance(node, ast.Call)]

@@ -80,7 +80,7 @@ NEW_ADAPTERS = (
     "peft.PeftModelForSeq2SeqLM",
     "peft.inject_adapter_in_model",
 )
-SWITCHES = (
+ADAPTER_SWITCHES = (
     "set_adapter",
     "add_weighted_adapter",
     "active_adapter",
@@ -90,13 +90,13 @@ SWITCHES = (
     "activate_adapter",
 )
 """What makes another adapter than the first one answer, or may"""
-PREPARES = ("enable_input_require_grads", "gradient_checkpointing_enable")
+TRAINING_PREPARATIONS = ("enable_input_require_grads", "gradient_checkpointing_enable")
 """What a part of a library does for a training that stands in another file"""
 OF_UNSLOTH = ("unsloth.*.get_peft_model",)
 """Adds a new adapter to a base, and leaves one alone that is already there"""
 UNSLOTH_LOADS = ("unsloth.*.from_pretrained",)
-PLAIN = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
-ADAPTED = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")
+PLAIN_LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
+ADAPTED_LOADS = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")
 PIPELINE = "transformers.pipeline"
 TOKENIZERS = (
     "transformers.*Tokenizer*.from_pretrained",
@@ -113,6 +113,7 @@ class Instead(NamedTuple):
 
 
 def _generating_calls(module: Module) -> Iterator[Call]:
+    """The calls that generate in a file that asks a model."""
     if asks_a_model(module):
         yield from generate_calls(module)
         yield from module.calls(*ENGINES, PIPELINE)
@@ -128,12 +129,12 @@ class BaseAskedInstead(SourceRule):
         if not asks_a_model(module):
             return
         for look in (
-            _new_adapter,
-            _engine_without_request,
-            _switched_off,
-            _not_strict,
+            _untrained_new_adapter,
+            _engine_without_adapter_request,
+            _answers_with_adapter_off,
+            _adapter_loaded_not_strictly,
             _second_adapter_left_inactive,
-            _plain_base,
+            _plain_model_beside_trained_tokenizer,
         ):
             found = look(module)
             if found is not None:
@@ -141,33 +142,35 @@ class BaseAskedInstead(SourceRule):
                 return
 
 
-def _new_adapter(module: Module) -> Instead | None:
+def _untrained_new_adapter(module: Module) -> Instead | None:
     """A new adapter in a script that trains nothing, and gives the adapter no weights."""
-    if any(module.methods(*LOADS_ADAPTER, *PREPARES)) or any(module.calls(*SETS_WEIGHTS)):
+    if any(module.methods(*LOADS_ADAPTER, *TRAINING_PREPARATIONS)) or any(
+        module.calls(*SETS_WEIGHTS)
+    ):
         return None
-    made = next(_new_adapters(module), None)
+    made = next(_new_adapter_calls(module), None)
     if made is None:
         return None
     name = made.method or str(made.names[0]).rpartition(".")[2]
     return Instead(
         made.node,
         f"{name} makes a new adapter, which changes nothing: the answers are those of the base",
-        _load_instead(module, made),
+        _loading_remedy(module, made),
     )
 
 
-def _new_adapters(module: Module) -> Iterator[Call]:
+def _new_adapter_calls(module: Module) -> Iterator[Call]:
     """Calls that put an adapter on a model whose weights nothing has trained."""
     yield from module.calls(*NEW_ADAPTERS)
     for call in module.methods("add_adapter"):
         # The second argument of transformers' method is a name; PeftModel's takes the name first.
         if call.receiver is not None and "model" in module.flow.types(call.receiver):
             yield call
-    if all(_is_published(name) for name in _names_for_unsloth(module)):
+    if all(_is_published(name) for name in _names_loaded_by_unsloth(module)):
         yield from module.calls(*OF_UNSLOTH)
 
 
-def _names_for_unsloth(module: Module) -> list[str]:
+def _names_loaded_by_unsloth(module: Module) -> list[str]:
     """What Unsloth loads; one unpublished name where the file does not say it all."""
     names: list[str] = []
     for call in module.calls(*UNSLOTH_LOADS):
@@ -182,7 +185,7 @@ def _is_published(name: str) -> bool:
     return not is_local and family_of_model(name) is not None
 
 
-def _load_instead(module: Module, made: Call) -> str:
+def _loading_remedy(module: Module, made: Call) -> str:
     """How the trained adapter is loaded by the library that made the new one."""
     if made.named(*OF_UNSLOTH):
         return 'load the trained one: FastLanguageModel.from_pretrained("folder of the adapter")'
@@ -193,7 +196,7 @@ def _load_instead(module: Module, made: Call) -> str:
 
 def _second_adapter_left_inactive(module: Module) -> Instead | None:
     """PeftModel's `load_adapter` puts an adapter beside the active one, and does not switch to it."""
-    if module.mentions(*SWITCHES):
+    if module.mentions(*ADAPTER_SWITCHES):
         return None
     for call in module.methods("load_adapter"):
         receiver, name = call.receiver, call.argument(1, "adapter_name")
@@ -215,7 +218,7 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
     return None
 
 
-def _engine_without_request(module: Module) -> Instead | None:
+def _engine_without_adapter_request(module: Module) -> Instead | None:
     """vLLM with adapters, of which no question names one."""
     engine = next(module.calls(*ENGINES), None)
     if engine is None or module.flow.value(engine.keywords.get("enable_lora")) is not True:
@@ -229,7 +232,7 @@ def _engine_without_request(module: Module) -> Instead | None:
     )
 
 
-def _switched_off(module: Module) -> Instead | None:
+def _answers_with_adapter_off(module: Module) -> Instead | None:
     """All answers are made under `disable_adapter()`."""
     calls = list(generate_calls(module))
     off = [next(_disabled_around(module, call), None) for call in calls]
@@ -243,6 +246,7 @@ def _switched_off(module: Module) -> Instead | None:
 
 
 def _disabled_around(module: Module, call: Call) -> Iterator[ast.AST]:
+    """The contexts `model.disable_adapter()` around a call."""
     for parent in module.parents(call.node):
         for item in parent.items if isinstance(parent, ast.With) else ():
             context = item.context_expr
@@ -252,7 +256,7 @@ def _disabled_around(module: Module, call: Call) -> Iterator[ast.AST]:
                 yield context
 
 
-def _not_strict(module: Module) -> Instead | None:
+def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
     """The file of an adapter is loaded into a plain model, whose keys have other names."""
     for call in module.methods("load_state_dict"):
         if module.flow.value(call.keywords.get("strict")) is not False:
@@ -261,7 +265,7 @@ def _not_strict(module: Module) -> Instead | None:
         read = module.flow.producing_call(state)
         names = possible_texts(module, read.args[0]) if read is not None and read.args else []
         is_adapter = bool(names) and all("adapter_model" in name for name in names)
-        if is_adapter and made is not None and made.named(*PLAIN):
+        if is_adapter and made is not None and made.named(*PLAIN_LOADS):
             return Instead(
                 call.node,
                 "strict=False leaves out every weight of the adapter, whose names the plain model does not"
@@ -271,9 +275,9 @@ def _not_strict(module: Module) -> Instead | None:
     return None
 
 
-def _plain_base(module: Module) -> Instead | None:
+def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
     """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
-    has_adapter = any(module.calls(*ADAPTED)) or any(module.methods(*LOADS_ADAPTER))
+    has_adapter = any(module.calls(*ADAPTED_LOADS)) or any(module.methods(*LOADS_ADAPTER))
     if has_adapter or "adapter" in module.text.lower().replace("load_adapter", ""):
         return None
     models = _plain_models(module)
@@ -303,7 +307,7 @@ def _plain_models(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
     """The calls that load a model without an adapter, pipelines last, each with what names the model."""
     loads = [
         (call.node, call.argument(0, "pretrained_model_name_or_path"))
-        for call in module.calls(*PLAIN)
+        for call in module.calls(*PLAIN_LOADS)
     ]
     pipelines = [(call.node, call.argument(1, "model")) for call in module.calls(PIPELINE)]
     return [*loads, *pipelines]

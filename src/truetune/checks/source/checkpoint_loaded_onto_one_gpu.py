@@ -48,7 +48,7 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 
-def _loads(module: Module) -> Iterator[Call]:
+def _tensor_file_loads(module: Module) -> Iterator[Call]:
     """Files of tensors that a script of several processes loads."""
     if any(True for part in module.with_linked for _ in part.calls("*.init_process_group")):
         yield from module.calls("torch.load")
@@ -57,12 +57,12 @@ def _loads(module: Module) -> Iterator[Call]:
 class CheckpointLoadedOntoOneGpu(SourceRule):
     code = "SRC095"
     severity = "warning"
-    looks_at = CodePlaces("files that scripts of several processes load", _loads)
+    looks_at = CodePlaces("files that scripts of several processes load", _tensor_file_loads)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        restored = set(_restored(module))
-        for call in _loads(module):
+        restored = set(_loads_into_model(module))
+        for call in _tensor_file_loads(module):
             if call.node in restored and call.lacks("map_location", 1):
                 yield self.finding(
                     "every process loads the checkpoint onto the GPU that it was saved from, GPU 0 most often:"
@@ -72,7 +72,7 @@ class CheckpointLoadedOntoOneGpu(SourceRule):
                 )
 
 
-def _restored(module: Module) -> Iterator[ast.AST]:
+def _loads_into_model(module: Module) -> Iterator[ast.AST]:
     """The calls whose results are loaded into a model or an optimizer."""
     for call in module.methods("load_state_dict"):
         given = call.argument(0, "state_dict")

@@ -55,7 +55,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 
-STEERED = ("Trainer(", "deepspeed", "lightning", "unsloth", "for_training", "Fabric(")
+TRAINER_SIGNS = ("Trainer(", "deepspeed", "lightning", "unsloth", "for_training", "Fabric(")
 """Libraries that put the model into training mode"""
 
 
@@ -68,7 +68,7 @@ class CheckpointingWithoutTrainingMode(SourceRule):
         module = self.subject
         parts = module.with_linked
         trains = any(True for part in parts for _ in part.methods("train"))
-        if trains or any(part.mentions(*STEERED) for part in parts):
+        if trains or any(part.mentions(*TRAINER_SIGNS) for part in parts):
             return
         if not any(module.methods("backward")) or not any(
             module.calls("transformers.*.from_pretrained")

@@ -65,15 +65,15 @@ class AdapterServer(NamedTuple):
     adapters: frozenset[str]
 
 
-def _servers(module: Module) -> Iterator[AdapterServer]:
+def _adapter_servers(module: Module) -> Iterator[AdapterServer]:
     """The servers with adapters that commands around a file start."""
     for path, server in servers_around(module):
         adapters = frozenset(lora_modules(server))
         if adapters:
-            yield AdapterServer(path, server, _bases(server), adapters)
+            yield AdapterServer(path, server, _base_names(server), adapters)
 
 
-def _bases(server: Server) -> frozenset[str]:
+def _base_names(server: Server) -> frozenset[str]:
     """The names of the server's own model: `--served-model-name`, else that which it loads."""
     return frozenset(served_names(server)) - frozenset(lora_modules(server))
 
@@ -89,7 +89,8 @@ class ClientAsksForTheBase(SourceRule):
         asked = {name for _, name in named if isinstance(name, str)}
         if not asked or len(asked) < len({ast.unparse(node) for node, _ in named}):
             return  # a name that only the program knows may be that of an adapter
-        servers = list(_servers(module))
+        servers = list(_adapter_servers(module))
+        # A file that asks for the adapter as well compares the two on purpose.
         if any(server.adapters & asked for server in servers):
             return
         for one in servers:

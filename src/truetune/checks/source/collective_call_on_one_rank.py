@@ -60,12 +60,16 @@ from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_o
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-OF_TRAINER = frozenset(("evaluate", "predict", "train"))
-OF_ACCELERATOR = frozenset(
+TRAINER_METHODS = frozenset(("evaluate", "predict", "train"))
+ACCELERATOR_METHODS = frozenset(
     ("gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes")
 )
-OF_TORCH = ("torch.distributed.barrier", "torch.distributed.all_*", "torch.distributed.broadcast*")
-GATHERS = frozenset(("get_state_dict", "save_state"))
+TORCH_COLLECTIVES = (
+    "torch.distributed.barrier",
+    "torch.distributed.all_*",
+    "torch.distributed.broadcast*",
+)
+GATHERING_METHODS = frozenset(("get_state_dict", "save_state"))
 """Methods of an accelerator that gather the weights of all processes, where each holds a part of them"""
 GATHERS_OF_TORCH = (
     "torch.distributed.checkpoint.*state_dict",
@@ -76,26 +80,28 @@ GATHERS_OF_TORCH = (
     "torch.*.FullyShardedDataParallel.summon_full_params",
 )
 """Functions that do so of a model they are given"""
-OF_SHARDS = frozenset(("full_tensor", "save_16bit_model"))
+SHARD_METHODS = frozenset(("full_tensor", "save_16bit_model"))
 """Methods of sharded tensors and models, of whatever name"""
 GATHERED_FIRST = re.compile(
     r"GatheredParameters|summon_full_params|unwrap_model_for_generation|vllm"
 )
 """Signs that a model which generates holds all its weights, or is another one"""
-WAITS = ("wait_for_everyone",)
+WAITING_METHODS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
-ONE = re.compile(
+ONE_PROCESS_TEST = re.compile(
     r"is_(local_)?main_process|is_(world|local)_process_zero|\b(local_)?rank\s*==\s*0|get_rank\(\)\s*==\s*0|"
     r"process_index\s*==\s*0|RANK['\"][\])]+\s*==\s*0"
 )
-OPPOSITE = re.compile(r"\bnot\b|\bor\b|!=")
+NEGATION = re.compile(r"\bnot\b|\bor\b|!=")
 """What makes a condition on the first process one that others meet"""
-DECORATORS = re.compile(r"(?:.*\.)?(?:on_(?:local_)?main_process|rank_zero_only|master_only)\b")
+ONE_PROCESS_DECORATOR = re.compile(
+    r"(?:.*\.)?(?:on_(?:local_)?main_process|rank_zero_only|master_only)\b"
+)
 """Functions that are skipped on every process but the first"""
-LEAVES = (ast.Return, ast.Continue, ast.Break)
+LEAVING_STATEMENTS = (ast.Return, ast.Continue, ast.Break)
 BRANCHES = (ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.ExceptHandler, ast.Lambda)
 """What may keep a call from being reached"""
-OTHERS = re.compile(
+OTHER_PROCESSES_TEST = re.compile(
     r"(?:[\w.]*(?:local_)?rank|[\w.]*get_rank\(\)|[\w.]*process_index)\s*(?:!=|>)\s*0"
     r"|not [\w.]*(?:is_(?:local_)?main_process|is_(?:world|local)_process_zero(?:\(\))?)"
 )
@@ -107,11 +113,11 @@ def _collective_calls(module: Module) -> Iterator[Call]:
     return (
         call
         for call in module.all_calls
-        if _is_collective(module, call) or _gathers_weights(module, call)
+        if _waits_for_all(module, call) or _gathers_sharded_weights(module, call)
     )
 
 
-def _places(module: Module) -> Iterator[object]:
+def _collective_places(module: Module) -> Iterator[object]:
     """Such calls, and models that a loop of one's own wraps for several processes."""
     yield from _collective_calls(module)
     yield from wrapped_models(module)
@@ -121,20 +127,22 @@ class CollectiveCallOnOneRank(SourceRule):
     code = "SRC050"
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("calls that wait for all processes", _places)
+    looks_at = CodePlaces("calls that wait for all processes", _collective_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         waits = [
-            call for call in module.all_calls if call.method in WAITS or call.named(*OF_TORCH[:1])
+            call
+            for call in module.all_calls
+            if call.method in WAITING_METHODS or call.named(*TORCH_COLLECTIVES[:1])
         ]
         for call in _collective_calls(module):
             if len(waits) > 1 and call in waits:
                 continue
-            guard = _guard(module, call.node)
+            guard = _one_process_condition(module, call.node)
             if guard is None:
                 continue
-            if not _gathers_weights(module, call):
+            if not _gathers_sharded_weights(module, call):
                 yield self._finding(call, guard, None)
                 continue
             sharding = sharding_of(module)
@@ -169,15 +177,15 @@ class CollectiveCallOnOneRank(SourceRule):
         )
 
 
-def _is_collective(module: Module, call: Call) -> bool:
+def _waits_for_all(module: Module, call: Call) -> bool:
     """Does it wait for all processes, however the weights are held?"""
     if call.receiver is None:
-        return call.named(*OF_TORCH)
+        return call.named(*TORCH_COLLECTIVES)
     kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
         return _is_engine(module, call.receiver)
-    return ("trainer" in kinds and call.method in OF_TRAINER) or (
-        "accelerator" in kinds and call.method in OF_ACCELERATOR
+    return ("trainer" in kinds and call.method in TRAINER_METHODS) or (
+        "accelerator" in kinds and call.method in ACCELERATOR_METHODS
     )
 
 
@@ -190,7 +198,7 @@ def _is_engine(module: Module, receiver: ast.expr) -> bool:
     )
 
 
-def _gathers_weights(module: Module, call: Call) -> bool:
+def _gathers_sharded_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
     if call.receiver is None:
         return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
@@ -202,7 +210,9 @@ def _gathers_weights(module: Module, call: Call) -> bool:
         return is_model and not GATHERED_FIRST.search(module.text)
     if call.method == "state_dict":
         return _is_of_full_state(module, call)
-    return call.method in OF_SHARDS or (call.method in GATHERS and "accelerator" in kinds)
+    return call.method in SHARD_METHODS or (
+        call.method in GATHERING_METHODS and "accelerator" in kinds
+    )
 
 
 def _is_of_full_state(module: Module, call: Call) -> bool:
@@ -228,29 +238,35 @@ def _is_model_of_a_callback(module: Module, receiver: ast.expr) -> bool:
     )
 
 
-def _guard(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
+def _one_process_condition(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
     """The condition that only one process meets: around the place, before it with a `return`, or around a call of its
     function."""
     inner = node
     for parent in module.parents(node):
         if isinstance(parent, ast.Lambda):
             return None
-        left = _left_by_others(module, parent, inner)
+        left = _condition_others_leave_by(module, parent, inner)
         if left is not None:
             return left
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return _decorator(parent) or _guard_of_calls(module, parent, node, depth)
-        if isinstance(parent, ast.If) and inner in parent.body and _is_of_one(module, parent.test):
-            return None if _joins(module, parent.orelse) else parent.test
+            return _one_process_decorator(parent) or _condition_around_calls(
+                module, parent, node, depth
+            )
+        if (
+            isinstance(parent, ast.If)
+            and inner in parent.body
+            and _is_one_process_test(module, parent.test)
+        ):
+            return None if _make_collective_call(module, parent.orelse) else parent.test
         inner = parent
     return None
 
 
-def _is_of_one(module: Module, test: ast.expr) -> bool:
+def _is_one_process_test(module: Module, test: ast.expr) -> bool:
     """Does only one process meet the condition, as it stands or by the names that it reads?"""
     text = ast.unparse(test)
-    if ONE.search(text):
-        return not OPPOSITE.search(text)
+    if ONE_PROCESS_TEST.search(text):
+        return not NEGATION.search(text)
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     return any(_is_name_of_one(module, part) for part in parts)
 
@@ -259,17 +275,24 @@ def _is_name_of_one(module: Module, part: ast.expr) -> bool:
     """Is it a name that was set to such a condition, wherever it is set: `main = accelerator.is_main_process`?"""
     origins = module.flow.origins(part) if isinstance(part, ast.Name) else ()
     texts = [ast.unparse(origin.node) for origin in origins if isinstance(origin.node, ast.expr)]
-    return bool(texts) and all(ONE.search(text) and not OPPOSITE.search(text) for text in texts)
-
-
-def _decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
-    """The decorator with which only one process runs a function; None where it has none."""
-    return next(
-        (part for part in function.decorator_list if DECORATORS.match(ast.unparse(part))), None
+    return bool(texts) and all(
+        ONE_PROCESS_TEST.search(text) and not NEGATION.search(text) for text in texts
     )
 
 
-def _joins(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
+def _one_process_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
+    """The decorator with which only one process runs a function; None where it has none."""
+    return next(
+        (
+            part
+            for part in function.decorator_list
+            if ONE_PROCESS_DECORATOR.match(ast.unparse(part))
+        ),
+        None,
+    )
+
+
+def _make_collective_call(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
     """Do these statements make a collective call, the partner of one that other processes make?"""
     calls = [
         module.flow.call(part)
@@ -277,17 +300,21 @@ def _joins(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
         for part in ast.walk(statement)
         if isinstance(part, ast.Call)
     ]
-    if any(_is_collective(module, call) or _gathers_weights(module, call) for call in calls):
+    if any(
+        _waits_for_all(module, call) or _gathers_sharded_weights(module, call) for call in calls
+    ):
         return True
     functions = (module.flow.function(call.node.func) for call in calls) if depth else ()
     return any(
-        _joins(module, function.body, depth - 1)
+        _make_collective_call(module, function.body, depth - 1)
         for function in functions
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     )
 
 
-def _left_by_others(module: Module, block: ast.AST, statement: ast.AST) -> ast.expr | None:
+def _condition_others_leave_by(
+    module: Module, block: ast.AST, statement: ast.AST
+) -> ast.expr | None:
     """The condition with which all processes but one leave a block (`return`, `continue`) before one of its statements.
 
     None where they make a collective call before they leave, which may be the partner of this one.
@@ -296,14 +323,14 @@ def _left_by_others(module: Module, block: ast.AST, statement: ast.AST) -> ast.e
     if not isinstance(body, list) or statement not in body:
         return None
     for before in body[: body.index(statement)]:
-        if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVES):
-            others = OTHERS.fullmatch(ast.unparse(before.test))
-            if others and not _joins(module, before.body):
+        if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVING_STATEMENTS):
+            others = OTHER_PROCESSES_TEST.fullmatch(ast.unparse(before.test))
+            if others and not _make_collective_call(module, before.body):
                 return before.test
     return None
 
 
-def _guard_of_calls(
+def _condition_around_calls(
     module: Module, function: ast.AST, node: ast.AST, depth: int
 ) -> ast.expr | None:
     """The condition around a call of a function.
@@ -312,14 +339,14 @@ def _guard_of_calls(
     where each call of the function reaches the place.
     """
     callers = module.flow.calls_of(function) if depth else []
-    guards = [(caller, _guard(module, caller, depth - 1)) for caller in callers]
+    guards = [(caller, _one_process_condition(module, caller, depth - 1)) for caller in callers]
     if all(guard is not None for _, guard in guards):
         return next((guard for _, guard in guards), None)
-    certain = (guard for caller, guard in guards if guard is not None and _names_it(caller))
+    certain = (guard for caller, guard in guards if guard is not None and _names_function(caller))
     return next(certain, None) if _is_always_reached(module, node) else None
 
 
-def _names_it(caller: ast.Call) -> bool:
+def _names_function(caller: ast.Call) -> bool:
     """Does a call name the function itself, or a method of its own class? Any other may be of another class."""
     owner = caller.func.value if isinstance(caller.func, ast.Attribute) else None
     return isinstance(caller.func, ast.Name) or (
@@ -335,7 +362,9 @@ def _is_always_reached(module: Module, node: ast.AST) -> bool:
             return False
         body = getattr(parent, "body", None)
         before = body[: body.index(inner)] if isinstance(body, list) and inner in body else []
-        if any(isinstance(part, LEAVES) for earlier in before for part in ast.walk(earlier)):
+        if any(
+            isinstance(part, LEAVING_STATEMENTS) for earlier in before for part in ast.walk(earlier)
+        ):
             return False
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return True

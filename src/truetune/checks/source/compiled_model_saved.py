@@ -53,20 +53,25 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-PREFIX = "_orig_mod"
-STRIPS = (PREFIX, "unwrap_model(", "keep_torch_compile", "extract_model_from_parallel")
+COMPILED_PREFIX = "_orig_mod"
+PREFIX_STRIPPERS = (
+    COMPILED_PREFIX,
+    "unwrap_model(",
+    "keep_torch_compile",
+    "extract_model_from_parallel",
+)
 """Signs that a script takes the prefix away"""
-SAVES = ("torch.save", "safetensors.torch.save*")
+SAVING_CALLS = ("torch.save", "safetensors.torch.save*")
 REMEDY = "compile in place with model.compile(), after the adapter is put on"
 
 
-def _compilations(module: Module) -> Iterator[Call]:
+def _compile_calls(module: Module) -> Iterator[Call]:
     """Models that are compiled, in place or into a wrapper."""
     yield from module.calls("torch.compile")
     yield from module.methods("compile")
 
 
-def _compiled(module: Module) -> Iterator[Call]:
+def _wrapped_compilations(module: Module) -> Iterator[Call]:
     """Models that are compiled into a wrapper."""
     for call in module.calls("torch.compile"):
         if call.args and isinstance(module.scopes.parent.get(call.node), ast.Assign | ast.Return):
@@ -76,17 +81,17 @@ def _compiled(module: Module) -> Iterator[Call]:
 class CompiledModelSaved(SourceRule):
     code = "SRC026"
     severity = "error"
-    looks_at = CodePlaces("models that are compiled", _compilations)
+    looks_at = CodePlaces("models that are compiled", _compile_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        compiled = {call.node: call for call in _compiled(module)}
-        if not compiled or module.mentions(*STRIPS):
+        compiled = {call.node: call for call in _wrapped_compilations(module)}
+        if not compiled or module.mentions(*PREFIX_STRIPPERS):
             return
         for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
             model = call.argument(0, "model")
             has_adapter = call.named("peft.*") or "peft_config" in call.keywords
-            wrapper = _wrapper(module, model, compiled) if has_adapter else None
+            wrapper = _compile_call_of_model(module, model, compiled) if has_adapter else None
             if wrapper is not None:
                 yield self.finding(
                     "an adapter is put on a compiled model: it is saved with _orig_mod in its names,"
@@ -95,7 +100,7 @@ class CompiledModelSaved(SourceRule):
                     cases=[case_at(module, call.node), case_at(module, wrapper)],
                 )
         for call in module.methods("state_dict"):
-            wrapper = _wrapper(module, call.receiver, compiled)
+            wrapper = _compile_call_of_model(module, call.receiver, compiled)
             if wrapper is not None and _is_saved(module, call.node):
                 yield self.finding(
                     "the weights of a compiled model are saved with _orig_mod. before their names",
@@ -105,7 +110,7 @@ class CompiledModelSaved(SourceRule):
                 )
 
 
-def _wrapper(
+def _compile_call_of_model(
     module: Module, model: ast.expr | None, compiled: dict[ast.Call, Call]
 ) -> ast.Call | None:
     """The call of `torch.compile` that the model comes from on every way."""
@@ -116,7 +121,7 @@ def _wrapper(
 
 def _is_saved(module: Module, state: ast.Call) -> bool:
     """Is the state given to a call that saves, itself or in a dictionary?"""
-    for call in module.calls(*SAVES):
+    for call in module.calls(*SAVING_CALLS):
         if call.args:
             for part in ast.walk(call.args[0]):
                 origins = module.flow.origins(part) if isinstance(part, ast.expr) else ()

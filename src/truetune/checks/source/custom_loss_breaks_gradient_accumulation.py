@@ -111,7 +111,9 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         module = self.subject
         changes: Changes = ()
         if unscaled:
-            changes = insert_before(module, _first(owner), f"{LOSS_KWARGS_FLAG} = False", "")
+            changes = insert_before(
+                module, _first_statement(owner), f"{LOSS_KWARGS_FLAG} = False", ""
+            )
         if missing:
             changes = (*changes, *insert_parameter(module, method, f"{ITEM_COUNT}=None"))
         if missing:
@@ -123,7 +125,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             )
         return self.finding(
             fault,
-            _remedy(missing=missing, unscaled=unscaled),
+            _remedy_of_loss(missing=missing, unscaled=unscaled),
             evidence=[
                 "the Trainer divides by the accumulation steps only where the model takes no"
                 " loss arguments"
@@ -133,7 +135,8 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         )
 
 
-def _remedy(*, missing: bool, unscaled: bool) -> str:
+def _remedy_of_loss(*, missing: bool, unscaled: bool) -> str:
+    """What mends a missing parameter, gradients that are not scaled, or both."""
     scale = (
         f"divide the summed loss by {ITEM_COUNT}, or set {LOSS_KWARGS_FLAG} = False in the class (transformers 5.19"
         " and later)"
@@ -144,7 +147,7 @@ def _remedy(*, missing: bool, unscaled: bool) -> str:
     return f"{taken}, and {scale}" if unscaled else taken
 
 
-def _first(owner: ast.ClassDef) -> ast.stmt:
+def _first_statement(owner: ast.ClassDef) -> ast.stmt:
     """The first statement of a class behind its docstring."""
     first = owner.body[0]
     is_text = (

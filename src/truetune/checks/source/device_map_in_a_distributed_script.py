@@ -86,6 +86,7 @@ class DeviceMapInADistributedScript(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Commands of the project are opened only where a map stands in the file.
         if not any(_maps_of_several(module)):
             return
         signs = (module.text_of(node) for node in signs_of_several_processes(module))
@@ -103,7 +104,7 @@ class DeviceMapInADistributedScript(SourceRule):
             is_on_one_gpu = len(mapped) == 1 and _names_one_gpu(device_map)
             if device_map not in SPREADING_DEVICE_MAPS and not is_on_one_gpu:
                 continue
-            spellings = (call.node, *_spellings(module, value))
+            spellings = (call.node, *_places_of_spelling(module, value))
             if not any(is_under_process_count(module, node) for node in spellings):
                 yield self._finding(call, device_map, sign)
 
@@ -112,7 +113,7 @@ class DeviceMapInADistributedScript(SourceRule):
         if _names_one_gpu(device_map):
             message = (
                 f"device_map={device_map!r} puts the model of every process on GPU"
-                f" {_gpu_of(device_map)}"
+                f" {_gpu_number(device_map)}"
             )
             remedy = (
                 'give {"": local_rank} (int(os.environ["LOCAL_RANK"]), or'
@@ -129,7 +130,7 @@ class DeviceMapInADistributedScript(SourceRule):
         )
 
 
-def _gpu_of(given: object) -> str:
+def _gpu_number(given: object) -> str:
     """The number of the one GPU that a device map names for the whole model; empty where it names none."""
     place = given.get("") if isinstance(given, dict) and set(given) == {""} else given
     if type(place) is int:
@@ -139,10 +140,11 @@ def _gpu_of(given: object) -> str:
 
 
 def _names_one_gpu(given: object) -> bool:
-    return bool(_gpu_of(given))
+    """Does a device map put the whole model on one GPU?"""
+    return bool(_gpu_number(given))
 
 
-def _spellings(module: Module, value: ast.expr) -> Iterator[ast.AST]:
+def _places_of_spelling(module: Module, value: ast.expr) -> Iterator[ast.AST]:
     """Where the name of the map is written."""
     yield value
     yield from (origin.node for origin in module.flow.origins(value))

@@ -55,28 +55,28 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec import located_document
 
-LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
-MERGES = ("merge_and_unload", "merge_adapter")
-CONFIG = "adapter_config.json"
+ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+MERGING_METHODS = ("merge_and_unload", "merge_adapter")
+ADAPTER_CONFIG = "adapter_config.json"
 
 
-def _adapters(module: Module) -> Iterator[Call]:
+def _adapter_calls(module: Module) -> Iterator[Call]:
     """Adapters that are loaded, or put on a model with a configuration."""
-    yield from module.calls(*LOADS, "peft.get_peft_model")
+    yield from module.calls(*ADAPTER_LOADS, "peft.get_peft_model")
 
 
 class DoraAdapterServedUnmerged(SourceRule):
     code = "SRC032"
     severity = "warning"
-    looks_at = CodePlaces("adapters that are loaded or made", _adapters)
+    looks_at = CodePlaces("adapters that are loaded or made", _adapter_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*MERGES) or any(training_places(module)):
+        if module.mentions(*MERGING_METHODS) or any(training_places(module)):
             return
         if not any(module.methods("generate")):
             return
-        for call in _adapters(module):
+        for call in _adapter_calls(module):
             says = _says_dora(module, call)
             if says is not None:
                 yield self.finding(
@@ -94,21 +94,21 @@ def _says_dora(module: Module, call: Call) -> str | None:
         config = module.flow.producing_call(call.argument(1, "peft_config"))
         has_dora = config is not None and module.flow.value(config.keywords.get("use_dora")) is True
         return "use_dora=True" if has_dora else None
-    is_auto = call.named(*LOADS[1:])
+    is_auto = call.named(*ADAPTER_LOADS[1:])
     given = call.argument(0 if is_auto else 1, "model_id")
     folder = module.flow.value(given) if given is not None else None
-    return _in_folder(module, folder) if isinstance(folder, str) else None
+    return _has_dora_in_folder(module, folder) if isinstance(folder, str) else None
 
 
-def _in_folder(module: Module, folder: str) -> str | None:
+def _has_dora_in_folder(module: Module, folder: str) -> str | None:
     """`use_dora` of the adapter in a folder, which is named from the script's folder or from the current one."""
     for base in (Path(module.path).absolute().parent, Path()):
-        path = base / folder / CONFIG
+        path = base / folder / ADAPTER_CONFIG
         if path.is_file():
             try:
                 config = located_document.read_document(path).value
             except (TruetuneError, OSError, ValueError):
                 return None
             has_dora = isinstance(config, dict) and config.get("use_dora") is True
-            return f"use_dora is true in {folder}/{CONFIG}" if has_dora else None
+            return f"use_dora is true in {folder}/{ADAPTER_CONFIG}" if has_dora else None
     return None

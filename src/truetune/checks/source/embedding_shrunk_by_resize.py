@@ -48,7 +48,7 @@ from truetune.checks.source.evidence.generate_inputs import has_encoder_models_o
 from truetune.checks.source.evidence.published_families import families_of_tokenizer
 from truetune.source.module import Module
 
-ADDS = (
+TOKEN_ADDING_NAMES = (
     "add_special_tokens",
     "add_tokens",
     "additional_special_tokens",
@@ -75,6 +75,7 @@ class EmbeddingShrunkByResize(SourceRule):
             is_guarded = any(
                 isinstance(node, (ast.If, ast.IfExp)) for node in module.parents(call.node)
             )
+            # With a multiple, the embedding keeps padded rows; a condition may compare the two lengths.
             if is_guarded or not call.lacks("pad_to_multiple_of", 1):
                 continue
             tokenizer = _tokenizer_measured(module, call.argument(0, "new_num_tokens"))
@@ -91,7 +92,7 @@ class EmbeddingShrunkByResize(SourceRule):
 def _adds_tokens(module: Module) -> bool:
     """May a file add tokens? `add_special_tokens=` of a tokenizer's call adds none to the vocabulary."""
     text = module.text.replace("add_special_tokens=", "")
-    return any(name in text for name in ADDS)
+    return any(name in text for name in TOKEN_ADDING_NAMES)
 
 
 def _tokenizer_measured(module: Module, length: ast.expr | None) -> ast.expr | None:

@@ -46,7 +46,7 @@ from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ENGINES = ("vllm.LLM", "vllm.*EngineArgs")
+VLLM_ENGINES = ("vllm.LLM", "vllm.*EngineArgs")
 
 
 class SlowArgument(NamedTuple):
@@ -59,18 +59,18 @@ class SlowArgument(NamedTuple):
     """It is slow at any size; else the price depends on the model and on how many requests there are"""
 
 
-def _engines(module: Module) -> Iterator[Call]:
+def _generating_engines(module: Module) -> Iterator[Call]:
     """The engines of a file that only generates."""
-    return iter(()) if trains_anything(module) else module.calls(*ENGINES)
+    return iter(()) if trains_anything(module) else module.calls(*VLLM_ENGINES)
 
 
 class EngineGeneratesSlowly(SourceRule):
     code = "SRC001"
     severity = "warning"
-    looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _engines)
+    looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _generating_engines)
 
     def findings(self) -> Iterator[Finding]:
-        for call in _engines(self.subject):
+        for call in _generating_engines(self.subject):
             slow = list(_slow_arguments(self.subject, call))
             if slow:
                 yield self.finding(

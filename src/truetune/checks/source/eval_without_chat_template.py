@@ -44,24 +44,28 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import set_keyword
 
-CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
+CHAT_MODEL_NAME = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 
 
-EVALUATES = ("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate")
+HARNESS_CALLS = ("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate")
 
 
 class EvalWithoutChatTemplate(SourceRule):
     code = "SRC065"
     severity = "warning"
     since = "0.1.0"
-    looks_at = calls_of("calls of simple_evaluate", *EVALUATES)
+    looks_at = calls_of("calls of simple_evaluate", *HARNESS_CALLS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls(*EVALUATES):
+        for call in module.calls(*HARNESS_CALLS):
             named = module.flow.value(call.argument(1, "model_args"))
             name = named.get("pretrained") if isinstance(named, dict) else named
-            if isinstance(name, str) and CHAT.search(name) and call.lacks("apply_chat_template"):
+            if (
+                isinstance(name, str)
+                and CHAT_MODEL_NAME.search(name)
+                and call.lacks("apply_chat_template")
+            ):
                 yield self.finding(
                     "a chat model is evaluated without its chat template",
                     "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"

@@ -46,7 +46,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ALL = (
+ALL_ROWS_METHODS = (
     "map",
     "shuffle",
     "with_format",
@@ -57,11 +57,11 @@ ALL = (
     "cast",
 )
 """What gives every row again"""
-PART = ("select", "take", "shard", "filter", "skip")
+PART_OF_ROWS_METHODS = ("select", "take", "shard", "filter", "skip")
 """What gives rows that stay in the data set"""
 
 
-SLICE = re.compile(r"(?P<name>\w+)\[(?P<begin>\d+%?)?:(?P<end>\d+%?)?\]")
+SPLIT_SLICE = re.compile(r"(?P<name>\w+)\[(?P<begin>\d+%?)?:(?P<end>\d+%?)?\]")
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 DATA_SETS = ("train_dataset", "eval_dataset")
 
@@ -78,9 +78,10 @@ class EvaluatedOnTrainingRows(SourceRule):
             train, held = call.keywords.get("train_dataset"), call.keywords.get("eval_dataset")
             if train is None or held is None:
                 continue
-            train, held = _given(train), _given(held)
-            if _same(train, held) or _same(
-                _source(module, train, ALL), _source(module, held, ALL + PART)
+            train, held = _without_default(train), _without_default(held)
+            if _is_same_expression(train, held) or _is_same_expression(
+                _only_source(module, train, ALL_ROWS_METHODS),
+                _only_source(module, held, ALL_ROWS_METHODS + PART_OF_ROWS_METHODS),
             ):
                 yield self.finding(
                     "the evaluation rows are training rows",
@@ -100,7 +101,7 @@ class EvaluatedOnTrainingRows(SourceRule):
 
 def _overlapping_slices(module: Module, train: ast.expr, held: ast.expr) -> tuple[str, str] | None:
     """The slices of one split of the same data that both are read by, where they share rows; None otherwise."""
-    loads = [_load(module, node) for node in (train, held)]
+    loads = [_load_of_rows(module, node) for node in (train, held)]
     if loads[0] is None or loads[1] is None:
         return None
     if _dump_without_split(loads[0]) != _dump_without_split(loads[1]):
@@ -109,7 +110,7 @@ def _overlapping_slices(module: Module, train: ast.expr, held: ast.expr) -> tupl
     first, second = texts
     if not isinstance(first, str) or not isinstance(second, str):
         return None
-    ranges = (_range(first), _range(second))
+    ranges = (_slice_range(first), _slice_range(second))
     if ranges[0] is None or ranges[1] is None:
         return None
     split, unit, begin, end = ranges[0]
@@ -126,17 +127,17 @@ def _dump_without_split(load: Call) -> str:
     return ast.dump(ast.Call(load.node.func, load.node.args, keywords))
 
 
-def _load(module: Module, node: ast.expr) -> Call | None:
+def _load_of_rows(module: Module, node: ast.expr) -> Call | None:
     """The `load_dataset` that rows come from, through what gives every row again."""
-    made = _source(module, node, ALL)
+    made = _only_source(module, node, ALL_ROWS_METHODS)
     if isinstance(made, ast.Call) and module.flow.call(made).named("datasets.load_dataset"):
         return module.flow.call(made)
     return None
 
 
-def _range(split: str) -> tuple[str, str, float, float] | None:
+def _slice_range(split: str) -> tuple[str, str, float, float] | None:
     """The split, its unit, and where the slice begins and ends: `train[80%:]`. None where it is no plain slice."""
-    found = SLICE.fullmatch(split)
+    found = SPLIT_SLICE.fullmatch(split)
     if found is None or not (found["begin"] or found["end"]):
         return None
     unit = "%" if "%" in split else ""
@@ -144,7 +145,7 @@ def _range(split: str) -> tuple[str, str, float, float] | None:
     return found["name"], unit, float(bounds[0].rstrip("%")), float(bounds[1].rstrip("%"))
 
 
-def _given(node: ast.expr) -> ast.expr:
+def _without_default(node: ast.expr) -> ast.expr:
     """Without `... if asked for else None`."""
     while isinstance(node, ast.IfExp):
         bare = [
@@ -158,7 +159,7 @@ def _given(node: ast.expr) -> ast.expr:
     return node
 
 
-def _same(one: ast.expr | None, other: ast.expr | None) -> bool:
+def _is_same_expression(one: ast.expr | None, other: ast.expr | None) -> bool:
     """One expression; or two of the same words, such as `rows["train"]`, that call nothing."""
     if one is None or other is None:
         return False
@@ -168,11 +169,11 @@ def _same(one: ast.expr | None, other: ast.expr | None) -> bool:
     return one is other or (plain and ast.dump(one) == ast.dump(other))
 
 
-def _source(module: Module, node: ast.expr, through: tuple[str, ...]) -> ast.expr | None:
+def _only_source(module: Module, node: ast.expr, through: tuple[str, ...]) -> ast.expr | None:
     """The one expression, in the function that asks, that a data set comes from; None where several could."""
     scope = module.scopes.of.get(node)
     while True:
-        node = _given(node)
+        node = _without_default(node)
         origins = [o for o in module.flow.origins(node) if not _is_none(o.node)]
         made = (
             origins[0].node
@@ -194,4 +195,5 @@ def _source(module: Module, node: ast.expr, through: tuple[str, ...]) -> ast.exp
 
 
 def _is_none(node: ast.AST) -> bool:
+    """Is it the constant None?"""
     return isinstance(node, ast.Constant) and node.value is None

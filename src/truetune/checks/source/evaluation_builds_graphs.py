@@ -82,18 +82,18 @@ NO_GRAPH = re.compile(r"no_grad|inference_mode|set_grad_enabled")
 WANTS_GRADIENTS = re.compile(
     r"backward|autograd\.grad|requires_grad_\(True|requires_grad = True|\.grad\b|training_step"
 )
-FREEZES = re.compile(r"requires_grad_\(False|requires_grad = False|requires_grad=False")
-MOVES = frozenset(("cuda", "to", "eval", "half", "bfloat16", "float", "train"))
+FREEZING_CODE = re.compile(r"requires_grad_\(False|requires_grad = False|requires_grad=False")
+MOVING_METHODS = frozenset(("cuda", "to", "eval", "half", "bfloat16", "float", "train"))
 """Methods that give the model itself back"""
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
 
 
-def _forwards(module: Module) -> Iterator[ast.Call]:
+def _forward_calls(module: Module) -> Iterator[ast.Call]:
     """Calls of models in loops."""
     if not module.mentions("from_pretrained"):
         return
     for node in module.nodes(ast.Call):
-        if isinstance(node.func, ast.Name | ast.Attribute) and _loops(module, node):
+        if isinstance(node.func, ast.Name | ast.Attribute) and _loops_around(module, node):
             if "model" in module.flow.types(node.func) or _is_of_callback(module, node):
                 yield node
 
@@ -101,7 +101,7 @@ def _forwards(module: Module) -> Iterator[ast.Call]:
 class EvaluationBuildsGraphs(SourceRule):
     code = "SRC091"
     severity = "warning"
-    looks_at = CodePlaces("calls of models in loops", _forwards)
+    looks_at = CodePlaces("calls of models in loops", _forward_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -111,11 +111,11 @@ class EvaluationBuildsGraphs(SourceRule):
         ):
             return
         seen: set[str] = set()
-        for node in _forwards(module):
+        for node in _forward_calls(module):
             name = module.text_of(node.func)
             if name in seen or _is_without_graph(module, node):
                 continue
-            if _evaluates(module, node):
+            if _is_evaluation_pass(module, node):
                 seen.add(name)
                 yield self.finding(
                     f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
@@ -149,7 +149,7 @@ def _is_of_callback(module: Module, node: ast.Call) -> bool:
     )
 
 
-def _loops(module: Module, node: ast.AST) -> list[ast.AST]:
+def _loops_around(module: Module, node: ast.AST) -> list[ast.AST]:
     """The loops around a place in its function, the innermost first."""
     found: list[ast.AST] = []
     for around in module.parents(node):
@@ -178,17 +178,18 @@ def _is_without_graph(module: Module, node: ast.AST, depth: int = 4) -> bool:
     return False
 
 
-def _scope(module: Module, node: ast.AST) -> ast.AST:
+def _function_or_loop(module: Module, node: ast.AST) -> ast.AST:
     """The function around a place, else the outermost loop."""
     function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
-    return function or _loops(module, node)[-1]
+    return function or _loops_around(module, node)[-1]
 
 
-def _evaluates(module: Module, node: ast.Call) -> bool:
+def _is_evaluation_pass(module: Module, node: ast.Call) -> bool:
     """Is it a pass of an evaluation: eval() before it in its function, and no gradient wanted there?"""
-    scope = _scope(module, node)
-    inner = _loops(module, node)[0]
-    if WANTS_GRADIENTS.search(module.text_of(inner)) or FREEZES.search(module.text):
+    scope = _function_or_loop(module, node)
+    inner = _loops_around(module, node)[0]
+    # Without a weight that requires gradients, torch records no graph either.
+    if WANTS_GRADIENTS.search(module.text_of(inner)) or FREEZING_CODE.search(module.text):
         return False
     if isinstance(scope, FUNCTIONS) and WANTS_GRADIENTS.search(module.text_of(scope)):
         return False
@@ -209,13 +210,16 @@ def _is_in_eval_mode(module: Module, node: ast.Call, scope: ast.AST) -> bool:
 
 
 def _is_in(scope: ast.AST, node: ast.AST) -> bool:
+    """Does a place stand in this function or loop?"""
     return any(part is node for part in ast.walk(scope))
 
 
 def _is_second_model(module: Module, node: ast.Call) -> bool:
     """Is it a model that no optimizer of the file has, in a loop that trains another one?"""
-    loops = _loops(module, node)
-    if not any("backward" in module.text_of(loop) for loop in loops) or FREEZES.search(module.text):
+    loops = _loops_around(module, node)
+    if not any("backward" in module.text_of(loop) for loop in loops) or FREEZING_CODE.search(
+        module.text
+    ):
         return False
     if any(
         isinstance(around, ast.Call)
@@ -228,19 +232,21 @@ def _is_second_model(module: Module, node: ast.Call) -> bool:
     loaded = _without_moves(module, node.func)
     if loaded is None or not loaded.named("transformers.*.from_pretrained"):
         return False
-    trained = _trained(module)
+    trained = _trained_model_sources(module)
     return bool(trained) and not own & trained
 
 
 def _without_moves(module: Module, model: ast.expr) -> Call | None:
     """The call that made a model, without those that move it: `from_pretrained(...).eval().cuda()`."""
     made = module.flow.producing_call(model)
-    while made is not None and made.method in MOVES and isinstance(made.receiver, ast.Call):
+    while (
+        made is not None and made.method in MOVING_METHODS and isinstance(made.receiver, ast.Call)
+    ):
         made = module.flow.call(made.receiver)
     return made
 
 
-def _trained(module: Module) -> set[ast.AST]:
+def _trained_model_sources(module: Module) -> set[ast.AST]:
     """Where the models come from whose parameters an optimizer has; empty where one of them is not seen."""
     sources: set[ast.AST] = set()
     for optimizer in module.calls(*OPTIMIZERS):

@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.causal_model_metrics import trainers_of_cau
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ELSEWHERE = (
+OTHER_LIMITS = (
     "eval_accumulation_steps",
     "batch_eval_metrics",
     "prediction_loss_only",
@@ -63,10 +63,10 @@ ELSEWHERE = (
     "def evaluation_loop",
 )
 """What keeps less, or may: a method of the trainer's own class gives back what it likes"""
-OUTPUTS = ("output_hidden_states", "output_attentions")
+LARGE_OUTPUTS = ("output_hidden_states", "output_attentions")
 
 
-def _trainers(module: Module) -> Iterator[Call]:
+def _trainers_of_large_outputs(module: Module) -> Iterator[Call]:
     """Trainers of causal models, and those of others whose model returns more than logits."""
     causal = list(trainers_of_causal(module))
     yield from causal
@@ -80,16 +80,17 @@ def _trainers(module: Module) -> Iterator[Call]:
 def _kept_outputs(module: Module) -> Iterator[ast.AST]:
     """What makes the model return hidden states or attentions at each pass: an argument, or a field of its config."""
     for call in module.calls("*.from_pretrained"):
-        if any(_is_true(call.keywords.get(name)) for name in OUTPUTS):
+        if any(_is_true(call.keywords.get(name)) for name in LARGE_OUTPUTS):
             yield call.node
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
-        is_field = isinstance(target, ast.Attribute) and target.attr in OUTPUTS
+        is_field = isinstance(target, ast.Attribute) and target.attr in LARGE_OUTPUTS
         if is_field and "config" in ast.unparse(target) and _is_true(node.value):
             yield node
 
 
 def _is_true(node: ast.AST | None) -> bool:
+    """Is a value certainly true?"""
     return isinstance(node, ast.Constant) and node.value is True
 
 
@@ -98,16 +99,17 @@ class EvaluationKeepsAllLogits(SourceRule):
     severity = "warning"
     since = "0.1.0"
     looks_at = CodePlaces(
-        "trainers of causal models, or of models that return hidden states", _trainers
+        "trainers of causal models, or of models that return hidden states",
+        _trainers_of_large_outputs,
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*ELSEWHERE):
+        if module.mentions(*OTHER_LIMITS):
             return
         evaluates = any(module.methods("evaluate", "predict"))
         outputs = next(_kept_outputs(module), None)
-        for call in _trainers(module):
+        for call in _trainers_of_large_outputs(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
             given = call.keywords.get("compute_metrics")

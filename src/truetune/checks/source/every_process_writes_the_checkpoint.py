@@ -56,13 +56,13 @@ from truetune.checks.source.evidence.multi_process_loops import (
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SHARDED = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")
+SHARDING_SIGNS = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")
 """Where each process writes a part of its own"""
 
 
-def _writes(module: Module) -> Iterator[Call]:
+def _weight_writes(module: Module) -> Iterator[Call]:
     """Weights that a script of several processes writes."""
-    if any(wrapped_models(module)) and not module.mentions(*SHARDED):
+    if any(wrapped_models(module)) and not module.mentions(*SHARDING_SIGNS):
         yield from module.calls("torch.save")
         yield from module.methods("save_pretrained")
 
@@ -70,11 +70,11 @@ def _writes(module: Module) -> Iterator[Call]:
 class EveryProcessWritesTheCheckpoint(SourceRule):
     code = "SRC099"
     severity = "warning"
-    looks_at = CodePlaces("weights that scripts of several processes write", _writes)
+    looks_at = CodePlaces("weights that scripts of several processes write", _weight_writes)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        places = [call for call in _writes(module) if _is_by_all(module, call)]
+        places = [call for call in _weight_writes(module) if _is_done_by_all(module, call)]
         if places:
             yield self.finding(
                 "every process writes the same file at the same time",
@@ -83,7 +83,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
             )
 
 
-def _is_by_all(module: Module, call: Call) -> bool:
+def _is_done_by_all(module: Module, call: Call) -> bool:
     """Is it done by every process, under one name?"""
     target = (
         call.argument(1, "f") if call.named("torch.save") else call.argument(0, "save_directory")

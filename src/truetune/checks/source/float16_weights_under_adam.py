@@ -53,30 +53,33 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.script_preparation import freezes_parameters
 
-SMALLEST = 2.0**-25
+ROUNDED_TO_ZERO_BELOW = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
-KEEPS_MASTERS = ("deepspeed", ".data.float(", ".data.to(", "cast_training_params")
+MASTER_WEIGHT_SIGNS = ("deepspeed", ".data.float(", ".data.to(", "cast_training_params")
 """Texts of what trains float32 copies of the weights, or casts some of them"""
-WIDENS = (".float()", "float32")
-ADAMS = ("torch.optim.AdamW", "torch.optim.Adam")
+FLOAT32_CASTS = (".float()", "float32")
+ADAM_OPTIMIZERS = ("torch.optim.AdamW", "torch.optim.Adam")
 
 
 class Float16WeightsUnderAdam(SourceRule):
     code = "SRC038"
     severity = "error"
-    looks_at = calls_of("Adam optimizers that are made", *ADAMS)
+    looks_at = calls_of("Adam optimizers that are made", *ADAM_OPTIMIZERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*KEEPS_MASTERS) or any(may_shard(m.text) for m in module.with_linked):
+        if module.mentions(*MASTER_WEIGHT_SIGNS) or any(
+            may_shard(m.text) for m in module.with_linked
+        ):
             return
-        if freezes_parameters(module) and module.mentions(*WIDENS):
+        if freezes_parameters(module) and module.mentions(*FLOAT32_CASTS):
             return  # those that are trained may be float32
-        for call in module.calls(*ADAMS):
-            if not _loses_eps(module, call):
+        for call in module.calls(*ADAM_OPTIMIZERS):
+            if not _rounds_eps_to_zero(module, call):
                 continue
             casts = [
-                narrow_weights_source(module, model, FLOAT16) for model in _models(module, call)
+                narrow_weights_source(module, model, FLOAT16)
+                for model in _optimized_models(module, call)
             ]
             if casts and casts[0] is not None:
                 yield self.finding(
@@ -88,16 +91,16 @@ class Float16WeightsUnderAdam(SourceRule):
                 )
 
 
-def _loses_eps(module: Module, call: Call) -> bool:
+def _rounds_eps_to_zero(module: Module, call: Call) -> bool:
     """Is eps certainly 0 in float16? A fused step computes in float32."""
     if call.open or not call.lacks("fused"):
         return False
     given = call.argument(3, "eps")
     eps = 1e-8 if given is None else module.flow.value(given)
-    return isinstance(eps, float) and eps <= SMALLEST
+    return isinstance(eps, float) and eps <= ROUNDED_TO_ZERO_BELOW
 
 
-def _models(module: Module, call: Call) -> list[ast.expr]:
+def _optimized_models(module: Module, call: Call) -> list[ast.expr]:
     """The models whose parameters an optimizer is given, without those of adapters."""
     params = call.argument(0, "params")
     if params is None:

@@ -71,11 +71,14 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.project_commands import launches_of_several
 
-REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
+GRADIENT_AVERAGING = re.compile(
+    r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I
+)
 """Signs that the script averages gradients itself; said of all files together"""
 
 
 def _is_of_accelerate(module: Module, call: Call) -> bool:
+    """Is a call a method of accelerate's Accelerator?"""
     return call.receiver is not None and "accelerator" in module.flow.types(call.receiver)
 
 
@@ -96,7 +99,8 @@ def _gets_optimizer(module: Module, call: Call) -> bool:
     )
 
 
-def _wrapped(module: Module) -> Iterator[ast.AST]:
+def _wrapped_places(module: Module) -> Iterator[ast.AST]:
+    """What the rule looks at: models that are wrapped for several processes."""
     yield from wrapped_models(module)
     yield from (call.node for call in _prepared_without_model(module))
 
@@ -104,14 +108,14 @@ def _wrapped(module: Module) -> Iterator[ast.AST]:
 class ForwardAroundTheWrapper(SourceRule):
     code = "SRC022"
     severity = "error"
-    looks_at = CodePlaces("models that are wrapped for several processes", _wrapped)
+    looks_at = CodePlaces("models that are wrapped for several processes", _wrapped_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._never_synchronised()
         yield from self._never_prepared()
         bare = [made for model in wrapped_models(module) for made in model_objects(module, model)]
-        if not bare or any(REDUCES.search(part.text) for part in module.with_linked):
+        if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
         for backward, part in _calls_behind_losses(module):
             inside = called_inside(module, part, bare)
@@ -122,7 +126,7 @@ class ForwardAroundTheWrapper(SourceRule):
         """Backward passes that all run under `no_sync`, which leaves the averaging to a pass outside of it."""
         module = self.subject
         passes = [call for part in module.with_linked for call in part.methods("backward")]
-        around = [_no_sync(module.home(call.node), call.node) for call in passes]
+        around = [_no_sync_around(module.home(call.node), call.node) for call in passes]
         if passes and any(wrapped_models(module)) and all(around):
             yield self.finding(
                 "every backward pass runs under no_sync: gradients are never averaged between the processes",
@@ -170,7 +174,7 @@ def _calls_behind_losses(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
                     yield backward.node, part
 
 
-def _no_sync(module: Module, node: ast.AST) -> ast.expr | None:
+def _no_sync_around(module: Module, node: ast.AST) -> ast.expr | None:
     """The `model.no_sync()` that is always entered around a place; None where there is none, or it is conditional."""
     for parent in module.parents(node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):

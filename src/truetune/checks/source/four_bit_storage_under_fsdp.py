@@ -66,12 +66,13 @@ from truetune.source.script_configs import extract_configs
 from truetune.spec import located_document
 from truetune.spec.stacks.project_commands import launches_of
 
-IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
-IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
-CONFIG_FILE = re.compile(r"--config_file[= ]([^\s\"']+)")
+FSDP_IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
+FSDP_IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
+CONFIG_FILE_OPTION = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 
-def _four_bit(module: Module) -> Iterator[Call]:
+def _four_bit_configs(module: Module) -> Iterator[Call]:
+    """The configurations of a file that quantize to 4 bits."""
     for call in find_quantization_configs(module):
         if module.flow.value(call.keywords.get("load_in_4bit")) is True:
             yield call
@@ -80,18 +81,18 @@ def _four_bit(module: Module) -> Iterator[Call]:
 class FourBitStorageUnderFsdp(SourceRule):
     code = "SRC081"
     severity = "error"
-    looks_at = CodePlaces("weights that are quantized to 4 bits", _four_bit)
+    looks_at = CodePlaces("weights that are quantized to 4 bits", _four_bit_configs)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         calls = [
             call
-            for call in _four_bit(module)
+            for call in _four_bit_configs(module)
             if call.lacks("bnb_4bit_quant_storage")
             or module.flow.value(call.keywords.get("bnb_4bit_quant_storage")) == "uint8"
         ]
         command = _fsdp_command(module) if calls else None
-        in_code = IN_CODE.search(module.text)
+        in_code = FSDP_IN_CODE.search(module.text)
         sign = command or (in_code[0] if in_code is not None else None)
         if sign is None or any(config.spec.training.fsdp for config in extract_configs(module)):
             return
@@ -109,12 +110,14 @@ class FourBitStorageUnderFsdp(SourceRule):
 def _fsdp_command(module: Module) -> str | None:
     """The launch command of the project that runs the script under FSDP; None where there is none."""
     for command in launches_of(Path(module.path)):
-        if IN_COMMAND.search(command) or _is_fsdp(CONFIG_FILE.search(command), Path(module.path)):
+        if FSDP_IN_COMMAND.search(command) or _starts_fsdp(
+            CONFIG_FILE_OPTION.search(command), Path(module.path)
+        ):
             return command
     return None
 
 
-def _is_fsdp(named: re.Match[str] | None, script: Path) -> bool:
+def _starts_fsdp(named: re.Match[str] | None, script: Path) -> bool:
     """Is it a launch configuration of accelerate that starts FSDP?"""
     if named is None:
         return False

@@ -53,15 +53,15 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-LABELS = re.compile(r"label|ref(?:erence)?s?\b|target|gold|truth", re.I)
-PREDICTIONS = re.compile(r"pred|logits|argmax|outputs?\b|generated|scores?\b", re.I)
-CUTS = re.compile(
+LABEL_WORDS = re.compile(r"label|ref(?:erence)?s?\b|target|gold|truth", re.I)
+PREDICTION_WORDS = re.compile(r"pred|logits|argmax|outputs?\b|generated|scores?\b", re.I)
+CUTTING_CODE = re.compile(
     r"gather_for_metrics|\[\s*:\s*len\(|samples_seen|num_samples|drop_last\s*=\s*True|even_batches\s*=\s*False"
 )
 """Signs that the repeated rows are dropped, or that there are none"""
 
 
-def _gathers(module: Module) -> Iterator[Call]:
+def _gather_calls(module: Module) -> Iterator[Call]:
     """Calls of an Accelerator that gather what processes have."""
     for call in module.methods("gather", "gather_for_metrics"):
         if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
@@ -71,17 +71,21 @@ def _gathers(module: Module) -> Iterator[Call]:
 class GatheredRowsCountTwice(SourceRule):
     code = "SRC096"
     severity = "warning"
-    looks_at = CodePlaces("calls that gather from all processes", _gathers)
+    looks_at = CodePlaces("calls that gather from all processes", _gather_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(CUTS.search(part.text) for part in module.with_linked):
+        if any(CUTTING_CODE.search(part.text) for part in module.with_linked):
             return
-        for call in _gathers(module):
+        for call in _gather_calls(module):
             if call.method != "gather":
                 continue
             given = ", ".join(module.text_of(one) for one in call.args)
-            if PREDICTIONS.search(given) and LABELS.search(given) and _evaluates(module, call):
+            if (
+                PREDICTION_WORDS.search(given)
+                and LABEL_WORDS.search(given)
+                and _is_in_evaluation(module, call)
+            ):
                 yield self.finding(
                     "rows that fill up the last batch of each process are gathered too, and count twice",
                     "call accelerator.gather_for_metrics(...) in place of gather",
@@ -89,7 +93,7 @@ class GatheredRowsCountTwice(SourceRule):
                 )
 
 
-def _evaluates(module: Module, call: Call) -> bool:
+def _is_in_evaluation(module: Module, call: Call) -> bool:
     """Does it stand in a loop that trains nothing?"""
     loop = next((p for p in module.parents(call.node) if isinstance(p, ast.For)), None)
     if loop is None:

@@ -58,9 +58,9 @@ from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 
-BYTES = 2
+BYTES_OF_BFLOAT16 = 2
 """Of a weight in bfloat16"""
-OPTION = "load_in_8bit"
+EIGHT_BIT_OPTION = "load_in_8bit"
 MIN_BILLIONS = 1.0
 """Parameters from which float32 is a choice that costs something; tests and demonstrations are smaller"""
 
@@ -83,7 +83,7 @@ class GenerationInASlowDtype(SourceRule):
                     continue
                 seen.add(chain.load.node)
                 billions = billions_of_model(module, chain.load)
-                size = f" ({BYTES * billions:.0f} GB of weights)" if billions else ""
+                size = f" ({BYTES_OF_BFLOAT16 * billions:.0f} GB of weights)" if billions else ""
                 yield self.finding(
                     f"the model generates in {why} as in bfloat16",
                     f"set dtype=torch.bfloat16 in from_pretrained where that fits the GPU{size}; 4 bits with"
@@ -101,7 +101,7 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
     if _is_in_8_bits(module, chain.load):
         return "LLM.int8 (load_in_8bit): each token takes several times as long"
     wide = any(dtype in WIDE for dtype in load_dtypes(module, chain.load))
-    narrowed = any(_casts(module, step) for step in chain.steps)
+    narrowed = any(_casts_weights(module, step) for step in chain.steps)
     if not wide and not narrowed and _is_float32_by_default(module, chain.load):
         wide = True
     if wide and not narrowed and billions is not None:
@@ -111,7 +111,7 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
 
 def _is_float32_by_default(module: Module, load: Call) -> bool:
     """Does a call name no dtype under a transformers before 5, which then loads float32 whatever the weights are in?"""
-    named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", OPTION}
+    named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", EIGHT_BIT_OPTION}
     is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
     return (
         is_before
@@ -121,7 +121,7 @@ def _is_float32_by_default(module: Module, load: Call) -> bool:
     )
 
 
-def _casts(module: Module, step: Call) -> bool:
+def _casts_weights(module: Module, step: Call) -> bool:
     """Does a step give the weights another dtype, or one that is not known?"""
     given = [*step.args, *step.keywords.values()]
     return step.method in ("half", "bfloat16") or any(
@@ -133,11 +133,11 @@ def _casts(module: Module, step: Call) -> bool:
 
 def _is_in_8_bits(module: Module, load: Call) -> bool:
     """Does a call load a model by LLM.int8?"""
-    if module.flow.value(load.keywords.get(OPTION)) is True:
+    if module.flow.value(load.keywords.get(EIGHT_BIT_OPTION)) is True:
         return True
     config = module.flow.producing_call(load.keywords.get("quantization_config"))
     return (
         config is not None
         and config.named("transformers.BitsAndBytesConfig")
-        and module.flow.value(config.argument(0, OPTION)) is True
+        and module.flow.value(config.argument(0, EIGHT_BIT_OPTION)) is True
     )

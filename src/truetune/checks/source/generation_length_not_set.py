@@ -63,7 +63,7 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
 
-AGAIN = (
+REPEATED_CODE = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
     ast.Lambda,
@@ -74,7 +74,13 @@ AGAIN = (
     ast.DictComp,
 )
 """Code that runs more than once, or elsewhere than it stands"""
-LENGTHS = ("max_new_tokens", "max_length", "max_time", "stopping_criteria", "generation_config")
+LENGTH_ARGUMENTS = (
+    "max_new_tokens",
+    "max_length",
+    "max_time",
+    "stopping_criteria",
+    "generation_config",
+)
 
 
 class GenerationLengthNotSet(SourceRule):
@@ -86,7 +92,7 @@ class GenerationLengthNotSet(SourceRule):
         lambda module: (
             *generate_calls(module),
             *module.calls(*VLLM_SAMPLING),
-            *_completions(module),
+            *_short_completions(module),
         ),
     )
 
@@ -97,7 +103,7 @@ class GenerationLengthNotSet(SourceRule):
         calls = [
             call
             for call in generate_calls(module)
-            if all(certainly_lacks(module, call, name) for name in LENGTHS)
+            if all(certainly_lacks(module, call, name) for name in LENGTH_ARGUMENTS)
         ]
         if not calls or _sets_generation_config(module):
             return
@@ -144,7 +150,7 @@ class GenerationLengthNotSet(SourceRule):
             )
 
 
-def _completions(module: Module) -> Iterator[Call]:
+def _short_completions(module: Module) -> Iterator[Call]:
     """Completions that end after 16 tokens where nobody says more."""
     for call, _ in (*completion_prompts(module), *engine_prompts(module)):
         if _has_limit_of_16(module, call):
@@ -177,7 +183,7 @@ def _reaches_vllm(module: Module, sampling: Call) -> bool:
 
 def _sets_generation_config(module: Module) -> bool:
     """Does the file set a length on a model's generation config, or give the model another one, as a checkpoint's?"""
-    if module.mentions(*(f"generation_config.{name}" for name in LENGTHS)):
+    if module.mentions(*(f"generation_config.{name}" for name in LENGTH_ARGUMENTS)):
         return True
     targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
     return any(
@@ -188,11 +194,12 @@ def _sets_generation_config(module: Module) -> bool:
 
 def _is_tried_in_notebook(module: Module, call: Call) -> bool:
     """Is it a call of a notebook's cell that runs once? Its short answer is seen below it."""
-    is_again = any(isinstance(around, AGAIN) for around in module.parents(call.node))
+    is_again = any(isinstance(around, REPEATED_CODE) for around in module.parents(call.node))
     return bool(module.cells) and not is_again
 
 
 def _in_test(module: Module, call: Call) -> bool:
+    """Does a call stand in a test?"""
     functions = (
         around for around in module.parents(call.node) if isinstance(around, ast.FunctionDef)
     )
@@ -204,7 +211,7 @@ def _scopes_with_options(module: Module) -> list[Scope]:
     return [
         module.scopes.of[call.node]
         for call in generate_calls(module)
-        if not all(certainly_lacks(module, call, name) for name in LENGTHS)
+        if not all(certainly_lacks(module, call, name) for name in LENGTH_ARGUMENTS)
         and any(
             keyword.arg is None and _is_parameter(module, keyword.value)
             for keyword in call.node.keywords
@@ -213,6 +220,7 @@ def _scopes_with_options(module: Module) -> list[Scope]:
 
 
 def _is_parameter(module: Module, options: ast.expr) -> bool:
+    """Are these options handed on by a function's caller?"""
     arguments = getattr(module.scopes.of[options].node, "args", None)
     names = (
         [a.arg for a in (*arguments.args, *arguments.kwonlyargs, arguments.kwarg) if a]

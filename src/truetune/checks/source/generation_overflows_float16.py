@@ -61,11 +61,12 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 PIPELINE = "transformers.pipeline"
-TOO_LARGE = "gemma3"
+OVERFLOWING_BY_SIZE = "gemma3"
 """Beginning of the families that overflow however they are loaded, without signs between"""
 
 
 def _generating_calls(module: Module) -> Iterator[Call]:
+    """The calls that generate, and pipelines."""
     yield from generate_calls(module)
     yield from module.calls(PIPELINE)
 
@@ -81,10 +82,10 @@ class GenerationOverflowsFloat16(SourceRule):
             return  # see fp16-overflow
         seen: set[object] = set()
         for load, is_cast in _loads_in_float16(module):
-            family = _family(module, load)
+            family = _overflowing_family_of_load(module, load)
             if load.node in seen or family is None:
                 continue
-            if not is_cast and not _plain(family).startswith(TOO_LARGE):
+            if not is_cast and not _plain_family_name(family).startswith(OVERFLOWING_BY_SIZE):
                 continue
             seen.add(load.node)
             yield self.finding(
@@ -104,14 +105,14 @@ def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
         chains = model_chains(module, call.receiver) if call.receiver is not None else None
         for chain in chains or ():
             # Steps stand from the last to the first: the last that names a dtype decides.
-            dtype, is_cast = _of_steps(module, chain.steps), True
+            dtype, is_cast = _dtype_of_steps(module, chain.steps), True
             if not dtype:
                 dtype, is_cast = set(load_dtypes(module, chain.load)), False
             if dtype & FLOAT16.names:
                 yield chain.load, is_cast
 
 
-def _of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
+def _dtype_of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
     """The dtype that casts give the weights; empty where none does."""
     for step in steps:
         if step.method in ("half", "float", "bfloat16"):
@@ -123,7 +124,7 @@ def _of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
     return set()
 
 
-def _family(module: Module, load: Call) -> str | None:
+def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
     """The family that overflows in float16, by the name of the model or its config.json; None for any other."""
     given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
     if given is None:
@@ -147,5 +148,6 @@ def _model_type(module: Module, name: str) -> str:
     return ""
 
 
-def _plain(family: str) -> str:
+def _plain_family_name(family: str) -> str:
+    """A family's name without signs, as names of models are compared."""
     return family.replace("-", "").replace("_", "")

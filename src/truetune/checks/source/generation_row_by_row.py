@@ -74,7 +74,7 @@ from truetune.source.module import Module
 
 OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
-FEW = 8
+MAX_DEMO_QUESTIONS = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
 READERS = frozenset(
     ("open", "load_dataset", "load_from_disk", "read_text", "read_csv", "read_json", "read_parquet")
@@ -82,7 +82,7 @@ READERS = frozenset(
 """What reads a file or a data set, by the last name of the call"""
 ROW_COUNTS = ("len(", ".shape", "num_rows", ".size")
 """How scripts spell the number of rows"""
-THREADS = (
+CONCURRENCY_SIGNS = (
     "PoolExecutor",
     "threading",
     "multiprocessing",
@@ -123,7 +123,7 @@ class GenerationRowByRow(SourceRule):
         for question in model_questions(module):
             repeat = _repeated_by(module, question)
             if repeat is not None:
-                asks, instead = _described(module, question)
+                asks, instead = _description_of_question(module, question)
                 yield self.finding(
                     f"{asks} on one row at a time, in a loop",
                     instead,
@@ -163,9 +163,9 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
 
 def _repeated_by(module: Module, question: ModelQuestion) -> Repeat | None:
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
-    if not question.is_one or _goes_on(module, question):
+    if not question.is_one or _is_growing_chat(module, question):
         return None
-    if _asks_server(question.call) and module.mentions(*THREADS):
+    if _asks_server(question.call) and module.mentions(*CONCURRENCY_SIGNS):
         return None
     for repeat in repeats_of(module, question.call.node):
         is_of_rows = repeat.kind != "request" and not any(
@@ -197,7 +197,7 @@ def _is_few(module: Module, iterated: ast.AST) -> bool:
         for origin in module.flow.origins(iterated)
         if isinstance(origin.node, ast.List | ast.Tuple)
     ]
-    return any(0 < len(one.elts) <= FEW for one in lists)
+    return any(0 < len(one.elts) <= MAX_DEMO_QUESTIONS for one in lists)
 
 
 def _is_count(iterated: ast.AST) -> bool:
@@ -206,7 +206,7 @@ def _is_count(iterated: ast.AST) -> bool:
     return text.startswith("range(") and not any(one in text for one in ROW_COUNTS)
 
 
-def _goes_on(module: Module, question: ModelQuestion) -> bool:
+def _is_growing_chat(module: Module, question: ModelQuestion) -> bool:
     """Is the question a chat to which turns are added?"""
     names = (part for part in backward_slice(module, question.text) if isinstance(part, ast.Name))
     return any(_holds_turn(added) for name in names for added in module.additions_to(name))
@@ -227,7 +227,7 @@ def _asks_server(call: Call) -> bool:
     )
 
 
-def _described(module: Module, question: ModelQuestion) -> tuple[str, str]:
+def _description_of_question(module: Module, question: ModelQuestion) -> tuple[str, str]:
     """What asks, and how to ask for many rows at once."""
     call = question.call
     made = module.flow.producing_call(call.node.func)

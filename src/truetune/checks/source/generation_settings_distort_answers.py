@@ -58,7 +58,8 @@ from truetune.checks.value_limits import GENERATION
 from truetune.source.module import Module
 
 
-def _calls(module: Module) -> Iterator[object]:
+def _generation_calls(module: Module) -> Iterator[object]:
+    """The calls that generate, and what sets their options."""
     yield from (given for given in generating_calls(module) if has_number(given))
     yield from stop_strings(module)
 
@@ -83,17 +84,17 @@ def stop_strings(module: Module) -> Iterator[StopString]:
 def _stop_settings(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What stop strings are set to, and the call or dictionary that sets them."""
     for call in module.all_calls:
-        for name in STOPS:
+        for name in STOP_ARGUMENTS:
             if name in call.keywords:
                 yield call.keywords[name], call.node
     for node in module.nodes(ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value in STOPS:
+            if isinstance(key, ast.Constant) and key.value in STOP_ARGUMENTS:
                 yield value, node
 
 
-STOPS = ("stop", "stop_strings", "stop_sequences")
-MIN_SHARE = 0.1
+STOP_ARGUMENTS = ("stop", "stop_strings", "stop_sequences")
+MIN_SHARE_CUT = 0.1
 """Trained answers that a stop string cuts, from which it is no mark of an end"""
 
 
@@ -101,7 +102,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
     code = "SRC079"
     severity = "warning"
     moot_where = ("repetition-forbidden-in-structured-answers",)
-    looks_at = CodePlaces("calls that set how answers are generated", _calls)
+    looks_at = CodePlaces("calls that set how answers are generated", _generation_calls)
 
     def findings(self) -> Iterator[Finding]:
         for given in generating_calls(self.subject):
@@ -124,7 +125,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
             return
         for stop in stops:
             count, total = answers_with(chats, stop.text), len(chats.answers)
-            if count >= MIN_SHARE * total:
+            if count >= MIN_SHARE_CUT * total:
                 yield self.finding(
                     f"answers end at the stop string {stop.text!r}, which stands in {count} of {total} answers of"
                     f" {chats.path.name}: they are cut off there",

@@ -49,7 +49,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
-EMPTY = re.compile(r"^not (any|sum)\(|(any|sum)\(.*\) == 0$|\.(any|sum)\(\)( == 0)?$")
+EMPTY_MASK_TEST = re.compile(r"^not (any|sum)\(|(any|sum)\(.*\) == 0$|\.(any|sum)\(\)( == 0)?$")
 
 
 def _masks_named(module: Module) -> Iterator[ast.AST]:
@@ -79,7 +79,7 @@ class GenerationTagMissingMaskAllOnes(SourceRule):
             body = node.body if isinstance(node, ast.If) else [node.body, node.orelse]
             test = ast.unparse(node.test)
             tests = (
-                EMPTY.search(test)
+                EMPTY_MASK_TEST.search(test)
                 if isinstance(node, ast.If)
                 else re.search(r"\b(any|sum)\(", test)
             )

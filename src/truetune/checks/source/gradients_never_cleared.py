@@ -57,7 +57,7 @@ from truetune.checks.source.evidence.backward_and_steps import (
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import insert_after
 
-CLEARED = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
+CLEARING_CODE = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 
 
 class GradientsNeverCleared(SourceRule):
@@ -69,7 +69,7 @@ class GradientsNeverCleared(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*CLEARED):
+        if module.mentions(*CLEARING_CODE):
             return
         for call, optimizer in optimizer_steps(module):
             loop = next(

@@ -61,9 +61,9 @@ from truetune.checks.source.evidence.optimizer_weights import weights_not_traine
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-MAKERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
+OPTIMIZER_CLASSES = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
-HEADS = ("lm_head", "embed_out", "output_head")
+HEAD_NAMES = ("lm_head", "embed_out", "output_head")
 """Attributes of causal language models that hold the head"""
 HEAD_GETTER = "get_output_embeddings"
 # Whole words, for `num_training_steps` stands in nearly every loop.
@@ -73,35 +73,35 @@ STEPPED_ELSEWHERE = re.compile(
 """Words of files in which a hook or a framework steps the optimizer"""
 
 
-def _optimizers(module: Module) -> Iterator[Call]:
+def _own_optimizers(module: Module) -> Iterator[Call]:
     """The optimizers of a file that computes gradients itself."""
     if not any(map(is_backward, module.nodes(ast.Call))):
         return
-    for call in module.calls(*MAKERS):
+    for call in module.calls(*OPTIMIZER_CLASSES):
         if not call.named(*NO_OPTIMIZERS):
             yield call
 
 
-def _places(module: Module) -> Iterator[object]:
+def _stepping_places(module: Module) -> Iterator[object]:
     """Whatever has to step: optimizers, engines of DeepSpeed, Lightning's modules that optimize by themselves."""
-    yield from _optimizers(module)
-    yield from _engines(module)
+    yield from _own_optimizers(module)
+    yield from _deepspeed_engines(module)
     yield from _manual_modules(module)
 
 
 class GradientsNeverUsed(SourceRule):
     code = "SRC087"
     severity = "error"
-    looks_at = CodePlaces("optimizers beside a backward pass", _places)
+    looks_at = CodePlaces("optimizers beside a backward pass", _stepping_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._of_engines()
         yield from self._of_lightning()
-        made = list(_optimizers(module))
+        made = list(_own_optimizers(module))
         if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
-        if not any(True for _ in _steps(module)) and not _is_handed_on(module, made[0]):
+        if not any(True for _ in _possible_steps(module)) and not _is_handed_on(module, made[0]):
             yield self.finding(
                 "the loss is differentiated, and the optimizer never steps: no weight moves",
                 "call optimizer.step() behind loss.backward()",
@@ -142,7 +142,7 @@ class GradientsNeverUsed(SourceRule):
     def _of_engines(self) -> Iterator[Finding]:
         """Engines of DeepSpeed that compute gradients, and are never asked to step."""
         module = self.subject
-        for engine in _engines(module):
+        for engine in _deepspeed_engines(module):
             passes = [
                 call
                 for call in module.methods("backward")
@@ -176,7 +176,8 @@ class GradientsNeverUsed(SourceRule):
             )
 
 
-def _engines(module: Module) -> Iterator[Call]:
+def _deepspeed_engines(module: Module) -> Iterator[Call]:
+    """The calls that make an engine of DeepSpeed."""
     return module.calls("deepspeed.initialize")
 
 
@@ -214,14 +215,14 @@ def _head_alone(module: Module, optimizer: Call) -> str | None:
         return None
     owner = call.receiver
     by_method = isinstance(owner, ast.Call) and module.flow.call(owner).method == HEAD_GETTER
-    is_head = isinstance(owner, ast.Attribute) and owner.attr in HEADS
+    is_head = isinstance(owner, ast.Attribute) and owner.attr in HEAD_NAMES
     model = owner.func if isinstance(owner, ast.Call) else owner
     if not (by_method or is_head) or not isinstance(model, ast.Attribute):
         return None
     return ast.unparse(owner) if is_causal_model(module, model.value) else None
 
 
-def _steps(module: Module) -> Iterator[Call]:
+def _possible_steps(module: Module) -> Iterator[Call]:
     """Calls that may step an optimizer: any `step` that is not known to be a schedule's."""
     for part in module.with_linked:
         for call in part.methods("step", "optimizer_step", "train_batch"):
@@ -257,12 +258,13 @@ def _is_later(module: Module, node: ast.AST, other: ast.AST) -> bool:
     """Does it stand behind the other in one list of statements, or in a block of a later one?"""
     first = module.statement(other)
     around = [node, *module.parents(node)]
-    block = next((b for b in _blocks(module, first) if first in b), []) if first else []
+    block = next((b for b in _sibling_blocks(module, first) if first in b), []) if first else []
     later = block[block.index(first) + 1 :] if first in block else []
     return any(part in later for part in around)
 
 
-def _blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stmt]]:
+def _sibling_blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements of the statement around this one."""
     parent = next(iter(module.parents(statement)), None)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)
@@ -299,20 +301,20 @@ def _cleared_before_steps(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     """`zero_grad` and `step` of one block where all three stand in one list of statements, in that order."""
     loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
     for loop in loops:
-        kinds = map(_kind, loop.body)
+        kinds = map(_step_kind, loop.body)
         order = [kind for kind in kinds if kind is not None]
         names = [name for name, _ in order]
-        if sorted(names) == ["backward", "step", "zero_grad"] and _turned(names):
+        if sorted(names) == ["backward", "step", "zero_grad"] and _clears_before_step(names):
             nodes = dict(order)
             yield nodes["zero_grad"], nodes["step"]
 
 
-def _turned(names: list[str]) -> bool:
+def _clears_before_step(names: list[str]) -> bool:
     """Is the clearing the next thing behind the backward pass, in a loop that begins anywhere?"""
     return names[(names.index("backward") + 1) % 3] == "zero_grad"
 
 
-def _kind(statement: ast.stmt) -> tuple[str, ast.AST] | None:
+def _step_kind(statement: ast.stmt) -> tuple[str, ast.AST] | None:
     """What a statement of a loop does: a call on its own, under no condition."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None

@@ -52,19 +52,22 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-PREPARES = ("peft.*prepare_model_for_kbit_training", "peft.*prepare_model_for_int8_training")
-QUANTIZES = frozenset(
+KBIT_PREPARATIONS = (
+    "peft.*prepare_model_for_kbit_training",
+    "peft.*prepare_model_for_int8_training",
+)
+QUANTIZING_ARGUMENTS = frozenset(
     ("quantization_config", "load_in_4bit", "load_in_8bit", "config", "device_map_4bit")
 )
 QUANTIZED_NAME = re.compile(r"bit|awq|gptq|bnb|int[48]|fp8|nf4|quant|hqq|aqlm|mxfp", re.I)
 """What names of quantized checkpoints hold"""
-WIDE = ("float32", "float", "fp32")
+FLOAT32_NAMES = ("float32", "float", "fp32")
 
 
 class KbitPreparationOfPlainWeights(SourceRule):
     code = "SRC088"
     severity = "error"
-    looks_at = calls_of("models that are prepared for k-bit training", *PREPARES)
+    looks_at = calls_of("models that are prepared for k-bit training", *KBIT_PREPARATIONS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -79,7 +82,7 @@ class KbitPreparationOfPlainWeights(SourceRule):
 
 def casts_to_float32(module: Module) -> Iterator[tuple[Call, Call]]:
     """The calls that prepare a model of plain weights, and what loads it."""
-    for call in module.calls(*PREPARES):
+    for call in module.calls(*KBIT_PREPARATIONS):
         loaded = module.flow.producing_call(call.argument(0, "model"))
         if loaded is not None and _is_plain(module, loaded):
             yield call, loaded
@@ -93,7 +96,7 @@ def _is_plain(module: Module, loaded: Call) -> bool:
     if (
         not isinstance(name, str)
         or QUANTIZED_NAME.search(name)
-        or QUANTIZES & loaded.keywords.keys()
+        or QUANTIZING_ARGUMENTS & loaded.keywords.keys()
     ):
         return False
     dtypes = [
@@ -101,4 +104,4 @@ def _is_plain(module: Module, loaded: Call) -> bool:
         for key in ("dtype", "torch_dtype")
         if key in loaded.keywords
     ]
-    return not any(dtype.rpartition(".")[2] in WIDE for dtype in dtypes)
+    return not any(dtype.rpartition(".")[2] in FLOAT32_NAMES for dtype in dtypes)

@@ -61,7 +61,7 @@ CHECKPOINTING = (
     "activation_checkpointing",
     "use_gradient_checkpointing",
 )
-SWITCHES = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
+CHECKPOINTING_SWITCHES = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 """Arguments of trainers, of `prepare_model_for_kbit_training` and of Unsloth's adapters"""
 ENDS_TRAINING_MODE = (
     "eval",
@@ -72,7 +72,7 @@ ENDS_TRAINING_MODE = (
     "predict",
 )
 """Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
-EVALUATES = ("eval_strategy", "evaluation_strategy", "do_eval")
+EVALUATING_SETTINGS = ("eval_strategy", "evaluation_strategy", "do_eval")
 """Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""
 WHILE_TRAINING = (
     "on_step_begin",
@@ -84,7 +84,7 @@ WHILE_TRAINING = (
 )
 """Methods of callbacks that a trainer calls with the model in training mode"""
 LOOPS = (ast.For, ast.While)
-JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
+JOINING_CALLS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
 OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 
 
@@ -162,11 +162,13 @@ def _switched_off(module: Module) -> Iterator[ast.expr]:
     values = [
         call.keywords["use_cache"]
         for call in calls
-        if "use_cache" in call.keywords and _repeats(module, call)
+        if "use_cache" in call.keywords and _repeats_without_streaming(module, call)
     ]
     # A call that says nothing itself takes the value of the generation config.
     if any("use_cache" not in call.keywords for call in calls):
-        values += [node.value for node in module.nodes(ast.Assign) if _switch(node.targets[0])]
+        values += [
+            node.value for node in module.nodes(ast.Assign) if _is_cache_switch(node.targets[0])
+        ]
     yield from (value for value in values if module.flow.value(value) is False)
 
 
@@ -175,7 +177,7 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
 
     At `on_evaluate` the evaluation has just put the model into eval mode.
     """
-    switch = next(_checkpointing(module), None)
+    switch = next(_checkpointing_switches(module), None)
     if switch is None or module.imports_unsloth:
         return
     for owner in module.nodes(ast.ClassDef):
@@ -205,19 +207,19 @@ def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
         if "model" not in module.flow.types(call.node.func):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
-        grown = _lengthened(module, loop, given.id) if loop is not None else None
+        grown = _lengthening_statement(module, loop, given.id) if loop is not None else None
         if grown is not None:
             yield call.node, grown
 
 
-def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
+def _lengthening_statement(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
     """The statement of a loop that appends to the ids of that name: `ids = torch.cat([ids, new], dim=1)`."""
     for part in ast.walk(loop):
         if not isinstance(part, ast.Assign) or not isinstance(part.value, ast.Call):
             continue
         targets = [target.id for target in part.targets if isinstance(target, ast.Name)]
         joined = module.flow.call(part.value)
-        parts = joined.argument(0, "tensors") if joined.named(*JOINS) else None
+        parts = joined.argument(0, "tensors") if joined.named(*JOINING_CALLS) else None
         if name in targets and isinstance(parts, ast.List | ast.Tuple) and len(parts.elts) == 2:
             first = parts.elts[0]
             if isinstance(first, ast.Name) and first.id == name:
@@ -227,7 +229,7 @@ def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
 
 def _still_in_training_mode(module: Module) -> StillTraining | None:
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
-    switch = next(_checkpointing(module), None)
+    switch = next(_checkpointing_switches(module), None)
     # Unsloth's generate puts the model into eval mode itself.
     if switch is None or module.imports_unsloth:
         return None
@@ -255,14 +257,14 @@ def _may_end_in_eval_mode(module: Module) -> bool:
     return any(
         module.flow.value(call.keywords[name]) not in ("no", False)
         for call in module.all_calls
-        for name in EVALUATES
+        for name in EVALUATING_SETTINGS
         if name in call.keywords
     )
 
 
-def _checkpointing(module: Module) -> Iterator[ast.AST]:
+def _checkpointing_switches(module: Module) -> Iterator[ast.AST]:
     """What surely switches gradient checkpointing on, where nothing switches it off."""
-    yield from (call.node for call in module.methods(*SWITCHES))
+    yield from (call.node for call in module.methods(*CHECKPOINTING_SWITCHES))
     for call in module.all_calls:
         for name in CHECKPOINTING:
             if name in call.keywords and module.flow.value(call.keywords[name]) in (
@@ -272,7 +274,7 @@ def _checkpointing(module: Module) -> Iterator[ast.AST]:
                 yield call.keywords[name]
 
 
-def _repeats(module: Module, call: Call) -> bool:
+def _repeats_without_streaming(module: Module, call: Call) -> bool:
     """Does it run again, in a loop or for each request, and show no answer as it comes?"""
     if "streamer" in call.keywords:
         return False
@@ -280,7 +282,7 @@ def _repeats(module: Module, call: Call) -> bool:
     return in_while or any(True for _ in repeats_of(module, call.node))
 
 
-def _switch(target: ast.expr) -> bool:
+def _is_cache_switch(target: ast.expr) -> bool:
     """`....generation_config.use_cache`"""
     return (
         isinstance(target, ast.Attribute)

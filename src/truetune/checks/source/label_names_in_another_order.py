@@ -58,7 +58,7 @@ from truetune.checks.source.evidence.text_generation_calls import model_question
 from truetune.source.module import Module
 
 
-def _orders(module: Module) -> Iterator[LabelOrder]:
+def _label_orders_of_generation(module: Module) -> Iterator[LabelOrder]:
     """The label names that a file numbers, where it generates."""
     if any(model_questions(module)) or any(generate_calls(module)):
         yield from label_orders(module)
@@ -67,11 +67,11 @@ def _orders(module: Module) -> Iterator[LabelOrder]:
 class LabelNamesInAnotherOrder(SourceRule):
     code = "SRC098"
     severity = "warning"
-    looks_at = CodePlaces("lists of labels in files that generate", _orders)
+    looks_at = CodePlaces("lists of labels in files that generate", _label_orders_of_generation)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        own = list(_orders(module))
+        own = list(_label_orders_of_generation(module))
         for place, order in enumerate(own):
             others = [*own[:place], *label_orders_beside(module, frozenset(order.names))]
             other = next((one for one in others if _is_another(order, one)), None)
@@ -82,7 +82,7 @@ class LabelNamesInAnotherOrder(SourceRule):
                 number = order.names.index(first[0])
                 yield self.finding(
                     f"label {number} is {first[0]!r} here and {first[1]!r} in"
-                    f" {_where(module, other)}: the names are in another order",
+                    f" {_place_of_other(module, other)}: the names are in another order",
                     "keep one list of the names, in the order of the data, and use it in both places",
                     cases=[case_at(module, order.node), case_at(other.module, other.node)],
                 )
@@ -93,7 +93,7 @@ def _is_another(order: LabelOrder, other: LabelOrder) -> bool:
     return order.names != other.names and set(order.names) == set(other.names)
 
 
-def _where(module: Module, other: LabelOrder) -> str:
+def _place_of_other(module: Module, other: LabelOrder) -> str:
     """The place of the other list, for a message."""
     line = other.module.place(other.node)[0]
     same = other.module is module

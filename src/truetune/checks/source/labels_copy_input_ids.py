@@ -82,7 +82,7 @@ from truetune.source.calls import Call
 from truetune.source.edits import Changes, replace_expression
 from truetune.source.module import Module
 
-REBUILT = (
+LABEL_MAKERS = (
     "transformers.DataCollatorForLanguageModeling",
     "trl.DataCollatorForCompletionOnlyLM",
     "trl.SFTTrainer",
@@ -95,17 +95,20 @@ class LabelsCopyInputIds(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("labels that are set", lambda module: _labels(module))
+    looks_at = CodePlaces("labels that are set", lambda module: _labels_set(module))
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(any(part.calls(*REBUILT)) or any(masks_by_id(part)) for part in module.with_linked):
+        if any(
+            any(part.calls(*LABEL_MAKERS)) or any(masks_by_id(part)) for part in module.with_linked
+        ):
             return
         if only_evaluates(module):
             yield from self._of_evaluation()
             return
+        # Several lines may set labels of one batch: the call that pads is one fault.
         reported: set[ast.AST] = set()
-        for node, value in _labels(module):
+        for node, value in _labels_set(module):
             copied = copied_padded_ids(module, value)
             around = function_around(module, node)
             if copied is None or copied.call.node in reported:
@@ -129,7 +132,7 @@ class LabelsCopyInputIds(SourceRule):
             evidence.append("the -100 here is on the first tokens, and on no pad")
         fix = None
         if copied.plain and not by_position:
-            fix = fix_of_changes(module, _masked(module, value, copied, around))
+            fix = fix_of_changes(module, _masking_changes(module, value, copied, around))
         return self.finding(
             message,
             "set labels to -100 where attention_mask is 0",
@@ -192,7 +195,7 @@ def _trains(module: Module) -> bool:
     )
 
 
-def _labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _labels_set(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """Values of a `labels` column, and `labels=value` given to a model."""
     yield from label_values(module)
     for call in module.all_calls:
@@ -200,7 +203,10 @@ def _labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield call.keywords["labels"], call.keywords["labels"]
 
 
-def _masked(module: Module, value: ast.expr, copied: CopiedIds, function: ast.AST) -> Changes:
+def _masking_changes(
+    module: Module, value: ast.expr, copied: CopiedIds, function: ast.AST
+) -> Changes:
+    """The changes that set labels to -100 where the attention mask is 0."""
     text, kind = (
         module.text_of(copied.encoding),
         module.flow.value(copied.call.keywords.get("return_tensors")),

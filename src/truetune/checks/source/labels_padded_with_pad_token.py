@@ -52,11 +52,11 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
-MASKED = ("-100", "IGNORE_INDEX", "ignore_index")
+MASK_SIGNS = ("-100", "IGNORE_INDEX", "ignore_index")
 """Words of a script that masks labels, or has its own loss"""
 
 
-def _fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _label_fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What makes padded labels, with what it pads them with."""
     for node in module.nodes(ast.Assign):
         made = module.flow.call(node.value) if isinstance(node.value, ast.Call) else None
@@ -78,15 +78,15 @@ class LabelsPaddedWithPadToken(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("fillers of labels", _fillers)
+    looks_at = CodePlaces("fillers of labels", _label_fillers)
 
     def findings(self) -> Iterator[Finding]:
-        for node, filler in _fillers(self.subject):
+        for node, filler in _label_fillers(self.subject):
             yield from self._padded(node, filler)
 
     def _padded(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:
         module = self.subject
-        if "pad_token_id" in ast.unparse(filler) and not module.mentions(*MASKED):
+        if "pad_token_id" in ast.unparse(filler) and not module.mentions(*MASK_SIGNS):
             yield self.finding(
                 "labels are padded with the pad token's id: pads are supervised",
                 "pad labels with -100",

@@ -72,17 +72,20 @@ class LabelsShiftedByHand(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("labels that are given beside their ids", lambda module: _pairs(module))
+    looks_at = CodePlaces(
+        "labels that are given beside their ids", lambda module: _labels_with_ids(module)
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         takes_own_loss = _takes_own_loss(module)
-        for labels, ids in _pairs(module):
+        for labels, ids in _labels_with_ids(module):
             shifted = next(
-                (found for o in module.flow.origins(labels) if (found := _moved(o.node))), None
+                (found for o in module.flow.origins(labels) if (found := _shifted_part(o.node))),
+                None,
             )
             called = isinstance(module.scopes.parent.get(labels), ast.keyword)
-            fits = ids is not None and (takes_own_loss or not _cut(module, ids))
+            fits = ids is not None and (takes_own_loss or not _leaves_last_out(module, ids))
             if shifted is not None and (called or fits):
                 yield self.finding(
                     "labels are shifted by hand, and the model shifts them again: each position"
@@ -93,7 +96,7 @@ class LabelsShiftedByHand(SourceRule):
                 )
 
 
-def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+def _labels_with_ids(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     """Labels with the ids beside them: in a row for a trainer of transformers, or in a call of its model."""
     trains = any("trainer" in module.flow.types(call.node) for call in module.all_calls)
     for node in module.nodes(ast.Dict) if trains or _takes_own_loss(module) else ():
@@ -120,30 +123,30 @@ def _takes_own_loss(module: Module) -> bool:
     return False
 
 
-def _moved(node: ast.AST) -> ast.AST | None:
+def _shifted_part(node: ast.AST) -> ast.AST | None:
     """`x[1:]`, `x[:, 1:]`, alone or with a filler behind, or `roll(x, -1)`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return node if MASKED_SHORT.match(ast.unparse(node)) else _moved(node.left)
+        return node if MASKED_SHORT.match(ast.unparse(node)) else _shifted_part(node.left)
     if isinstance(node, ast.Call):
-        return _moved_by_call(node)
+        return _shifted_by_call(node)
     if isinstance(node, ast.Subscript) and _begins_at_second(node):
         return node
     return None
 
 
-def _moved_by_call(node: ast.Call) -> ast.AST | None:
+def _shifted_by_call(node: ast.Call) -> ast.AST | None:
     """`cat([x[1:], filler])`, `roll(x, -1)`, and a method without arguments of what is moved: `x[1:].clone()`."""
     function = ast.unparse(node.func)
     joined = node.args[0] if node.args else None
     if function.endswith((".cat", ".concat")) and isinstance(joined, (ast.List, ast.Tuple)):
-        return _moved(joined.elts[0]) if joined.elts else None
+        return _shifted_part(joined.elts[0]) if joined.elts else None
     if function.endswith("roll"):
         shifts = [ast.unparse(argument) for argument in node.args[1:]]
         shifts += [ast.unparse(one.value) for one in node.keywords if one.arg == "shifts"]
         if shifts[:1] == ["-1"]:
             return node
     if isinstance(node.func, ast.Attribute) and not node.args:
-        return _moved(node.func.value)
+        return _shifted_part(node.func.value)
     return None
 
 
@@ -156,7 +159,7 @@ def _begins_at_second(node: ast.Subscript) -> bool:
     return ast.unparse(last.lower) == "1"
 
 
-def _cut(module: Module, ids: ast.expr) -> bool:
+def _leaves_last_out(module: Module, ids: ast.expr) -> bool:
     """Are the ids cut before their last? Then a loss of the user's own may be meant."""
     return any(
         isinstance(part, ast.Slice) and part.upper is not None and ast.unparse(part.upper) == "-1"

@@ -50,7 +50,7 @@ from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ADAMS = (
+ADAM_NAMES = (
     "Adam",
     "AdamW",
     "NAdam",
@@ -64,23 +64,26 @@ ADAMS = (
     "Adam8bit",
     "AdamW32bit",
 )
-MAKERS = tuple(
-    f"{home}.{name}" for home in ("torch.optim", "bitsandbytes", "transformers") for name in ADAMS
+ADAM_OPTIMIZERS = tuple(
+    f"{home}.{name}"
+    for home in ("torch.optim", "bitsandbytes", "transformers")
+    for name in ADAM_NAMES
 )
-PLAIN = ("torch.optim.SGD",)
-LEAST = 1e-8
+SGD_OPTIMIZERS = ("torch.optim.SGD",)
+MIN_ADAM_RATE = 1e-8
 """A thousand steps move a weight by 1e-5 at most, a bfloat16 weight of 0.02 by none; 1e-7 is the lowest in use"""
-LEAST_OF_SGD = 1e-4
+MIN_SGD_RATE = 1e-4
 """With gradients of norm 1 a thousand steps move all weights together by 0.1 at most; those of a model with 0.5 billion
 weights have a norm of some hundreds"""
-MOST = 0.1
+MAX_RATE = 0.1
 """Weights of published models have a standard deviation of 0.01 to 0.1; prompt tuning is done at up to 0.3"""
+# Soft prompts start at random and are trained with rates at which weights fall apart.
 PROMPT_TUNING = ("PromptTuning", "PrefixTuning", "PromptEncoder", "soft_prompt", "prompt_embed")
 
 
-def _adams(module: Module) -> Iterator[Call]:
+def _model_optimizers(module: Module) -> Iterator[Call]:
     """Optimizers over the parameters of a model of transformers."""
-    for call in module.calls(*MAKERS, *PLAIN):
+    for call in module.calls(*ADAM_OPTIMIZERS, *SGD_OPTIMIZERS):
         params = call.argument(0, "params")
         if params is not None and _is_of_model(module, params):
             yield call
@@ -89,33 +92,33 @@ def _adams(module: Module) -> Iterator[Call]:
 class LearningRateBeyondReason(SourceRule):
     code = "SRC069"
     severity = "error"
-    looks_at = CodePlaces("optimizers over a language model", _adams)
+    looks_at = CodePlaces("optimizers over a language model", _model_optimizers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(word in module.text for word in PROMPT_TUNING):
             return
-        for call in _adams(module):
+        for call in _model_optimizers(module):
             rates = possible_numbers(module, call.argument(1, "lr"))
-            fault = _fault(call, rates[0]) if len(rates) == 1 else None
+            fault = _effect_of_rate(call, rates[0]) if len(rates) == 1 else None
             if fault is not None:
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
                     "give lr=2e-5, or ten times as much for an adapter"
-                    + (", to AdamW" if call.named(*PLAIN) else ""),
+                    + (", to AdamW" if call.named(*SGD_OPTIMIZERS) else ""),
                     cases=[case_at(module, call.node)],
                 )
 
 
-def _fault(call: Call, rate: float) -> str | None:
+def _effect_of_rate(call: Call, rate: float) -> str | None:
     """What such a rate does; None where it is one that is in use."""
-    if call.named(*PLAIN):
-        if 0 < rate < LEAST_OF_SGD and "momentum" not in call.keywords:
+    if call.named(*SGD_OPTIMIZERS):
+        if 0 < rate < MIN_SGD_RATE and "momentum" not in call.keywords:
             return "SGD moves all weights together by that times the norm of the gradient, and the loss stays"
         return None
-    if rate >= MOST:
+    if rate >= MAX_RATE:
         return "each step moves every weight by about so much"
-    if 0 < rate <= LEAST:
+    if 0 < rate <= MIN_ADAM_RATE:
         return "no weight moves by more than that in a step, so nothing is learned"
     return None
 
@@ -127,13 +130,13 @@ def _is_of_model(module: Module, params: ast.expr) -> bool:
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
             made = (origin.node for origin in module.flow.origins(node.value))
             if "model" in module.flow.types(node.value) and not any(
-                _is_new(module, one) for one in made
+                _has_random_weights(module, one) for one in made
             ):
                 return True
     return False
 
 
-def _is_new(module: Module, node: ast.AST) -> bool:
+def _has_random_weights(module: Module, node: ast.AST) -> bool:
     """A model with random weights can take larger steps at first."""
     return isinstance(node, ast.Call) and module.flow.call(node).named(
         "*.from_config", "transformers.*For*LM"

@@ -67,7 +67,7 @@ from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes, insert_after, replace_expression
 from truetune.source.module import Module
 
-KEPT = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
+KEPT_ARGUMENTS = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 """Settings that both collators have, or that go"""
 
 
@@ -95,23 +95,28 @@ class LmCollatorOverwritesLabels(SourceRule):
                 "labels are masked by hand, and this collator replaces them with a copy of"
                 " input_ids",
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
-                evidence=[_masks_at(module, made[0])],
+                evidence=[_masking_evidence(module, made[0])],
                 cases=[case_at(module, call.node), case_at(module, made[0])],
-                fix=fix_of_changes(module, _mended(module, call), safe=False),
+                fix=fix_of_changes(module, _collator_changes(module, call), safe=False),
             )
 
 
-def _masks_at(module: Module, node: ast.AST) -> str:
+def _masking_evidence(module: Module, node: ast.AST) -> str:
+    """The evidence of where labels are masked, as a text."""
     home = module.home(node)
     where = "" if home is module else f" of {Path(home.path).name}"
     return f"line {module.place(node)[0]}{where} masks labels"
 
 
-def _mended(module: Module, call: Call) -> Changes:
+def _collator_changes(module: Module, call: Call) -> Changes:
     """The other collator in its place; nothing where a setting has no meaning for it."""
     function, name = call.node.func, "DataCollatorForSeq2Seq"
     mlm = next((k for k in call.node.keywords if k.arg == "mlm"), None)
-    if mlm is None or not call.named("transformers.*") or not call.keywords.keys() <= KEPT:
+    if (
+        mlm is None
+        or not call.named("transformers.*")
+        or not call.keywords.keys() <= KEPT_ARGUMENTS
+    ):
         return ()
     padding = replace_expression(module, mlm, "padding=True")
     if isinstance(function, ast.Attribute):

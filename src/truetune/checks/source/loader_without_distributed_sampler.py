@@ -61,13 +61,13 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.project_commands import launches_of_several
 
-LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-WRAPPERS = (
+DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+PROCESS_WRAPPERS = (
     "torch.*.DistributedDataParallel",
     "torch.*.FullyShardedDataParallel",
     "torch.*.fully_shard",
 )
-DIVIDED = re.compile(
+DIVIDING_CODE = re.compile(
     r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|prepare_data_loader|IterableDataset|islice\(|[lL]ightning|"
     r"[fF]abric|ray\.train|deepspeed|device_mesh|streaming|rank\w*\s*::"
 )
@@ -76,26 +76,26 @@ BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 """What in the making of a data set says that each process has rows of its own"""
 
 
-def _loaders(module: Module) -> Iterator[Call]:
+def _undivided_loaders(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
-    wraps = any(True for part in module.with_linked for _ in part.calls(*WRAPPERS))
+    wraps = any(True for part in module.with_linked for _ in part.calls(*PROCESS_WRAPPERS))
     if wraps or next(module.calls("accelerate.Accelerator"), None) is not None:
-        yield from module.calls(*LOADERS)
+        yield from module.calls(*DATA_LOADERS)
 
 
 class LoaderWithoutDistributedSampler(SourceRule):
     code = "SRC084"
     severity = "error"
-    looks_at = CodePlaces("loaders in scripts of several processes", _loaders)
+    looks_at = CodePlaces("loaders in scripts of several processes", _undivided_loaders)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._left_out_of_prepare()
-        if not any(True for part in module.with_linked for _ in part.calls(*WRAPPERS)):
+        if not any(True for part in module.with_linked for _ in part.calls(*PROCESS_WRAPPERS)):
             return
-        if any(DIVIDED.search(part.text) for part in module.with_linked):
+        if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
             return
-        for call in _loaders(module):
+        for call in _undivided_loaders(module):
             if (
                 _has_sampler(module, call)
                 or _is_conditional(module, call)
@@ -117,7 +117,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
         if not prepared:
             return
         is_several = next(launches_of_several(Path(module.path)), None) is not None
-        for call in module.calls(*LOADERS):
+        for call in module.calls(*DATA_LOADERS):
             if _is_left_out(module, call, prepared) and _is_trained_on(module, call):
                 yield self.finding(
                     "every process trains on all rows: the loader is not given to accelerator.prepare, which"
@@ -139,7 +139,7 @@ def _calls_of_prepare(module: Module) -> list[Call]:
 def _is_left_out(module: Module, loader: Call, prepared: list[Call]) -> bool:
     """Is the loader in none of these calls, and are its rows not divided by something else?"""
     given = (argument for call in prepared for argument in call.node.args)
-    if any(_is_from(module, argument, loader) for argument in given):
+    if any(_reads_from_loader(module, argument, loader) for argument in given):
         return False
     return not (
         _has_sampler(module, loader)
@@ -193,11 +193,12 @@ def _is_trained_on(module: Module, call: Call) -> bool:
     """Is it read by a loop that calls backward?"""
     for loop in module.nodes(ast.For):
         steps = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))
-        if steps and any(_is_from(module, part, call) for part in ast.walk(loop.iter)):
+        if steps and any(_reads_from_loader(module, part, call) for part in ast.walk(loop.iter)):
             return True
     return False
 
 
-def _is_from(module: Module, part: ast.AST, call: Call) -> bool:
+def _reads_from_loader(module: Module, part: ast.AST, call: Call) -> bool:
+    """Does a part of a loop read this loader?"""
     is_named = isinstance(part, ast.Name | ast.Attribute | ast.Call)
     return is_named and any(origin.node is call.node for origin in module.flow.origins(part))

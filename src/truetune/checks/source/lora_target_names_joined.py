@@ -43,10 +43,11 @@ from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes
 from truetune.source.module import Module
 
-LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
+NAME_LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
 
 
-def _configs(module: Module) -> Iterator[Call]:
+def _lora_configs(module: Module) -> Iterator[Call]:
+    """The configurations of LoRA in a file."""
     return (call for call in module.all_calls if "lora" in module.flow.types(call.node))
 
 
@@ -55,14 +56,14 @@ class LoraTargetNamesJoined(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("LoRA configs that are made", _configs)
+    looks_at = CodePlaces("LoRA configs that are made", _lora_configs)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _configs(module):
-            for name in LISTS:
-                for node in _names(module, call.keywords.get(name)):
-                    changes = _commas(module, node)
+        for call in _lora_configs(module):
+            for name in NAME_LISTS:
+                for node in _target_names(module, call.keywords.get(name)):
+                    changes = _comma_changes(module, node)
                     if changes:
                         yield self.finding(
                             f"a comma is missing in {name}: {node.value!r} is one name",
@@ -72,7 +73,8 @@ class LoraTargetNamesJoined(SourceRule):
                         )
 
 
-def _names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
+def _target_names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
+    """The texts in a list of targets that the code spells."""
     for origin in module.flow.origins(given) if given is not None else ():
         if isinstance(origin.node, (ast.List, ast.Tuple, ast.Set)):
             yield from (
@@ -82,7 +84,8 @@ def _names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
             )
 
 
-def _commas(module: Module, node: ast.Constant) -> Changes:
+# Python joins neighbouring literals without a word: a comma that is missing makes one name of two.
+def _comma_changes(module: Module, node: ast.Constant) -> Changes:
     """A comma behind each literal of several that form one string."""
     start, end = module.span(node)
     text = module.text[start:end]

@@ -54,7 +54,7 @@ from truetune.checks.source.evidence.backward_and_steps import backward_calls, p
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
-MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
+LEAF_MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
 """Calls that make a new leaf: what they are given keeps its value, and loses its graph"""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
@@ -67,12 +67,12 @@ class LossForcedToRequireGrad(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         losses = {
-            (_function(module, loss), ast.unparse(loss))
+            (_function_around(module, loss), ast.unparse(loss))
             for call in backward_calls(module)
             for loss in possible_losses(call)
         }
-        for forced in _forced(module):
-            if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
+        for forced in _forced_gradients(module):
+            if (_function_around(module, forced.node), ast.unparse(forced.target)) in losses:
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
                     "remove the line that gives the loss requires_grad; then find what cuts the"
@@ -97,7 +97,8 @@ class Forced(NamedTuple):
         return "hides torch's error where the loss has no graph: no weight is trained then"
 
 
-def _forced(module: Module) -> Iterator[Forced]:
+def _forced_gradients(module: Module) -> Iterator[Forced]:
+    """The places where something is given requires_grad by hand."""
     for call in module.methods("requires_grad_"):
         asked = call.argument(0, "requires_grad")
         if isinstance(call.node.func, ast.Attribute) and (
@@ -118,10 +119,10 @@ def _is_new_leaf(module: Module, value: ast.expr) -> bool:
     parameter of the user's own."""
     # `torch.tensor(losses, requires_grad=True).mean()` is a leaf with a method behind it.
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if module.flow.call(value).named(*MAKERS):
+        if module.flow.call(value).named(*LEAF_MAKERS):
             break
         value = value.func.value
-    if not isinstance(value, ast.Call) or not module.flow.call(value).named(*MAKERS):
+    if not isinstance(value, ast.Call) or not module.flow.call(value).named(*LEAF_MAKERS):
         return False
     call = module.flow.call(value)
     given, asked = call.argument(0, "data"), call.keywords.get("requires_grad")
@@ -129,6 +130,6 @@ def _is_new_leaf(module: Module, value: ast.expr) -> bool:
     return is_computed and asked is not None and module.flow.value(asked) is True
 
 
-def _function(module: Module, node: ast.AST) -> ast.AST | None:
+def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
     """The function in which a node stands; None at the top of the file."""
     return next((parent for parent in module.parents(node) if isinstance(parent, FUNCTIONS)), None)

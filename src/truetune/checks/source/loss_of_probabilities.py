@@ -50,41 +50,41 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
-FUNCTIONS = (
+LOSS_FUNCTIONS = (
     "torch.nn.functional.cross_entropy",
     "torch.nn.functional.binary_cross_entropy_with_logits",
 )
-CLASSES = ("torch.nn.CrossEntropyLoss", "torch.nn.BCEWithLogitsLoss")
-SQUASHES = (
+LOSS_CLASSES = ("torch.nn.CrossEntropyLoss", "torch.nn.BCEWithLogitsLoss")
+SQUASHING_FUNCTIONS = (
     "torch.softmax",
     "torch.sigmoid",
     "torch.nn.functional.softmax",
     "torch.nn.functional.sigmoid",
 )
-LAYERS = ("torch.nn.Softmax", "torch.nn.Sigmoid")
-METHODS = ("softmax", "sigmoid")
+SQUASHING_LAYERS = ("torch.nn.Softmax", "torch.nn.Sigmoid")
+SQUASHING_METHODS = ("softmax", "sigmoid")
 """The same as methods of tensors"""
-PLACES = ("cuda", "to", "cpu", "train", "eval", "float", "half", "bfloat16")
+MOVING_METHODS = ("cuda", "to", "cpu", "train", "eval", "float", "half", "bfloat16")
 """Methods of a model that return the model"""
 
 
-def _losses(module: Module) -> Iterator[ast.Call]:
+def _cross_entropies(module: Module) -> Iterator[ast.Call]:
     """Calls that compute a cross-entropy."""
-    yield from (call.node for call in module.calls(*FUNCTIONS))
+    yield from (call.node for call in module.calls(*LOSS_FUNCTIONS))
     for call in module.all_calls:
         made = module.flow.producing_call(call.node.func)
-        if made is not None and made.named(*CLASSES):
+        if made is not None and made.named(*LOSS_CLASSES):
             yield call.node
 
 
 class LossOfProbabilities(SourceRule):
     code = "SRC120"
     severity = "error"
-    looks_at = CodePlaces("cross-entropies that are computed", _losses)
+    looks_at = CodePlaces("cross-entropies that are computed", _cross_entropies)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for loss in _losses(module):
+        for loss in _cross_entropies(module):
             call = module.flow.call(loss)
             given = call.argument(0, "input")
             source = _softmax_of(module, given) if given is not None else None
@@ -99,11 +99,11 @@ class LossOfProbabilities(SourceRule):
 
 def _softmax_of(module: Module, given: ast.expr) -> ast.AST | None:
     """The softmax that makes an input; None where one way does not pass through it."""
-    found = [_one_softmax(module, origin.node) for origin in module.flow.origins(given)]
+    found = [_softmax_of_call(module, origin.node) for origin in module.flow.origins(given)]
     return found[0] if found and None not in found else None
 
 
-def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
+def _softmax_of_call(module: Module, node: ast.AST) -> ast.AST | None:
     """The softmax that a call is, or that the model of the file returns which is called."""
     if not isinstance(node, ast.Call):
         return None
@@ -112,14 +112,14 @@ def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
     owner = _class_of_model(module, node)
     if owner is None:
         return None
-    returned = [_returned_softmax(module, back) for back in _returns(owner)]
+    returned = [_returned_softmax(module, back) for back in _returns_of_forward(owner)]
     return returned[0] if returned and None not in returned else None
 
 
 def _class_of_model(module: Module, node: ast.Call) -> ast.ClassDef | None:
     """The one class of the file that a called model is of, behind moves such as `.cuda()`; None if not seen."""
     model = module.flow.producing_call(node.func)
-    while model is not None and model.method in PLACES and model.receiver is not None:
+    while model is not None and model.method in MOVING_METHODS and model.receiver is not None:
         model = module.flow.producing_call(model.receiver)
     if model is None:
         return None
@@ -129,7 +129,7 @@ def _class_of_model(module: Module, node: ast.Call) -> ast.ClassDef | None:
     return owners[0]
 
 
-def _returns(owner: ast.ClassDef) -> Iterator[ast.Return]:
+def _returns_of_forward(owner: ast.ClassDef) -> Iterator[ast.Return]:
     """The returns of a model's forward."""
     for method in owner.body:
         if isinstance(method, ast.FunctionDef) and method.name == "forward":
@@ -148,9 +148,9 @@ def _returned_softmax(module: Module, back: ast.Return) -> ast.AST | None:
 def _is_softmax(module: Module, node: ast.Call) -> bool:
     """Is it softmax or sigmoid, as a function, a method of a tensor, or a layer?"""
     call = module.flow.call(node)
-    if call.named(*SQUASHES):
+    if call.named(*SQUASHING_FUNCTIONS):
         return True
     layer = module.flow.producing_call(node.func)
-    if layer is not None and layer.named(*LAYERS):
+    if layer is not None and layer.named(*SQUASHING_LAYERS):
         return True
-    return call.method in METHODS and not call.named("torch.*")
+    return call.method in SQUASHING_METHODS and not call.named("torch.*")

@@ -84,9 +84,9 @@ class LossesKeptWithGraph(SourceRule):
             ):
                 continue
             backward = backward_of(module, kept)
-            retains = backward is not None and _retains(backward)
+            retains = backward is not None and _retains_graph(backward)
             whole = backward is None or retains
-            detached = _detached(module, kept.value)
+            detached = _detached_code(module, kept.value)
             also = ", and remove retain_graph=True from backward()" if retains else ""
             yield self.finding(
                 f"`{ast.unparse(kept.holder)}` keeps the loss of every step with its graph"
@@ -101,12 +101,14 @@ class LossesKeptWithGraph(SourceRule):
             )
 
 
-def _retains(backward: ast.Call) -> bool:
+def _retains_graph(backward: ast.Call) -> bool:
+    """Does a backward pass keep its graph: `backward(retain_graph=True)`?"""
     values = (keyword.value for keyword in backward.keywords if keyword.arg == "retain_graph")
     return any(isinstance(value, ast.Constant) and value.value is True for value in values)
 
 
-def _detached(module: Module, value: ast.expr) -> str:
+def _detached_code(module: Module, value: ast.expr) -> str:
+    """The code of a value without its graph."""
     text = module.text_of(value)
     is_one_term = isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
     return f"{text}.detach()" if is_one_term else f"({text}).detach()"

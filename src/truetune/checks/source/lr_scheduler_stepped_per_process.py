@@ -68,11 +68,11 @@ class LrSchedulerSteppedPerProcess(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, total in schedules_with_length(module):
-            accelerator = _prepared_by(module, call)
+            accelerator = _preparing_accelerator(module, call)
             if accelerator is None or _knows_processes(module, total):
                 continue
             prepared = [
-                node for node in length_calls(module, total) if _prepared(module, node.args[0])
+                node for node in length_calls(module, total) if _is_prepared(module, node.args[0])
             ]
             if prepared:
                 text = f"{module.text_of(accelerator)}.num_processes"
@@ -94,7 +94,7 @@ class LrSchedulerSteppedPerProcess(SourceRule):
                 )
 
 
-def _prepared_by(module: Module, schedule: Call) -> ast.expr | None:
+def _preparing_accelerator(module: Module, schedule: Call) -> ast.expr | None:
     """The accelerator that a schedule is given to, where it steps the schedule for each process."""
     for call in module.methods("prepare", "prepare_scheduler"):
         if call.receiver is None or "accelerator" not in module.flow.types(call.receiver):
@@ -114,6 +114,7 @@ def _prepared_by(module: Module, schedule: Call) -> ast.expr | None:
 
 
 def _knows_processes(module: Module, total: ast.expr) -> bool:
+    """Does a number of steps depend on the number of processes?"""
     words = ("num_processes", "world_size", "get_world_size")
     return any(
         (isinstance(n, ast.Attribute) and n.attr in words)
@@ -123,7 +124,7 @@ def _knows_processes(module: Module, total: ast.expr) -> bool:
     )
 
 
-def _prepared(module: Module, node: ast.expr) -> bool:
+def _is_prepared(module: Module, node: ast.expr) -> bool:
     """Is it, here, what `prepare` returned?"""
     origins = module.flow.origins(node)
     return bool(origins) and all(

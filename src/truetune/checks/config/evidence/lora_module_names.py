@@ -1,4 +1,8 @@
-"""How peft finds modules by name, and the names that are usual."""
+"""How peft finds modules by name, and the names that are usual.
+
+A name of a list means a module itself or an ending after a dot, as in peft; a pattern has to fit as a whole. Names are
+compared part by part, so that `q_porj` is a slip and `k_proj` is another module.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +91,8 @@ FULLY_TRAINED_NAMES = frozenset(
     )
 )
 """Modules that are trained as a whole; those of a head may be made by the trainer"""
+# Two of four letters that changed places (`porj`) are 0.75 alike, so that a higher bound misses them; at half, parts
+# that share two letters of four would be one word. Parts of one or two letters are never compared.
 MIN_SIMILARITY = 0.75
 PATTERN_SIGN = re.compile(r"[*+?()\[\]{}|^$\\]")
 """A name that holds one of these is a pattern."""
@@ -118,13 +124,15 @@ def likely_module_name(target: str, known: Iterable[str]) -> str | None:
     last = target.rpartition(".")[2]
     if last in known:
         return None
-    if joined := _names_joined(last, known):
+    joined = _names_joined(last, known)
+    if joined:
         return ", ".join(joined)
     words = {word for name in known for word in name.split("_")}
-    return next((name for name in known if _misspelled_name(last, name, words)), None)
+    return next((name for name in known if _is_misspelling(last, name, words)), None)
 
 
-def _misspelled_name(text: str, name: str, words: set[str]) -> bool:
+def _is_misspelling(text: str, name: str, words: set[str]) -> bool:
+    """Is the text a misspelling of the name: other signs or case, or similar parts? `words` are parts that exist."""
     if text.replace("_", "").lower() == name.replace("_", "").lower():
         return True
     mine, theirs = text.split("_"), name.split("_")

@@ -13,7 +13,7 @@ from truetune.spec.stacks.trl import SCRIPT_ONLY_KEYS
 DATA_SET_LISTS = ("datasets", "test_datasets", "pretraining_dataset")
 """Keys of Axolotl whose tables have keys of their own"""
 DATA_SET_KEYS = re.compile(rf"(?:{'|'.join(DATA_SET_LISTS)})\.\d+\.[^.]+")
-STACK_WORDS = 3
+MIN_FOREIGN_WORDS = 3
 """So many keys that resemble none of the stack's are no slips: another program has words of its own"""
 MIN_FOREIGN_SHARE = 0.2
 """Of the keys. Files of scripts that hand TRL's classes on have 2 to 4 of their own in 30 to 40 (alignment-handbook,
@@ -39,7 +39,8 @@ def words_of_another_program(config: Config) -> list[str]:
         return []
     names = known_keys(config)
     strange = [place.key for place in unknown_keys(config) if likely_key(place, names) is None]
-    return strange if len(strange) >= STACK_WORDS or SCRIPT_ONLY_KEYS.intersection(strange) else []
+    is_foreign = len(strange) >= MIN_FOREIGN_WORDS or bool(SCRIPT_ONLY_KEYS.intersection(strange))
+    return strange if is_foreign else []
 
 
 def keeps_its_defaults(config: Config) -> bool:

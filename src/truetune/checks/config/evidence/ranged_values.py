@@ -102,6 +102,7 @@ def values_in_effect(config: Config) -> dict[str, Any]:
 
 
 def _settings_with_limits() -> tuple[str, ...]:
+    """The settings in the rows of the table of limits that are judged here."""
     return settings_with_limits(OUT_OF_RANGE, BETA, NOTHING)
 
 
@@ -145,6 +146,7 @@ def _stack_keys(config: Config) -> dict[str, str]:
 
 
 def _value_at(raw: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key of a file."""
     value: Any = raw
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None

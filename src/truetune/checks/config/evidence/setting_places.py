@@ -26,6 +26,7 @@ BUILT_ON_TRANSFORMERS = {
 
 @lru_cache(maxsize=8)
 def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], TextPosition]:
+    """The positions of the keys of a file."""
     try:
         return parse_document(text, path).spots
     except SpecError:

@@ -1,4 +1,8 @@
-"""How many optimizer steps a run makes at most, with the arithmetic."""
+"""How many optimizer steps a run makes at most, with the arithmetic.
+
+The rows of all training files are counted, and divided by batch, accumulation and processes. It is a bound from above:
+what drops or packs rows makes a run shorter, and a file that is too large to count makes it unknown.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from truetune.spec.stacks.project_commands import launched_processes
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
+# Above it the product of rows and epochs is no plan of a run; the value is left to `setting-out-of-range`.
 MAX_EPOCHS = 1e6
 MAX_PARSED_BYTES = 50_000_000
 """Bytes of a file that has to be parsed to be counted."""
@@ -67,7 +72,7 @@ def steps_of_run(config: Config) -> OptimizerSteps | None:
 
 
 def training_rows(config: Config) -> TrainingRows | None:
-    """The rows of a run with their arithmetic; None where a data set is not at hand, or a row may become several."""
+    """The rows of a run with their arithmetic; None where a data set is not here, or a row may become several."""
     if _may_split_rows(config) or config.spec.training.other.get("datasets"):
         return None
     files = config.spec.data or config.row_files
@@ -78,16 +83,16 @@ def training_rows(config: Config) -> TrainingRows | None:
             if printed is None
             else TrainingRows(printed, f"the output prints {printed:,} rows")
         )
-    limit = config.raw.get("max_samples") if config.stack == "llama-factory" else None
     total, parts = 0, []
     for name in files:
         count = count_rows(name)
         if count is None:
             return None
-        used = min(count, limit) if isinstance(limit, int) and limit > 0 else count
+        used = _rows_after_limit(config, count)
         total += used
         part = f"{Path(name).name} holds {count:,} rows"
         parts.append(f"{part}, max_samples {used:,}" if used < count else part)
+    # `dataset.select(range(n))` in a script, which is seen only as a limit on all rows.
     if config.row_limit is not None and config.row_limit < total:
         total = config.row_limit
         parts.append(f"the code keeps {total:,} of them")
@@ -95,6 +100,12 @@ def training_rows(config: Config) -> TrainingRows | None:
     if held_out:
         parts.append(f"{held_out:,} held out")
     return TrainingRows(total - held_out, "; ".join(parts))
+
+
+def _rows_after_limit(config: Config, count: int) -> int:
+    """The rows that LLaMA-Factory takes of one data set: `max_samples` limits each, not their sum."""
+    limit = config.raw.get("max_samples") if config.stack == "llama-factory" else None
+    return min(count, limit) if isinstance(limit, int) and limit > 0 else count
 
 
 def _may_split_rows(config: Config) -> bool:
@@ -132,6 +143,7 @@ def count_rows(name: str) -> int | None:
 
 
 def _change_stamp(source: Source) -> tuple[int, int]:
+    """What changes with a file: its time and size."""
     stat = Path(str(source.path)).stat()
     return stat.st_size, stat.st_mtime_ns
 
@@ -152,6 +164,7 @@ def _count_cached(source: Source, size: int, _changed: int) -> int:
 
 
 def _count_lines(file: IO[bytes]) -> int:
+    """The lines of a file that hold something."""
     return sum(1 for line in file if not line.isspace())
 
 

@@ -121,14 +121,14 @@ def mark_of_model(name: str) -> str | None:
 
 def template_opening(config: Config) -> str | None:
     """What the tokenizer's template writes before a question; None where there is none at hand."""
-    probes = _probe_texts(config)
+    probes = _own_probes(config)
     text = probes.text(chat(QUESTION, ANSWER)) if probes else None
     return text[: text.index(QUESTION)] if text is not None and QUESTION in text else None
 
 
 def answer_terminator(config: Config) -> tuple[str | None, str | None]:
     """The control token that ends an answer by the tokenizer's template, and the tokenizer's EOS."""
-    probes = _probe_texts(config)
+    probes = _own_probes(config)
     if (
         probes is None
         or probes.template is None
@@ -142,21 +142,23 @@ def answer_terminator(config: Config) -> tuple[str | None, str | None]:
 
 def tokenizer_has_token(config: Config, text: str) -> bool | None:
     """Is this one token of the tokenizer? None where it is not at hand."""
-    probes = _probe_texts(config)
+    probes = _own_probes(config)
     return None if probes is None else probes.tokenizer.backend.token_to_id(text) is not None
 
 
-def _probe_texts(config: Config) -> Probes | None:
+def _own_probes(config: Config) -> Probes | None:
+    """The probes of the settings' tokenizer; None where it is not on this machine."""
     name = config.spec.tokenizer
     try:
         here = name is not None and (locate(name) / "tokenizer.json").is_file()
     except (TruetuneError, OSError, ValueError):
         return None
-    return _loaded_tokenizer(str(name)) if here else None
+    return _loaded_probes(str(name)) if here else None
 
 
 @lru_cache(maxsize=4)
-def _loaded_tokenizer(name: str) -> Probes | None:
+def _loaded_probes(name: str) -> Probes | None:
+    """The probes of a tokenizer by its name, made once; None where it cannot be read."""
     try:
         return prepared(RunSpec(tokenizer=name))
     except TruetuneError:

@@ -28,6 +28,7 @@ def file_columns(name: str) -> frozenset[str]:
 
 
 def _columns_of_source(source: Source) -> frozenset[str]:
+    """The columns of the first row of one file."""
     try:
         with open_raw(source.path) as raw:
             rows = (record.row for record in read_records(source, raw))

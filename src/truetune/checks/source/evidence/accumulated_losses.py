@@ -1,4 +1,8 @@
-"""Losses that a loop keeps: appended to a list, or added to a sum; and whether they still have their graph."""
+"""Losses that a loop keeps: appended to a list, or added to a sum; and whether they still have their graph.
+
+A place counts only where a graph is certainly recorded and certainly kept. Below `no_grad`, behind `item()`, and in
+functions whose callers are not seen, nothing is said: some leaks are missed for it.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ WITHOUT_GRAPH = ("no_grad", "inference_mode", "set_grad_enabled(False")
 RENEWED_BY = frozenset(("clear", "pop", "popleft"))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# Names, calls and functions that are followed. Chosen, not measured: fewer miss sums that pass through a helper.
 MAX_STEPS = 6
 
 
@@ -102,6 +107,7 @@ def _loop_of_steps(module: Module, node: ast.AST, value: ast.expr) -> ast.AST | 
 
 
 def _is_step(node: ast.AST) -> bool:
+    """`optimizer.step()`, or any other method of that name."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -270,6 +276,7 @@ def _is_in_block_without_gradients(module: Module, node: ast.AST) -> bool:
 
 
 def _turns_gradients_off(context: ast.expr) -> bool:
+    """Is a context or decorator one that records no graph?"""
     text = ast.unparse(context)
     return any(name in text for name in WITHOUT_GRAPH)
 
@@ -283,13 +290,13 @@ def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
     }
     names.add(ast.unparse(kept.holder))
     for node in ast.walk(kept.loop):
-        if node is not kept.node and (_binds(node, names) or _empties(node, names)):
+        if node is not kept.node and (_binds_any_of(node, names) or _empties_any_of(node, names)):
             return True
     makers = (origin.node for origin in module.flow.origins(kept.holder))
     return any(isinstance(node, ast.Call) and "deque" in ast.unparse(node.func) for node in makers)
 
 
-def _binds(node: ast.AST, names: set[str]) -> bool:
+def _binds_any_of(node: ast.AST, names: set[str]) -> bool:
     """Does a statement bind or delete one of these names, or an entry of it?"""
     if isinstance(node, ast.Assign | ast.Delete):
         targets = node.targets
@@ -301,7 +308,7 @@ def _binds(node: ast.AST, names: set[str]) -> bool:
     return any(isinstance(part, ast.expr) and ast.unparse(part) in names for part in written)
 
 
-def _empties(node: ast.AST, names: set[str]) -> bool:
+def _empties_any_of(node: ast.AST, names: set[str]) -> bool:
     """`losses.clear()`, `losses.pop(0)`"""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False

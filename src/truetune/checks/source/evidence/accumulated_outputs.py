@@ -1,4 +1,8 @@
-"""Outputs of a model that a loop keeps: what is added to a list in each step, and how large it is."""
+"""Outputs of a model that a loop keeps: what is added to a list in each step, and how large it is.
+
+Size is judged by the part of the output (logits, hidden states, attentions), for no code says its shapes. What is
+moved to the CPU, cut to a slice or kept in a list that is emptied in the loop is left out.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 STEP_METHODS = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
 """Methods that Lightning calls for each batch"""
 EMPTYING_METHODS = frozenset(("clear", "pop", "popleft", "popitem"))
+# Moves, joins and names between the output and the list. Chosen, not measured; it ends chains that refer to each other.
 MAX_STEPS = 8
 FEW_STEPS = 64
 """A loop over fewer steps, as its code says, is a trial or a loop over layers: it keeps little"""
@@ -137,6 +142,7 @@ def _only_value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
 
 
 def _constant_key(value: ast.expr) -> str | None:
+    """The key of `outputs["logits"]`; None of a key that varies."""
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         return value.slice.value if isinstance(value.slice.value, str) else None
     return None
@@ -166,6 +172,7 @@ def _forward_call_by_name(module: Module, output: ast.expr) -> ast.Call | None:
 
 
 def _is_wrapped(module: Module, called: ast.expr) -> bool:
+    """Is what is called a wrapper that was put around a model?"""
     made = module.flow.producing_call(called)
     return made is not None and made.named("torch.*.DistributedDataParallel", "torch.compile")
 
@@ -177,6 +184,7 @@ def _shared_loop(module: Module, node: ast.AST, forward: ast.Call) -> ast.AST | 
 
 
 def _loops_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """The loops around a place, the innermost first, and the step method of Lightning that they stand in."""
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):
             # A trainer calls it for each batch, as a loop would.
@@ -195,7 +203,7 @@ def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: as
         return True
     name = ast.unparse(holder)
     for part in ast.walk(loop):
-        if part is not node and _rebinds(part, name):
+        if part is not node and _rebinds_name(part, name):
             return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
             if part.func.attr in EMPTYING_METHODS and ast.unparse(part.func.value) == name:
@@ -216,7 +224,7 @@ def _is_under_condition(module: Module, node: ast.AST, loop: ast.AST) -> bool:
     return False
 
 
-def _rebinds(statement: ast.AST, name: str) -> bool:
+def _rebinds_name(statement: ast.AST, name: str) -> bool:
     """Does a statement bind or delete a name, or an entry of it?"""
     targets: list[ast.expr] = []
     if isinstance(statement, ast.AnnAssign):

@@ -24,6 +24,7 @@ def is_kept_from_adapters(module: Module, node: ast.AST) -> bool:
 
 
 def _is_conjunction(test: ast.expr) -> TypeGuard[ast.BoolOp]:
+    """`a and b`"""
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 
 

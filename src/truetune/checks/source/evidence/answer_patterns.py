@@ -18,6 +18,7 @@ from truetune.source.module import Module
 SEARCH_METHODS = ("search", "findall", "match", "fullmatch", "finditer")
 NESTED_REPETITION = re.compile(r"[+*}]\??[^()|]{0,20}\)[+*{]")
 """A repetition in a repetition, which may take for ever on a text that does not fit: such a pattern is not run"""
+# Chosen, not measured: patterns of answers have some 50 characters, and long ones take long on texts that do not fit.
 MAX_PATTERN_CHARS = 500
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -159,6 +160,7 @@ def _regex_flags(made: Call) -> re.RegexFlag:
 
 
 def _columns_passed(module: Module, function: Function) -> Iterator[str]:
+    """The columns of rows that calls give a function as its first argument."""
     for node in module.flow.calls_of(function):
         for argument in node.args[:1]:
             column = _column_read(argument)
@@ -200,13 +202,13 @@ def _names_holding_matches(function: Function, nodes: set[ast.Call]) -> set[str]
     # Each pass follows one more name; scripts have one or two, such as `match` and `text = match.group(1)`.
     for _ in range(3):
         for node in ast.walk(function):
-            for value, target in _bindings(node):
+            for value, target in _values_and_targets(node):
                 if _holds_match(value, nodes, names):
                     names |= {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
     return names
 
 
-def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _values_and_targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What a statement or a walrus binds, and to which target."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
@@ -218,6 +220,7 @@ def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _holds_match(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
+    """Does an expression hold a search, or a name that holds what one gave?"""
     return any(
         part in nodes or (isinstance(part, ast.Name) and part.id in names)
         for part in ast.walk(node)

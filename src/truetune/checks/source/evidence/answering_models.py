@@ -1,4 +1,8 @@
-"""The models that a file asks for text: what loads their weights, and what is done to them on the way."""
+"""The models that a file asks for text: what loads their weights, and what is done to them on the way.
+
+A model is followed from the call that asks it to the call that loads its weights, with all that is put around it on
+the way. One way that is not seen to its end makes the whole unknown: a guess about weights would accuse the wrong file.
+"""
 
 from __future__ import annotations
 

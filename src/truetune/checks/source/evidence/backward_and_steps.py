@@ -44,5 +44,6 @@ def possible_losses(call: Call) -> Iterator[ast.expr]:
     """What a call of backward may take as the loss."""
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
     yield from (part for part in (owner, *call.node.args) if part is not None)
+    # `scaler.scale(loss).backward()` has the loss inside of the call before the dot.
     if isinstance(owner, ast.Call):
         yield from owner.args

@@ -1,4 +1,8 @@
-"""Which columns of the rows a collator or a loss reads."""
+"""Which columns of the rows a collator or a loss reads.
+
+Only names that are spelt in the code of the file are found: a collator that hands its rows on reads what it likes, and
+counts as reading nothing.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,7 @@ NodeByKey = dict[str, ast.AST]
 def columns_read_by_collator(module: Module, collator: ast.expr) -> NodeByKey:
     """Keys that a collator of the file reads from its rows; nothing where it is not in the file."""
     function = module.flow.function(collator) or _call_method_of_object(module, collator)
-    parameters = _parameter_names(function)
+    parameters = _parameters_of(function)
     if function is None or not parameters:
         return {}
     keys: NodeByKey = {}
@@ -99,9 +103,7 @@ def columns_read_by_loss(module: Module, trainer: Call) -> NodeByKey:
     found: NodeByKey = {}
     for origin in module.flow.origins(trainer.node.func):
         for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
-            parameters = (
-                _parameter_names(item) if getattr(item, "name", "") == "compute_loss" else []
-            )
+            parameters = _parameters_of(item) if getattr(item, "name", "") == "compute_loss" else []
             if len(parameters) > 1:
                 written = {key for base, key in _keys_written(item) if base == parameters[1].arg}
                 found |= {
@@ -121,7 +123,8 @@ def _is_parameter(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
     )
 
 
-def _parameter_names(function: ast.AST | None) -> list[ast.arg]:
+def _parameters_of(function: ast.AST | None) -> list[ast.arg]:
+    """A function's parameters, without `self`"""
     arguments = getattr(function, "args", None)
     return (
         [a for a in arguments.args if a.arg != "self"]
@@ -152,6 +155,7 @@ def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
 
 
 def _keys_written(function: ast.AST) -> list[tuple[str, str]]:
+    """The entries that a function writes, each as the name and the key: `row["labels"] = ...`"""
     return [
         (node.value.id, node.slice.value)
         for node in ast.walk(function)

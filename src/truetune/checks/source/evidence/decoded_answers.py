@@ -1,4 +1,8 @@
-"""Generated texts from where they are decoded to where they are used as answers."""
+"""Generated texts from where they are decoded to where they are used as answers.
+
+A text is followed from `decode` through names, lists, loops and functions. A sign of a cut anywhere in its function is
+enough to say nothing of a text that is only kept: whether the prompt is cut off later cannot be seen.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +70,7 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
 
 
 def _without_index(given: ast.expr) -> ast.expr:
+    """`out` of `out[0]`, `out.sequences` and the like."""
     while isinstance(given, ast.Subscript | ast.Attribute):
         given = given.value
     return given
@@ -112,13 +117,13 @@ def _compares_with_reference(module: Module, compared: ast.Compare) -> bool:
     if any(
         REFERENCE_WORD.search(spelling)
         for part in references
-        for spelling in _spellings(module, part)
+        for spelling in _code_behind(module, part)
     ):
         return True
     return _is_counted(module, compared)
 
 
-def _spellings(module: Module, part: ast.expr) -> Iterator[str]:
+def _code_behind(module: Module, part: ast.expr) -> Iterator[str]:
     """The code of an expression, and of what the names in it are made of."""
     yield ast.unparse(part)
     for name in ast.walk(part):
@@ -181,6 +186,7 @@ def _is_whole_output(module: Module, given: ast.expr) -> bool:
 
 
 def _code_of_scope(module: Module, scope: ast.AST) -> str:
+    """The code of a function, or of the whole file."""
     return module.text_of(scope) if scope is not module.tree else module.text
 
 
@@ -307,6 +313,7 @@ def _uses_of_appended_list(module: Module, call: ast.Call, text: ast.expr) -> It
 
 
 def _reads_of_name(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
+    """Where a name is read that holds this value, or a constant on another way."""
     for read in module.name_reads.get(name, ()):
         bound = [binding.value for binding in module.scopes.reaching(read)]
         # Another value, as of a branch that cuts the prompt, makes it unknown which one is used.

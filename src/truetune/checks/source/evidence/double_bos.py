@@ -109,6 +109,7 @@ def _templates_set(module: Module) -> list[ast.expr]:
 
 
 def _is_only_if_missing(module: Module, node: ast.AST) -> bool:
+    """Is it set under a condition that asks whether there is a template?"""
     tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
     return any(
         isinstance(part, ast.Attribute) and part.attr == "chat_template"

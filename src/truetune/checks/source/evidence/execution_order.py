@@ -1,4 +1,9 @@
-"""Which of two places of a file runs first, where one way of calling decides it."""
+"""Which of two places of a file runs first, where one way of calling decides it.
+
+A place is described by routes: the calls that lead to it, from the inside out. Two places are compared in the first
+function or file that both pass, by their lines and by the loops around them. No code is run, and conditions are not
+evaluated: an order counts only where every route shows it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 MAX_CALLERS = 6
 """Functions that are followed outwards"""
+# Routes multiply with each helper that is called from several places; without a bound a long file takes minutes.
 MAX_ROUTES = 40
 """Ways to one place that are followed: a helper that a file calls a hundred times is no single place"""
 
@@ -43,6 +49,7 @@ def routes_to(module: Module, node: ast.AST) -> list[Route]:
 
 
 def _route_stop(module: Module, node: ast.AST) -> RouteStop:
+    """A place with the function or file that it stands in."""
     around = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
     return RouteStop(next(around, module.tree), node)
 
@@ -72,6 +79,7 @@ def runs_before(module: Module, early: Route, late: Route) -> bool:
 
 
 def _stands_below(late: ast.AST, early: ast.AST) -> bool:
+    """Does the late place stand further down than the early one?"""
     one = (getattr(late, "lineno", 0), getattr(late, "col_offset", 0))
     other = (getattr(early, "end_lineno", 0), getattr(early, "end_col_offset", 0))
     return one >= other
@@ -96,6 +104,7 @@ def training_places(module: Module) -> Iterator[ast.AST]:
 
 
 def _parents_within_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """What stands around a place, up to its function."""
     for around in module.parents(node):
         if isinstance(around, FUNCTIONS):
             return

@@ -1,4 +1,8 @@
-"""What the rules on generation ask of a call of `generate`."""
+"""What the rules on generation ask of a call of `generate`.
+
+Ids are followed back from the call to the tokenizer that made them: through moves to a device, dictionaries that are
+built anew, and the collator of a loader. What comes from outside of the file is not known, and no rule speaks of it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from truetune.source.module import Module
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 MAX_STEPS = 3
 """Names of one batch that are followed: a loader's, and that of the batch on the device"""
-MODEL_WRAPPERS = 8
+MAX_WRAPPERS = 8
 """Wrappers and casts of a model that are followed"""
 
 
@@ -50,7 +54,7 @@ def is_causal_model(module: Module, model: ast.expr) -> bool:
         ]
         if any("CausalLM" in ast.unparse(node.func) for node in made):
             return True
-        if depth < MODEL_WRAPPERS:
+        if depth < MAX_WRAPPERS:
             waiting += [
                 (inner, depth + 1)
                 for node in made
@@ -97,6 +101,7 @@ def certainly_lacks(module: Module, call: Call, name: str) -> bool:
 
 
 def _is_known_dictionary(module: Module, spread: ast.expr) -> bool:
+    """Is all that `**` spreads known: an encoding, or a dictionary of the file?"""
     return any(encoding_calls(module, spread)) or module.flow.entries(spread)[1]
 
 
@@ -216,6 +221,7 @@ def without_progress_bar(module: Module, iterated: ast.AST) -> ast.AST:
 
 
 def _constant_key(node: ast.Attribute | ast.Subscript) -> object:
+    """The name of an attribute, or the key of a column; None of a key that varies."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.slice.value if isinstance(node.slice, ast.Constant) else None

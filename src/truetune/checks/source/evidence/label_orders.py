@@ -15,9 +15,11 @@ LABEL_VARIABLE = re.compile(
     r"label|class|name|categor|intent|sentiment|topic|tag|id2|2id|answers?$|options?$", re.I
 )
 """Names that scripts give such lists"""
+# Chosen, not measured: longer lists are vocabularies or class names that nobody keeps twice by hand.
 MAX_LABEL_COUNT = 40
 MAX_SIBLING_FILES = 40
 """Files of one folder that are read"""
+# Of one file; scripts are shorter, and generated ones of megabytes would cost more than they tell.
 MAX_SIBLING_BYTES = 200_000
 
 

@@ -61,6 +61,7 @@ def masks_by_id(module: Module) -> Iterator[ast.AST]:
 
 
 def _is_whole_statement(node: ast.AST) -> bool:
+    """Is it a statement, or a list that is made element by element?"""
     return isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.ListComp))
 
 

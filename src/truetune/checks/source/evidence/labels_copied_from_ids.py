@@ -110,6 +110,7 @@ def _may_write_labels(module: Module, node: ast.AST, copied: CopiedIds) -> bool:
 
 
 def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
+    """The function in which a node stands; None at the top of the file."""
     functions = (
         p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
@@ -117,12 +118,14 @@ def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
 
 
 def _is_prompt_mask(module: Module, target: ast.Subscript, encoding: ast.expr) -> bool:
+    """Is an entry set to -100 on the first tokens of a row?"""
     statement = module.scopes.parent.get(target)
     known = isinstance(statement, ast.Assign) and holds_ignored_label(module, statement.value)
     return known and _selects_first_tokens(module, target, encoding)
 
 
 def _is_copy_of_ids(module: Module, argument: ast.expr, copied: CopiedIds) -> bool:
+    """Is an argument a copy of the ids of the same call of a tokenizer?"""
     found = copied_padded_ids(module, argument)
     return found is not None and found.call.node is copied.call.node
 
@@ -288,10 +291,12 @@ def _may_count_pads(module: Module, node: ast.AST, encoding: ast.expr) -> bool:
 
 
 def _is_known_number(module: Module, node: ast.expr) -> bool:
+    """Is it a whole number that the code says?"""
     return isinstance(module.flow.value(node), int)
 
 
 def _is_attention_mask(node: ast.AST) -> bool:
+    """Is it a name, an attribute or a key of an attention mask?"""
     name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
     return isinstance(name, str) and name.endswith("attention_mask")
 

@@ -1,4 +1,8 @@
-"""What loads the models of a file: those that it trains, and those that it asks for text."""
+"""What loads the models of a file: those that it trains, and those that it asks for text.
+
+Two loadings of one name are two objects. Which of them was trained is told by the calls that each came through, since
+one helper of a file may load several models.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from truetune.source.module import Module
 
 LOADING_CALLS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 NAME_ARGUMENTS = ("pretrained_model_name_or_path", "model_name", "model")
+# Moves and pipelines around one model. Chosen, not measured; it ends names that are bound to themselves in a loop.
 MAX_STEPS = 6
 
 

@@ -103,4 +103,5 @@ def _depends_on_own_rows(module: Module, test: ast.expr) -> bool:
 
 
 def _is_wrapped_model(module: Module, call: ast.Call) -> bool:
+    """Is it a call of a model that is wrapped for several processes?"""
     return module.flow.call(call).named("torch.*.DistributedDataParallel")

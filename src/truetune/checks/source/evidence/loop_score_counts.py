@@ -121,6 +121,7 @@ def _functions_assigned(loop: Loop, name: str) -> Iterator[str]:
 
 
 def _increments_by_one(statement: ast.stmt) -> bool:
+    """`total += 1`"""
     return (
         isinstance(statement, ast.AugAssign)
         and isinstance(statement.op, ast.Add)

@@ -1,4 +1,8 @@
-"""Means that a file takes: of what, and over what."""
+"""Means that a file takes: of what, and over what.
+
+The terms of a mean stand elsewhere than the division: in a loop that appends or adds, or in a comprehension. Both are
+found by the name that they share.
+"""
 
 from __future__ import annotations
 

@@ -83,14 +83,8 @@ def _weights_of_another_model(
     held = model_source(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
-    uses = [
-        use
-        for use in model_uses(module)
-        if _runs_model(use) and not _is_parameter(module, use.model)
-    ]
-    trained = [
-        use for use in uses if not use.without_gradient and records_gradient(module, use.call)
-    ]
+    uses = [use for use in model_uses(module) if _is_own_run(module, use)]
+    trained = [use for use in uses if _is_trained_run(module, use)]
     sources = [model_source(module, use.model) for use in trained]
     if not trained or any(source is None or source == held for source in sources):
         return None
@@ -112,6 +106,16 @@ def _weights_of_another_model(
         "load the model once, before the optimizer is made",
         again,
     )
+
+
+def _is_own_run(module: Module, use: ModelUse) -> bool:
+    """Is a model run that is no parameter of the function?"""
+    return _runs_model(use) and not _is_parameter(module, use.model)
+
+
+def _is_trained_run(module: Module, use: ModelUse) -> bool:
+    """Is a graph certainly recorded for a run of a model?"""
+    return not use.without_gradient and records_gradient(module, use.call)
 
 
 def _loaded_again(

@@ -133,6 +133,7 @@ def free_pad(name: str) -> FreePad | None:
 
 @lru_cache(maxsize=8)
 def _free_pad_of_folder(name: str) -> FreePad | None:
+    """The free pad of a tokenizer whose folder is on this machine; None where it cannot be read."""
     try:
         folder = str(locate(name))
         tokenizer = load(folder)

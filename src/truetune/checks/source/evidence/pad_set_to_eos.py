@@ -84,6 +84,7 @@ def _stands_in_no_row(module: Module, setting: PadSetting, template: ChatTemplat
 
 
 def _is_eos_setting(node: ast.Attribute) -> bool:
+    """Is `eos_token` or its id set here, and not read?"""
     return isinstance(node.ctx, ast.Store) and node.attr.startswith("eos_token")
 
 
@@ -110,4 +111,5 @@ def with_repeated_settings(module: Module, reached: list[PadSetting]) -> list[Pa
 
 
 def _text_of_tokenizer(module: Module, setting: PadSetting) -> str | None:
+    """The tokenizer of a setting, as the code spells it."""
     return module.text_of(setting.tokenizer) if setting.tokenizer is not None else None

@@ -97,6 +97,7 @@ FAMILIES = (
 )
 """The first pattern that fits holds. Not in it: DeepSeek, whose `add_bos_token` transformers 4 obeys and 5 does not."""
 
+# A fine-tune keeps the tokenizer of its base far more often than its template or its size: only those facts are kept.
 FINE_TUNES = (
     Family("deepseek", KEPT_BY_FINE_TUNES),
     Family("gemma", KEPT_BY_FINE_TUNES, True, True, has_pad=True),
@@ -159,6 +160,7 @@ def likely_model_names(module: Module, tokenizer: ast.expr | None) -> list[str]:
 
 
 def _possible_texts_of(module: Module, nodes: Iterable[ast.expr]) -> list[str]:
+    """All texts that these expressions may be."""
     return [name for node in nodes for name in possible_texts(module.home(node), node)]
 
 
@@ -175,6 +177,7 @@ def vocabulary_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> froze
 
 @lru_cache(maxsize=8)
 def _tokens_in_folder(folder: Path) -> frozenset[str]:
+    """The tokens in a folder's tokenizer.json, added ones too."""
     whole = read_json(folder / "tokenizer.json", MODEL_FILE)
     if not isinstance(whole, dict):
         return frozenset()
@@ -218,6 +221,7 @@ def _written_folders(module: Module) -> set[str]:
 
 
 def _save_folder_arguments(module: Module) -> Iterator[ast.expr | None]:
+    """What names the folders that a file saves to; None where a call leaves it out."""
     yield from (call.argument(0, "save_directory") for call in module.methods("save_pretrained"))
     yield from (call.argument(0, "output_dir") for call in module.methods("save_model"))
     yield from (call.keywords.get("output_dir") for call in module.all_calls)
@@ -230,6 +234,7 @@ def _names_of_all_models(module: Module) -> Iterator[str]:
 
 
 def _model_arguments(module: Module) -> Iterator[ast.expr]:
+    """What names the models that the file loads or trains."""
     for call in (
         call
         for part in module.with_linked

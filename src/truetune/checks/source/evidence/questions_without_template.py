@@ -166,6 +166,7 @@ def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
 
 
 def _is_typed_name(module: Module, node: ast.AST) -> bool:
+    """Is it what somebody types: `sys.argv`, `sys.stdin`?"""
     return module.flow.name(node) in TYPED_NAMES
 
 

@@ -1,4 +1,9 @@
-"""Calls that ask a model for text: `generate` of transformers, a pipeline, vLLM's `LLM`, and a client of a server."""
+"""Calls that ask a model for text: `generate` of transformers, a pipeline, vLLM's `LLM`, and a client of a server.
+
+A call is known by what makes its object (`vllm.LLM`, a client of a server), not by the name of a variable. Whether it
+asks for one row is followed back to where its text stands. The trade-off: where that is not seen, the call counts as
+one of many rows, and slow loops are missed rather than accused.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +77,7 @@ def model_questions(module: Module) -> Iterator[ModelQuestion]:
         if question is not None:
             yield question
     for call in module.all_calls:
+        # A call that a client makes and one that posts a body exclude each other: each call counts once.
         text = _text_argument(module, call)
         if text is not None:
             yield ModelQuestion(call, text, is_one_row(module, text))
@@ -146,6 +152,7 @@ def _encodes_one_row(module: Module, encoding: Call, text: ast.expr) -> bool:
 
 
 def _is_slice(node: ast.expr) -> bool:
+    """`rows[a:b]`"""
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
