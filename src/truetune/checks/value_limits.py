@@ -38,6 +38,8 @@ DECAY_RATE = "weight decay x learning rate"
 UPDATES = "optimizer steps"
 """Steps of a run that its rows, batch and epochs decide"""
 SEEN = "share of the rows that max_steps sees"
+# The largest max_steps of Unsloth's notebooks; at double, published recipes of a thousand rows would count as trials.
+MAX_STEPS_OF_TRIAL = 500
 
 
 class Interval(NamedTuple):
@@ -173,9 +175,9 @@ def _epochs_decide(values: Values) -> bool:
     return (parse_limit_number(values.get("training.max_steps")) or 0) < 1
 
 
-def _has_scarce_steps(values: Values) -> bool:
-    """Does `max_steps` end the run before it learns much?"""
-    return 0 < (parse_limit_number(values.get("training.max_steps")) or 0) < SCARCE
+def _has_steps_of_a_trial(values: Values) -> bool:
+    """Is `max_steps` as small as where a method is tried? Runs over rows that no one means to see whole have more."""
+    return 0 < (parse_limit_number(values.get("training.max_steps")) or 0) <= MAX_STEPS_OF_TRIAL
 
 
 def _is_scale_weak(values: Values) -> bool:
@@ -603,12 +605,13 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         setting=SEEN,
-        outside=Interval(below=0.25),
+        # Half: whoever limits the steps on purpose mostly wants an epoch. At a quarter, a third of the rows would pass.
+        outside=Interval(below=0.5),
         severity="warning",
         says="{name} ends the run after {max_steps} steps and {rows_seen}: the others are never seen",
-        fix="leave {name} out, so that num_train_epochs decides",
-        when=_has_scarce_steps,
-        source="so few steps hardly learn, and there are rows for four times as many",
+        fix="leave {name} out, so that num_train_epochs decides (1 to 3)",
+        when=_has_steps_of_a_trial,
+        source="notebooks that try a method make 60 to 500 steps (Unsloth: max_steps = 60)",
     ),
     Limit(
         setting="training.num_train_epochs",
