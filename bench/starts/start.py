@@ -36,6 +36,7 @@ Author = Literal[
     "fresh reader, fourth set",
     "fresh reader, fifth set",
     "fresh reader, sixth set",
+    "fresh reader, seventh set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
