@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+import truetune
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Examined, NotJudged
 from truetune.checks.reports import DataReport, Lengths
@@ -288,3 +289,13 @@ def test_what_is_visible() -> None:
         == "\\x1b\\u200b\\u202e\\xa0\\u3164\\ufe0f\\u2028\\n\\t\\ud800"
     )
     assert (format_share(1, 8), format_share(0, 0)) == ("12.5 %", "0.0 %")
+
+
+def test_a_table_of_many_answers_ends_with_how_many_are_left_out() -> None:
+    answers = [f"The ferry to island {number} leaves at noon." for number in range(30)]
+    buffer = io.StringIO()
+    render_report(truetune.score(answers, answers, answers), Console(file=buffer, width=100))
+    text = buffer.getvalue()
+    assert "island 23" in text
+    assert "island 24" not in text
+    assert "... and 6 more (-v draws each, --html FILE shows all)" in text

@@ -32,6 +32,9 @@ from truetune.report.visible_text import count_noun, visible
 
 MAX_QUESTION_CHARACTERS, OTHER_COLUMNS_CELLS, MAX_BAR_CHARACTERS = 60, 50, 40
 """Characters of a question that are shown; those of a line that the other columns take; those beside the bar"""
+# Rows of two lines that fit a tall terminal together with the findings; hundreds of rows scroll the findings away. At
+# half, the twenty answers that `truetune sample` asks for by default would be cut.
+MAX_TABLE_ROWS = 24
 UNLIKE = 0.5
 """Overlap of words below which an answer of a good form is told to be another text than its reference"""
 FORM_STYLES: dict[bool | None, str] = {True: "", False: "bold red", None: "yellow"}
@@ -51,6 +54,11 @@ def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
             _print_answer(sample, report, console)
     elif report.compared is None:
         console.print(_answer_table(report, console.width))
+        left_out = len(report.samples) - MAX_TABLE_ROWS
+        if left_out > 0:
+            console.print(
+                f"... and {left_out:,} more (-v draws each, --html FILE shows all)", style="dim"
+            )
         console.print()
     if report.compared is not None:
         _print_comparison(report, report.compared, console)
@@ -119,7 +127,7 @@ def _answer_table(report: SampleReport, width: int) -> Table:
     # than two words a line.
     room = max(50, width - OTHER_COLUMNS_CELLS)
     codes = _codes_by_place(report)
-    for sample in report.samples:
+    for sample in report.samples[:MAX_TABLE_ROWS]:
         probability = sample.answer.stop_probability
         texts = [
             shorten_line(sample.prompt.question, room // 2),
