@@ -27,52 +27,52 @@ LOADER = (
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "level"),
     [
-        (ASK + "answers = [ask(row['question']) for row in ds]\n", True),
-        (ASK + "df['answer'] = df.question.apply(ask)\n", True),
-        (ASK + "for i in range(len(ds)):\n    print(ask(ds[i]['question']))\n", True),
-        (PIPE + "for text in ds['text']:\n    pipe(text, max_new_tokens=40)\n", True),
-        (PIPE + "def tag(row):\n    return pipe(row['text'])\ndf.apply(tag, axis=1)\n", True),
-        (LLM + "for row in ds:\n    llm.generate(row['prompt'], params)\n", True),
-        (CLIENT + f"for row in ds:\n    {SEND.format('row[1]')}\n", True),
+        (ASK + "answers = [ask(row['question']) for row in ds]\n", "w"),
+        (ASK + "df['answer'] = df.question.apply(ask)\n", "i"),
+        (ASK + "for i in range(len(ds)):\n    print(ask(ds[i]['question']))\n", "w"),
+        (PIPE + "for text in ds['text']:\n    pipe(text, max_new_tokens=40)\n", "w"),
+        (PIPE + "def tag(row):\n    return pipe(row['text'])\ndf.apply(tag, axis=1)\n", "i"),
+        (LLM + "for row in ds:\n    llm.generate(row['prompt'], params)\n", "w"),
+        (CLIENT + f"for row in ds:\n    {SEND.format('row[1]')}\n", "w"),
         (
             "import requests\nfor row in ds:\n"
             "    requests.post('http://h/v1/chat/completions', json={'messages': row['messages']})\n",
-            True,
+            "w",
         ),
-        (LOADER.format(""), True),
-        (LOADER.format(", batch_size=1"), True),
-        (ASK + "print(ask('Who are you?'))\n", False),
-        (ASK + "for question in ['Hi', 'Who are you?']:\n    print(ask(question))\n", False),
-        (ASK + "for epoch in range(3):\n    print(ask('Who are you?'))\n", False),
-        (ASK + "for game in range(20):\n    print(ask(f'Board {game}'))\n", False),
-        (LOADER.format(", batch_size=16"), False),
-        (PIPE + "pipe([row['text'] for row in ds], batch_size=16)\n", False),
-        (PIPE + "for batch in batches(ds):\n    pipe(batch, batch_size=16)\n", False),
-        (LLM + "llm.generate([row['prompt'] for row in ds], params)\n", False),
+        (LOADER.format(""), "w"),
+        (LOADER.format(", batch_size=1"), "w"),
+        (ASK + "print(ask('Who are you?'))\n", None),
+        (ASK + "for question in ['Hi', 'Who are you?']:\n    print(ask(question))\n", None),
+        (ASK + "for epoch in range(3):\n    print(ask('Who are you?'))\n", None),
+        (ASK + "for game in range(20):\n    print(ask(f'Board {game}'))\n", None),
+        (LOADER.format(", batch_size=16"), None),
+        (PIPE + "pipe([row['text'] for row in ds], batch_size=16)\n", None),
+        (PIPE + "for batch in batches(ds):\n    pipe(batch, batch_size=16)\n", None),
+        (LLM + "llm.generate([row['prompt'] for row in ds], params)\n", None),
         (
             CLIENT + "from concurrent.futures import ThreadPoolExecutor\n"
             f"def send(row):\n    return {SEND.format('row[1]')}\n"
             "with ThreadPoolExecutor(32) as pool:\n    list(pool.map(send, ds))\n",
-            False,
+            None,
         ),
         (
             PIPE + "chat = []\nfor line in open('turns.txt'):\n"
             "    chat.append({'role': 'user', 'content': line})\n    pipe(chat)\n",
-            False,
+            None,
         ),
         (
             "for start in range(0, len(ds), 8):\n"
             "    ids = tok(ds[start:start + 8]['text'], padding=True, return_tensors='pt')\n"
             "    model.generate(**ids, max_new_tokens=99)\n",
-            False,
+            None,
         ),
     ],
 )
-def test_rows_are_asked_one_by_one(text: str, found: bool, tmp_path: Path) -> None:
-    level = "w" if "LLM(" in text else "i"  # an engine is made for many prompts in one call
-    assert codes(text, tmp_path, "SRC043") == [f"SRC043{level}"] * found
+def test_rows_are_asked_one_by_one(text: str, level: str | None, tmp_path: Path) -> None:
+    # A note where the rows may be few: `df` is not seen to come from a file, as `ds` is.
+    assert codes(text, tmp_path, "SRC043") == [f"SRC043{level}"] * (level is not None)
 
 
 LARGE = "big = AutoModelForCausalLM.from_pretrained('org/chat-8B-Instruct'{0})\n"

@@ -500,52 +500,53 @@ FOUR = "export CUDA_VISIBLE_DEVICES=0,1,2,3\npython train.py\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "command", "found"),
+    ("text", "command", "level"),
     [
-        (SPREAD, FOUR, True),
+        (SPREAD, FOUR, "w"),
         (
             SPREAD.replace("auto", "balanced"),
             "#SBATCH --gres=gpu:a100-80:4\nsrun python train.py\n",
-            True,
+            "w",
         ),
         (
             SPREAD.replace("Trainer", "SFTTrainer"),
             "#PBS -l select=1:ngpus=4\npython train.py\n",
-            True,
+            "w",
         ),
-        (SPREAD, '#BSUB -gpu "num=4"\npython train.py\n', True),
-        (SPREAD, "#SBATCH --gres=gpu:4\naccelerate launch --num_processes 1 train.py\n", True),
-        (SPREAD.replace(TRAINED, OWN_LOOP), FOUR, True),
-        (f'"""CUDA_VISIBLE_DEVICES=0,1 python train.py"""\n{SPREAD}', "", True),
-        ("a = dict(device_map='auto')\n" + SPREAD.replace("device_map='auto'", "**a"), FOUR, True),
-        (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), "# 4 x A6000\n" + FOUR, True),
-        (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), FOUR, False),
-        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-4B', train_dataset=ds).train()\n", FOUR, True),
-        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-32B', train_dataset=ds).train()\n", FOUR, False),
-        (SPREAD.replace("Qwen3-8B", "Qwen3-32B"), "# 4 x A6000\n" + FOUR, False),
-        (SPREAD.replace(ADAPTED, ""), FOUR, False),
-        (SPREAD.replace("'auto'", "'auto', max_memory={0: '20GB'}"), FOUR, False),
-        (SPREAD.replace("'auto'", "{'': 0}"), "CUDA_VISIBLE_DEVICES=0 python train.py\n", False),
-        (SPREAD, "CUDA_VISIBLE_DEVICES=2 python train.py\n", False),
-        (SPREAD, "python train.py\n", False),
-        (SPREAD, "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 train.py\n", False),
-        (SPREAD.replace(TRAINED, "m.generate(**b)\n"), FOUR, False),
-        (SPREAD.replace("t.train()", "t.evaluate()"), FOUR, False),
+        (SPREAD, '#BSUB -gpu "num=4"\npython train.py\n', "w"),
+        (SPREAD, "#SBATCH --gres=gpu:4\naccelerate launch --num_processes 1 train.py\n", "w"),
+        (SPREAD.replace(TRAINED, OWN_LOOP), FOUR, "w"),
+        (f'"""CUDA_VISIBLE_DEVICES=0,1 python train.py"""\n{SPREAD}', "", "w"),
+        ("a = dict(device_map='auto')\n" + SPREAD.replace("device_map='auto'", "**a"), FOUR, "w"),
+        (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), "# 4 x A6000\n" + FOUR, "w"),
+        (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), FOUR, "i"),
+        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-4B', train_dataset=ds).train()\n", FOUR, "w"),
+        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-32B', train_dataset=ds).train()\n", FOUR, None),
+        (SPREAD.replace("Qwen3-8B", "Qwen3-32B"), "# 4 x A6000\n" + FOUR, "i"),
+        (SPREAD.replace(ADAPTED, ""), FOUR, "i"),
+        (SPREAD.replace("'auto'", "'auto', max_memory={0: '20GB'}"), FOUR, None),
+        (SPREAD.replace("'auto'", "{'': 0}"), "CUDA_VISIBLE_DEVICES=0 python train.py\n", None),
+        (SPREAD, "CUDA_VISIBLE_DEVICES=2 python train.py\n", None),
+        (SPREAD, "python train.py\n", None),
+        (SPREAD, "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 train.py\n", None),
+        (SPREAD.replace(TRAINED, "m.generate(**b)\n"), FOUR, None),
+        (SPREAD.replace("t.train()", "t.evaluate()"), FOUR, None),
         (
             LOADED.format("Qwen/Qwen3-8B", "'auto'", "").replace("m =", "judge =")
             + LOADED.format("Qwen/Qwen3-8B", "None", "")
             + ADAPTED
             + OWN_LOOP,
             FOUR,
-            False,
+            None,
         ),
     ],
 )
 def test_a_model_that_one_process_spreads(
-    text: str, command: str, found: bool, tmp_path: Path
+    text: str, command: str, level: str | None, tmp_path: Path
 ) -> None:
+    # A model that may be too large for one GPU is spread on purpose: a note.
     (tmp_path / "run.sh").write_text(command, encoding="utf-8")
-    assert codes(text, tmp_path, "SRC031") == ["SRC031w"] * found
+    assert codes(text, tmp_path, "SRC031") == [f"SRC031{level}"] * (level is not None)
 
 
 SERVES = (

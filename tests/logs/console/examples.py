@@ -7,6 +7,18 @@ An exception is `Type: text`; a notice or an end is a whole line.
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    "state-dict-keys-differ": (
+        (
+            "_IncompatibleKeys(missing_keys=['embed_tokens.weight', 'norm.weight'],"
+            " unexpected_keys=['module.embed_tokens.weight', 'module.norm.weight'])"
+        ),
+        "resumed from last.pt, missing keys: 290, unexpected keys: 290",
+        "loaded weights: 12 missing, 3 unexpected",
+    ),
+    "nothing-trainable": (
+        "trainable params: 0 || all params: 8,030,261,248 || trainable%: 0.0000",
+        "trainable params: 0 || all params: 494,032,768 || trainable%: 0.0",
+    ),
     "cuda-out-of-memory": (
         (
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB. GPU 0 has a"
