@@ -149,7 +149,7 @@ def test_printed_output(tmp_path: Path) -> None:
     log = read_run(path)
     assert log.curve("loss").value.tolist() == [2.5, 2.4]
     assert np.isnan(log.curve("grad_norm").value).all()
-    assert log.notes == ("records without a step: they are numbered (2 times)",)
+    assert (log.is_numbered, log.notes) == (True, ())
     path.write_text(
         "Step 1 | loss:2.5 lr:1e-05 tokens_per_second_per_gpu:100\nStep 2 | loss:2.4 lr:2e-05\n",
         encoding="utf-8",

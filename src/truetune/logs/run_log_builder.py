@@ -119,8 +119,6 @@ class RunLogBuilder:
         curves = tuple(
             {name: _curve_of_points(*points) for name, points in part.items()} for part in parts
         )
-        if self._numbered:
-            self.skipped["records without a step: they are numbered"] = self._numbered
         return RunLog(
             path=self.path,
             format=self.format,

@@ -15,7 +15,8 @@ from truetune.logs.run_log import RunLog
 
 MIN_EVALUATIONS = 4
 RATIO_TOLERANCE = 0.08
-"""How far the ratio may be from a whole number: 5.02 / 0.304 = 16.5 of a published run with 16 accumulated batches"""
+"""How far the median ratio may be from a whole number: 5.02 / 0.304 = 16.5 of a published run with 16 accumulated
+batches; and how far each ratio may be from the median, as a distance that shrinks is no factor"""
 MAX_REMAINING_SHARE = 0.8
 """The losses must fall to this share, so that a constant factor is told from a constant distance"""
 LOSS_NAME = re.compile(r"loss(?:[_/ -]?\d+)?$", re.I)
@@ -40,9 +41,10 @@ def count_summed_means(log: RunLog) -> float | None:
     whole = [
         count
         for count in _possible_counts(log, times)
-        if np.abs(ratios - count).max() <= RATIO_TOLERANCE * count
+        if abs(times - count) <= RATIO_TOLERANCE * count
     ]
-    return times if whole else None
+    is_constant = np.abs(ratios - times).max() <= RATIO_TOLERANCE * times
+    return times if whole and is_constant else None
 
 
 def find_loss_parts(log: RunLog) -> tuple[str, ...]:

@@ -86,7 +86,10 @@ def _describe_cut(learned: Learned) -> str:
             f"{whole} of more than {learned.limit:,} tokens ({name}) left out, with"
             f" {learned.lost:,} of them"
         )
-    return f"a cut at {learned.limit:,} ({name}) loses {learned.lost:,} of them"
+    return (
+        f"a cut at {learned.limit:,} ({name}) leaves {learned.reaches:,} of them, and loses"
+        f" {learned.lost:,}"
+    )
 
 
 def _own_template(report: DataReport) -> str:
@@ -129,9 +132,9 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
     # beside it.
     left_out = report.learned is not None and report.learned.left_out
     if report.lengths.lost_supervised and not left_out:
-        line += (
-            f"; a cut at {report.lengths.limit:,} loses {report.lengths.lost_supervised:,} of them"
-        )
+        lost = report.lengths.lost_supervised
+        left = ledger.supervised - lost
+        line += f"; a cut at {report.lengths.limit:,} leaves {left:,} of them, and loses {lost:,}"
     if report.lengths.media:
         line += f"; {report.lengths.media.not_counted}"
     line += explain_counts(report)

@@ -2,9 +2,9 @@
 
 ## What it does
 Divides the training loss by `eval_loss` at each evaluation of the second half of the run, four evaluations in all at
-least. It fires where that ratio stays within 8 % of one whole number, 2 or more, while the evaluation loss falls by a
-fifth or more over the whole run. Where the log knows `gradient_accumulation_steps`, the number must be that (or that
-times the processes). Dropout and harder rows can make a training loss higher, but by no constant factor.
+least. It fires where that ratio is constant within 8 %, and near a whole number, 2 or more, while the evaluation loss
+falls by a fifth or more over the whole run. Where the log knows `gradient_accumulation_steps`, the number must be that
+(or that times the processes). Dropout and harder rows can make a training loss higher, but by no constant factor.
 
 ## Why it is bad
 The gradients are as many times larger as well, if the sum is what was differentiated: a clipping norm of 1 hides it, a

@@ -129,8 +129,9 @@ class PreferencePairsIdentical(PairRule):
         severity: Severity = "info"
         if count >= WARNING_SHARE * self.pairs:
             severity = "error" if count >= ERROR_SHARE * self.pairs else "warning"
+        cut = f", {self.cut:,} of them once cut at {self.limit.text}," if self.cut else ""
         yield self.finding(
-            f"{count:,} of {self.pairs:,} pairs have the same answer on both sides and can't be"
+            f"{count:,} of {self.pairs:,} pairs have the same answer on both sides{cut} and can't be"
             " learned from",
             self._remedy(),
             severity=severity,

@@ -57,6 +57,14 @@ LEAKS = {
     "near": "are nearly the same as a training row",
 }
 
+AS_WHAT = {
+    "exact": "the same as",
+    "normal": "the same as",
+    "prompt": "the same prompt as",
+    "near": "nearly the same as",
+}
+"""How a case names the training row, by kind"""
+
 
 class TrainEvalLeak(DataRule):
     code = "ROW006"
@@ -140,7 +148,7 @@ class TrainEvalLeak(DataRule):
                     # spoils a score.
                     severity="warning" if kind == "prompt" else "error",
                     cases=[
-                        Case(f"the same as {origin}", self.origins[row])
+                        Case(f"{AS_WHAT[kind]} {origin}", self.origins[row])
                         for row, origin in list(leaked.items())[:MAX_CASES]
                     ],
                     count=len(leaked),

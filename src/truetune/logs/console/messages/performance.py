@@ -27,10 +27,12 @@ MESSAGES = (
         "a part of the model's layers is computed on the CPU: every token waits for it",
         r"(?:llm_)?load_tensors: offloaded (?!(\d+)/\1 )\d+/\d+ layers to GPU"
         r"|\S+ +[0-9a-f]{12} +[\d.]+ [GM]B +(?:\d+%/\d+% CPU/GPU|100% CPU)\b.*",
-        "llama.cpp: -ngl (--n-gpu-layers) is missing or low; Ollama: weights and the context do not fit the GPU, so"
-        " that it keeps layers in the machine's memory (`ollama ps` shows 40%/60% CPU/GPU), or num_gpu is set",
-        "llama.cpp: -ngl 99. Where it does not fit: a smaller quantization (Q4_K_M takes 4.8 bits a weight), a shorter"
-        " context (-c, num_ctx: the cache grows with it), a quantized cache (-ctk q8_0 -ctv q8_0), or a smaller model",
+        "weights and the cache of the whole context do not fit the GPU, so that Ollama keeps layers in the machine's"
+        " memory (`ollama ps` shows 40%/60% CPU/GPU); or fewer layers were asked for: num_gpu in Ollama, and"
+        " llama.cpp without -ngl (--n-gpu-layers) or with a low one",
+        "a shorter context (num_ctx, -c: the cache grows with it), a quantized cache (OLLAMA_KV_CACHE_TYPE=q8_0, -ctk"
+        " q8_0 -ctv q8_0), a smaller quantization (Q4_K_M takes 4.8 bits a weight), or a smaller model; llama.cpp"
+        " besides: -ngl 99",
         "llama.cpp/src/llama-model.cpp; ollama/ollama#1906",
         shown="notice",
         severity="warning",

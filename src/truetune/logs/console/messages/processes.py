@@ -27,7 +27,8 @@ MESSAGES = (
         " number; a `if rank == 0` around a collective call. It is rarely the network",
         "look for the first exception of another rank above; check the script with `truetune lint"
         " SCRIPT` (collective calls on one rank) and each rank's rows with `truetune run -- CMD`; a"
-        " long evaluation or tokenization needs ddp_timeout=7200",
+        " long evaluation or tokenization needs a longer limit (ddp_timeout=7200 of the Trainer, timeout= of"
+        " init_process_group)",
         "pytorch/pytorch#118369",
         "hiyouga/LlamaFactory#7396",
         "NVIDIA/Megatron-LM#1207",
@@ -45,7 +46,8 @@ MESSAGES = (
         " file), or does something else: an evaluation, a save or a download on rank 0 alone; or"
         " the ranks can't reach one another",
         "look for the first exception of another rank above; check the script with `truetune lint"
-        " SCRIPT`; a long evaluation or tokenization needs ddp_timeout=7200; between machines,"
+        " SCRIPT`; a long evaluation or tokenization needs a longer limit (ddp_timeout=7200 of"
+        " the Trainer, timeout= of init_process_group); between machines,"
         " check MASTER_ADDR, MASTER_PORT and NCCL_SOCKET_IFNAME",
         "pytorch/pytorch#118369",
         "torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
