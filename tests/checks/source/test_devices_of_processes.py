@@ -91,10 +91,34 @@ def test_what_accelerate_is_given(tmp_path: Path, prepare: str, loaders: int, mo
         ("device = torch.device('cuda', rank)", 0),
         ("device = torch.device(f'cuda:{rank}')", 0),
         ("torch.cuda.set_device(rank)\ndevice = torch.device('cuda')", 0),
+        ("device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')", 1),
+        ("class Trainer:\n    pass\nt = Trainer()\ndevice = torch.device(type='cuda')", 1),
+        ("from transformers import Trainer\nt = Trainer()\ndevice = torch.device('cuda')", 0),
+        ("device = torch.device('cpu')", 0),
+        ("device = 'cuda:' + str(rank)", 0),
+        ("device = f'cuda:{rank}' if torch.cuda.is_available() else 'cuda'", 0),
     ],
 )
 def test_the_gpu_of_each_process(tmp_path: Path, device: str, faults: int) -> None:
     assert count(tmp_path, "SRC093", WRAPPED.format(device)) == faults
+
+
+@pytest.mark.parametrize(
+    ("build", "faults"),
+    [
+        ("model = DDP(Net().to('cuda'))", 1),
+        ("net = Net()\nnet.cuda()\nmodel = DDP(net)", 1),
+        ("other = Net().to('cuda')\nmodel = DDP(Net())", 0),
+        ("model = DDP(AutoModelForCausalLM.from_pretrained('base', device_map='cuda'))", 1),
+        ("model = DDP(AutoModelForCausalLM.from_pretrained('base', device_map={'': rank}))", 0),
+    ],
+)
+def test_models_of_ones_own_and_those_loaded_onto_a_gpu(
+    tmp_path: Path, build: str, faults: int
+) -> None:
+    text = WRAPPED.format("class Net(torch.nn.Module):\n    pass")
+    wrapped = 'model = DDP(AutoModelForCausalLM.from_pretrained("base").to(device))'
+    assert count(tmp_path, "SRC093", text.replace(wrapped, build)) == faults
 
 
 @pytest.mark.parametrize(

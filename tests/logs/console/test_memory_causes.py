@@ -294,3 +294,50 @@ def test_pieces_are_advised_before_the_batch(tmp_path: Path) -> None:
     text = found(tmp_path, failed_late(frames, "28.4", "9.81 GiB"))["run-ended-in-an-exception"]
     assert text.index("expandable_segments") < text.index("halve per_device_train_batch_size")
     assert "one row many times" not in text
+
+
+ON_GPU_0 = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 130.00 MiB. GPU {} has a total capacity of 44.40 GiB of which 61.31 MiB is free. {} Of the allocated memory {} GiB is allocated by PyTorch, and 12.00 MiB is reserved by PyTorch but unallocated."
+FOUR = "Process 29410 has 14.86 GiB memory in use. Process 29411 has 14.86 GiB memory in use. Process 29412 has 7.52 GiB memory in use. Process 29413 has 7.08 GiB memory in use."
+OTHERS = "Process 811 has 30.30 GiB memory in use. Process 29413 has 14.04 GiB memory in use."
+
+
+def of_rank(rank: int, gpu: int, processes: str, own: str) -> str:
+    lines = failed(MLP, error=ON_GPU_0.format(gpu, processes, own)).splitlines()
+    return "".join(f"[rank{rank}]: {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("output", "shared"),
+    [
+        pytest.param(
+            of_rank(2, 0, FOUR, "7.1") + of_rank(3, 0, FOUR, "6.7"),
+            True,
+            id="two ranks name one GPU",
+        ),
+        pytest.param(
+            of_rank(2, 0, FOUR, "7.1")
+            + "E1118 21:07:34 29404 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 2 (pid: 29412) of binary: python\n"
+            + "W1118 21:07:34 29404 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 29410 closing signal SIGTERM\n",
+            True,
+            id="the launcher names them",
+        ),
+        pytest.param(
+            of_rank(0, 0, OTHERS, "13.7") + of_rank(1, 1, OTHERS, "13.7"),
+            False,
+            id="each rank has a GPU",
+        ),
+        pytest.param(
+            of_rank(3, 3, OTHERS, "13.7")
+            + "E1118 21:07:34 29404 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 3 (pid: 29413) of binary: python\n",
+            False,
+            id="a server of somebody else's",
+        ),
+    ],
+)
+def test_ranks_of_one_run_on_one_gpu_are_no_other_processes(
+    tmp_path: Path, output: str, shared: bool
+) -> None:
+    text = found(tmp_path, output)[ENDED]
+    assert ("several processes of this run are on one GPU" in text) is shared
+    assert ("set_device" in text and "end process" not in text) is shared
+    assert ("other processes hold" in text) is not shared

@@ -59,7 +59,13 @@ from truetune.logs.console.out_of_memory_causes import (
     find_memory_cause,
     settings_with_frames,
 )
-from truetune.logs.console.out_of_memory_message import HELD_BY_OTHERS, read_memory_error
+from truetune.logs.console.out_of_memory_message import (
+    HELD_BY_OTHERS,
+    SHARED_BY_RANKS,
+    MemoryFigures,
+    count_ranks,
+    read_memory_error,
+)
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 NODES_APART = "nodes-did-not-meet"
@@ -82,7 +88,7 @@ class RunEndedInAnException(OutputRule):
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
         after = describe_progress(self.subject.last_step or output.done, output.total)
-        meaning = f": {self._title(known, failure.raised.text)}" if known else ""
+        meaning = f": {self._title(known, failure)}" if known else ""
         by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
             (
@@ -96,17 +102,29 @@ class RunEndedInAnException(OutputRule):
             cases=(Case(text, file=output.file, line=failure.raised.line),),
         )
 
-    def _title(self, known: Message, text: str) -> str:
+    def _title(self, known: Message, failure: Failure) -> str:
         """What the exception means; an out-of-memory message that others caused is not a step too large."""
-        if known.name == OUT_OF_MEMORY and read_memory_error(text).is_mostly_others:
-            return HELD_BY_OTHERS
+        if known.name == OUT_OF_MEMORY:
+            figures = self._memory_figures(failure)
+            if figures.is_shared_by_ranks:
+                return SHARED_BY_RANKS
+            if figures.is_mostly_others:
+                return HELD_BY_OTHERS
         return known.title
+
+    def _memory_figures(self, failure: Failure) -> MemoryFigures:
+        """The figures of an out-of-memory message, with the processes of the run that share the GPU."""
+        output = self.subject.output
+        figures = read_memory_error(failure.raised.text)
+        return count_ranks(figures, output.started if output else frozenset(), failure.beside)
 
     def _remedy(self, failure: Failure) -> str:
         """The advice of a known message, else where to look."""
         known = failure.message
         if known is not None and known.name == OUT_OF_MEMORY and self.subject.output is not None:
-            figures = read_memory_error(failure.raised.text)
+            figures = self._memory_figures(failure)
+            if figures.is_shared_by_ranks:
+                return figures.advice()
             advice = self._memory_story(failure, self.subject.output).advice(figures.gpu)
             return ": ".join(part for part in (figures.advice(), advice) if part)
         if known is not None:
@@ -167,7 +185,7 @@ class RunEndedInAnException(OutputRule):
         self, failure: Failure, output: ConsoleOutput, known: Message
     ) -> Iterator[str]:
         """The figures of an out-of-memory message, and what needed the memory."""
-        figures = read_memory_error(failure.raised.text)
+        figures = self._memory_figures(failure)
         story = self._memory_story(failure, output)
         yield from figures.evidence(asks_on=story.asks_on)
         proofs = tuple(story.evidence())

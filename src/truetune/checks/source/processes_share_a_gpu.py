@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for a script that starts `torch.distributed` itself and wraps its model in DistributedDataParallel, where the
-model goes to `"cuda"` (or `"cuda:0"`) without a number, and nothing calls `torch.cuda.set_device` or sets
+model goes to, or is loaded on, `"cuda"` (or `"cuda:0"`) without a number, and nothing calls `torch.cuda.set_device` or sets
 CUDA_VISIBLE_DEVICES for the process.
 
 ## Why it is bad
@@ -54,10 +54,13 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import wrapped_models
 from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.option_defaults import find_option_default
 
 SETS_DEVICE = ("set_device", "CUDA_VISIBLE_DEVICES", "device_mesh", "cuda:{")
 """Signs that a process has a device of its own; said of all files together"""
-FIRST = ("cuda", "cuda:0")
+FIRST = ("cuda", "cuda:0", 0)
+OTHER_THAN_CUDA = ("cpu", "mps")
+"""What a script falls back to where there is no GPU"""
 
 
 class ProcessesShareAGpu(SourceRule):
@@ -75,7 +78,12 @@ class ProcessesShareAGpu(SourceRule):
         if any("device_ids" in call.keywords or call.open for call in wrapped):
             return  # device_ids that differ from the model's device raise at once
         moved = next(
-            (call for call in _moves_to_first_gpu(module) if _is_of_a_model(module, call)), None
+            (
+                call
+                for call in _moves_to_first_gpu(module)
+                if _is_of_a_model(module, call) or _is_wrapped(module, call, wrapped)
+            ),
+            None,
         )
         if moved is not None:
             yield self.finding(
@@ -88,36 +96,59 @@ class ProcessesShareAGpu(SourceRule):
 def _makes_own_device(module: Module) -> bool:
     """Is a device made that may be another in each process: `torch.device("cuda", local_rank)`?"""
     for call in module.calls("torch.device"):
-        named = module.flow.value(call.argument(0, "type"))
         # Two arguments of torch.device: the second is the number of the GPU, which differs between processes.
-        if len(call.args) + len(call.keywords) > 1 or named not in (*FIRST, "cpu"):
+        if len(call.args) + len(call.keywords) > 1:
+            return True
+        named = call.argument(0, "type")
+        if named is None or not set(_devices_of(module, named)) <= {*FIRST, *OTHER_THAN_CUDA}:
             return True
     return False
 
 
-def _device_of(module: Module, call: Call) -> object:
-    """The device that something is put on, by its name or through `torch.device`."""
-    argument = call.argument(0, "device")
-    nodes = (
-        [origin.node for origin in module.flow.origins(argument)] if argument is not None else []
-    )
-    if (
-        len(nodes) == 1
-        and isinstance(nodes[0], ast.Call)
-        and ast.unparse(nodes[0].func) == "torch.device"
-    ):
-        argument = nodes[0].args[0] if nodes[0].args else None
-    return module.flow.value(argument)
+def _devices_of(module: Module, node: ast.AST, depth: int = 3) -> Iterator[object]:
+    """The devices that an expression may name: `torch.device("cuda" if is_available() else "cpu")` names two."""
+    for origin in module.flow.origins(node):
+        made = origin.node
+        named = None
+        if isinstance(made, ast.Call) and module.flow.name(made.func) == "torch.device":
+            named = module.flow.call(made).argument(0, "type")
+        if named is None or depth == 0:
+            default = find_option_default(module, made)
+            yield module.flow.value(default or made)
+        else:
+            yield from _devices_of(module, named, depth - 1)
 
 
 def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
-    """Calls that put something on the current GPU, or on the first."""
-    for call in module.methods("cuda", "to"):
-        device = _device_of(module, call)
-        if (call.method == "cuda" and not call.args and not call.keywords) or device in FIRST:
+    """Calls that put something on the current GPU, or on the first, or load it there."""
+    for call in module.all_calls:
+        loads = "device_map" in call.keywords
+        if not loads and call.method not in ("cuda", "to"):
+            continue
+        if call.method == "cuda" and not call.args and not call.keywords:
+            yield call
+            continue
+        argument = call.keywords["device_map"] if loads else call.argument(0, "device")
+        devices = set(_devices_of(module, argument)) if argument is not None else set()
+        if devices.intersection(FIRST) and devices <= {*FIRST, *OTHER_THAN_CUDA}:
             yield call
 
 
 def _is_of_a_model(module: Module, call: Call) -> bool:
-    """Is it a model that is moved, and no batch?"""
-    return call.receiver is not None and "model" in module.flow.types(call.receiver)
+    """Is it a model that is moved or loaded, and no batch?"""
+    moved = call.node if "device_map" in call.keywords else call.receiver
+    return moved is not None and "model" in module.flow.types(moved)
+
+
+def _is_wrapped(module: Module, call: Call, wrapped: list[Call]) -> bool:
+    """Is what is moved given to DistributedDataParallel: a module of the user's own has no type that is known?"""
+    for wrapper in wrapped:
+        given = wrapper.argument(0, "module")
+        if given is None:
+            continue
+        if any(origin.node is call.node for origin in module.flow.origins(given)):
+            return True
+        names = isinstance(given, ast.Name | ast.Attribute) and call.receiver is not None
+        if names and ast.unparse(given) == ast.unparse(call.receiver or given):
+            return True
+    return False

@@ -53,7 +53,7 @@ from truetune.checks.code_places import CodePlaces, calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.multi_process_loops import LOOPS, STEERED
+from truetune.checks.source.evidence.multi_process_loops import LOOPS, is_steered
 from truetune.source.module import Module
 
 SAMPLERS: CodePlaces = calls_of(
@@ -70,7 +70,7 @@ class SamplerRepeatsItsOrder(SourceRule):
         module = self.subject
         parts = module.with_linked
         # Libraries that steer the loop call set_epoch themselves.
-        if any(part.mentions("set_epoch") or STEERED.search(part.text) for part in parts):
+        if module.mentions("set_epoch") or is_steered(parts):
             return
         if not _has_epochs(module):
             return

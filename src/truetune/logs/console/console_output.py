@@ -77,6 +77,11 @@ BARE_ERROR = re.compile(
     r"^(?P<type>(?:[a-z_][\w]{0,40}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Warning)): "
     r"(?P<message>\S.{0,2000})"
 )
+STARTED_PROCESS = re.compile(
+    r"\(pid: (\d+)\)|Sending process (\d+) closing signal|Killing subprocess (\d+)"
+    r"|\bpid=(\d+)[,)].{0,40}\brank\b"
+)
+"""Lines of launchers (torchrun, DeepSpeed, Ray) with the number of a process that they started"""
 FINISHED_MARK = re.compile(
     r"'train_runtime'|\"train_runtime\"|train_samples_per_second|[Tt]raining (?:is"
     r" )?(?:completed?|finished|done)\b"
@@ -93,6 +98,8 @@ class Failure:
     chain: ExceptionChain
     processes: int
     """In how many processes it, or what followed from it, was raised"""
+    beside: tuple[str, ...]
+    """Texts of the exceptions that ended the other processes, one each"""
     is_the_end: bool
     """Or did the run go on?"""
 
@@ -133,6 +140,8 @@ class ConsoleOutput:
     """What it says of the run's settings"""
     collectives: tuple[str, ...] = ()
     """The operations in which processes waited for one another until their time ran out"""
+    started: frozenset[str] = frozenset()
+    """Numbers of the run's own processes, as far as the launcher prints them"""
     meeting: tuple[str, ...] = ()
     """Why the machines of the run could not meet, as far as their launchers print it"""
     rank_differences: tuple[RankDifference, ...] = ()
@@ -196,6 +205,7 @@ class ConsoleReader:
     _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
     _meeting: RendezvousReader = field(default_factory=RendezvousReader)
+    _started: set[str] = field(default_factory=set)
 
     def add_line(self, text: str, number: int, bar: ProgressBar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
@@ -222,6 +232,9 @@ class ConsoleReader:
         self._ranks.add_line(line.process, line.text)
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
         self._meeting.add_line(line.text)
+        started = STARTED_PROCESS.search(line.text)
+        if started is not None and len(self._started) < MAX_PROCESSES:
+            self._started.add(started[started.lastindex or 0])
         self._take_line(line)
 
     def count_record(self) -> None:
@@ -254,6 +267,7 @@ class ConsoleReader:
             last_lines=self._last_texts(),
             settings=self._settings.finish(),
             collectives=self._collectives.finish(),
+            started=frozenset(self._started),
             meeting=self._meeting.finish(),
             rank_differences=self._ranks.finish(),
             step_seconds=self._step_seconds,
@@ -355,8 +369,11 @@ class ConsoleReader:
         self, raised: PrintedException, chains: list[ExceptionChain], *, is_the_end: bool
     ) -> Failure:
         """What is known of an exception; the first of `chains` is its own."""
-        processes = len({chain.last.process for chain in chains})
-        return Failure(raised, self._meaning(raised), chains[0], processes, is_the_end)
+        by_process = {chain.last.process: _find_cause(chain).text for chain in chains}
+        beside = tuple(text for process, text in by_process.items() if process != raised.process)
+        return Failure(
+            raised, self._meaning(raised), chains[0], len(by_process), beside, is_the_end
+        )
 
     def _meaning(self, raised: PrintedException) -> Message | None:
         """The known message of an exception, or one printed elsewhere that says more exactly what it means."""

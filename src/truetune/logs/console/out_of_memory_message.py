@@ -8,7 +8,8 @@ CUDACachingAllocator.cpp.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 SIZE_GROUP = r"(?P<{}>[\d.]{{1,12}} (?:bytes|[KMGT]i?B))"
 FIGURE_PATTERNS = tuple(
@@ -45,6 +46,9 @@ ROUNDING_GIB = 0.1
 """GiB by which the figures of one message may disagree: each is rounded, and they are read one after another"""
 MIN_PIECES_SHARE = 0.01
 """Of the capacity, held in pieces: less is rounding of blocks, which no allocator gives back"""
+GPU_NUMBER = re.compile(r"\bGPU (\d{1,3})\b")
+SHARED_BY_RANKS = "several processes of this run are on one GPU"
+"""What the message means where `is_shared_by_ranks`"""
 HELD_BY_OTHERS = "other processes hold most of what is in use on this GPU"
 """What the message means where `is_mostly_others`"""
 MIN_OTHERS_GIB = 0.5
@@ -67,6 +71,17 @@ class MemoryFigures:
     """In use by other processes on this GPU; None where the figures do not prove it"""
     processes: tuple[str, ...] = ()
     """Numbers of these processes, as far as the message names them"""
+    gpu_number: str = ""
+    """Of the GPU that is full, as this process counts them"""
+    listed: tuple[str, ...] = ()
+    """Numbers of all processes that the message names, be it this one or another"""
+    ranks: int = 1
+    """Processes of the run itself that are proved to be on this GPU; see `count_ranks`"""
+
+    @property
+    def is_shared_by_ranks(self) -> bool:
+        """Are two processes or more of the same run on this GPU?"""
+        return self.is_shared and self.ranks > 1
 
     @property
     def is_shared(self) -> bool:
@@ -100,6 +115,12 @@ class MemoryFigures:
         """How to get back what other processes hold; empty where none do."""
         if not self.is_shared or self.others is None:
             return ""
+        if self.is_shared_by_ranks:
+            return (
+                'give each process a GPU of its own: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before'
+                ' the first tensor on a GPU, or .to(f"cuda:{local_rank}") in place of "cuda"; `truetune lint'
+                " SCRIPT` names the line; only if it does not fit then"
+            )
         many = len(self.processes) > 1
         named = f"process{'es' if many else ''} {', '.join(self.processes)}"
         what = f"{named}, which hold{'' if many else 's'}" if self.processes else "what else holds"
@@ -111,6 +132,11 @@ class MemoryFigures:
 
     def sharing(self) -> str:
         """What other processes hold, one line; only where they do."""
+        if self.is_shared_by_ranks:
+            return (
+                f"{self.ranks} processes of this run are on GPU {self.gpu_number or '0'} together; beside the"
+                f" one that failed they hold {_format_size(self.others or 0.0)} of it"
+            )
         return (
             f"other processes hold {_format_size(self.others or 0.0)} of this GPU: an earlier run that has"
             " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
@@ -149,6 +175,28 @@ class MemoryFigures:
         return lines
 
 
+def count_ranks(
+    figures: MemoryFigures, started: frozenset[str], beside: Iterable[str]
+) -> MemoryFigures:
+    """The figures with how many processes of the run itself are on the GPU.
+
+    Two proofs: the launcher prints the numbers of the processes that it started, and the message lists them; or other
+    ranks fail with the same GPU and the same list of processes. Ranks that each see one GPU alone all call it GPU 0,
+    and then their lists differ.
+
+    Args:
+        figures: of the message of one process.
+        started: numbers of processes that the launcher names as its own.
+        beside: texts of the exceptions of the other processes, one each.
+    """
+    same = 1
+    for text in beside:
+        other = read_memory_error(text)
+        is_same_gpu = other.gpu_number == figures.gpu_number != ""
+        same += is_same_gpu and other.is_shared and other.listed == figures.listed
+    return replace(figures, ranks=max(same, len(started.intersection(figures.listed))))
+
+
 def read_memory_error(text: str) -> MemoryFigures:
     """The numbers of an out-of-memory message, of whichever form; what it does not say is None."""
     figures: dict[str, float] = {}
@@ -165,6 +213,7 @@ def read_memory_error(text: str) -> MemoryFigures:
         idle = max(0.0, figures["reserved"] - figures["allocated"])
     listed = {number: _parse_gib(size) for number, size in OTHER_PROCESS.findall(text)}
     others, processes = _memory_of_others(listed, figures, idle)
+    number = GPU_NUMBER.search(text)
     return MemoryFigures(
         asked=figures.get("asked"),
         capacity=figures.get("capacity"),
@@ -173,6 +222,8 @@ def read_memory_error(text: str) -> MemoryFigures:
         idle=idle,
         others=others,
         processes=processes,
+        gpu_number=number[1] if number else "",
+        listed=tuple(sorted(listed)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -12,17 +12,27 @@ from truetune.source.module import Module
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 STEERED = re.compile(
-    r"Trainer\(|Accelerator\(|[lL]ightning|[fF]abric|deepspeed|ray\.train|torchtitan"
+    r"(?P<trainer>\w*Trainer)\(|Accelerator\(|[lL]ightning|[fF]abric|deepspeed|ray\.train|torchtitan"
 )
 """Libraries that place models, save and sample for the processes"""
+OWN_TRAINER = re.compile(r"^class (\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?:", re.MULTILINE)
+"""A class that is derived from none of a library: the tutorials of PyTorch call theirs Trainer"""
 BY_RANK = re.compile(r"rank|main|master|primary|leader|first|world|local|node|proc|gpu", re.I)
 """What a condition on the process says"""
+
+
+def is_steered(parts: Sequence[Module]) -> bool:
+    """Does a library place models, save and sample for the processes of these files?"""
+    own = {name for part in parts for name in OWN_TRAINER.findall(part.text)}
+    return any(
+        match["trainer"] not in own for part in parts for match in STEERED.finditer(part.text)
+    )
 
 
 def wrapped_models(module: Module) -> Iterator[Call]:
     """Models that a loop of one's own wraps for several processes, where no library steers them."""
     parts = module.with_linked
-    if any(STEERED.search(part.text) for part in parts):
+    if is_steered(parts):
         return
     if any(True for part in parts for _ in part.calls("torch.distributed.init_process_group")):
         yield from module.calls("torch.*.DistributedDataParallel")
