@@ -97,7 +97,25 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "OSError: [Errno 12] Cannot allocate memory",
         "OSError: [WinError 1455] The paging file is too small for this operation to complete.",
     ),
+    "nccl-shared-memory-raised": (
+        (
+            "torch.distributed.DistBackendError: NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:77,"
+            " unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.26.2\nncclSystemError: System"
+            " call (e.g. socket, malloc) or external library call failed or device error.\nLast error:\nError while creating"
+            " shared memory segment /dev/shm/nccl-hRk2Zb (size 33030528), error: No space left on device (28)"
+        ),
+        (
+            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error\nLast"
+            " error:\nError while creating shared memory segment /dev/shm/nccl-zN9Gqb (size 9637888)"
+        ),
+        (
+            "RuntimeError: NCCL error: unhandled system error\nLast error:\nCall to posix_fallocate failed : No space left"
+            " on device"
+        ),
+    ),
     "shared-memory-too-small": (
+        "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1f0a'",
+        "ray.exceptions.RaySystemError: /dev/shm/plasma: No space left on device",
         (
             "RuntimeError: unable to write to file </torch_4711_1_0>: unable to open shared memory"
             " object </torch_4711_1_0> in read-write mode"

@@ -79,3 +79,8 @@ def test_words_inside_a_line_are_no_message(text: str) -> None:
 )
 def test_a_model_that_is_whole_on_the_gpu_is_no_message(line: str) -> None:
     assert message_of_line(clean_line(line, 1).text.strip()) is None
+
+
+def test_a_shared_segment_that_may_not_be_made_is_no_full_memory() -> None:
+    text = "RuntimeError: Error while creating shared memory segment /dev/shm/nccl-x (size 9), error: Permission denied (13)"
+    assert message_of_exception(text) is None

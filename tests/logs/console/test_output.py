@@ -478,3 +478,20 @@ def test_the_first_update_made_the_weights_nan(
     lines = (f"step {step} loss {loss}" for step, loss in enumerate(losses.split()))
     text = found(tmp_path, "\n".join(lines) + "\n")["loss-not-finite"]
     assert ("1e-8 is 0" in text) is is_at_once
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("/usr/lib/python3.11/multiprocessing/heap.py", "shared-memory-too-small"),
+        ("/usr/lib/python3.11/multiprocessing/synchronize.py", "shared-memory-too-small"),
+        ("/opt/venv/lib/python3.11/site-packages/torch/serialization.py", "disk-full"),
+    ],
+)
+def test_shared_memory_that_is_full_is_no_full_disk(tmp_path: Path, file: str, name: str) -> None:
+    output = (
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    run()\n'
+        f'  File "{file}", line 77, in __init__\n    os.ftruncate(fd, size)\n'
+        "OSError: [Errno 28] No space left on device\n"
+    )
+    assert f"known as {name}" in found(tmp_path, output)[ENDED]

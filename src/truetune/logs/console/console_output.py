@@ -55,6 +55,12 @@ WITHOUT_GPU, LAYERS_ON_CPU = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
 """Messages on layers of llama.cpp that the CPU computes"""
 COLLECTIVE_TIMEOUT, COLLECTIVE_TIMEOUT_RAISED = "nccl-timeout", "nccl-timeout-raised"
 """Messages on a collective operation whose time ran out, on a line and in an exception"""
+DISK_FULL, SHARED_MEMORY_FULL = "disk-full", "shared-memory-too-small"
+"""Messages on a full disk and a full /dev/shm"""
+SHARED_MEMORY_FILE = re.compile(
+    r"multiprocess(?:ing)?[\\/](?:heap|shared_memory|synchronize|reductions)\.py$"
+)
+"""Files of Python and PyTorch that make files in /dev/shm, and none on a disk"""
 EPILOGUE_LINE = re.compile(
     r"$|wandb: |frame #\d+|\s+(?:File|at|in)\b|[-=~*_#]{8,}|srun: |slurmstepd: |terminate"
     r" called|\s*what\(\):"
@@ -378,6 +384,10 @@ class ConsoleReader:
     def _meaning(self, raised: PrintedException) -> Message | None:
         """The known message of an exception, or one printed elsewhere that says more exactly what it means."""
         known = message_of_exception(raised.text)
+        if known is not None and known.name == DISK_FULL:
+            # Python's shared memory says the same as a full disk, without the name of a file.
+            if any(SHARED_MEMORY_FILE.search(frame.file) for frame in raised.frames):
+                return find_message(SHARED_MEMORY_FULL)
         if known is not None:
             for name in known.refined_by:
                 if name in self._noticed:

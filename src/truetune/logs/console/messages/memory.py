@@ -103,12 +103,27 @@ MESSAGES = (
         "pytorch/pytorch#20618",
     ),
     define_message(
+        "nccl-shared-memory-raised",
+        "NCCL has too little shared memory (/dev/shm), and no disk is full",
+        r"Error while creating shared memory segment (?!.{0,160}error: (?!No space)).{0,160}"
+        r"|failed to extend /dev/shm/\S{1,80}.{0,120}|posix_fallocate failed ?: No space.{0,40}"
+        r"|/dev/shm/nccl.{0,120}No space left.{0,40}",
+        "containers give 64 MB to /dev/shm, and NCCL lays buffers of 6 to 33 MB there for each pair of GPUs"
+        " of one machine",
+        "start the container with --shm-size=16g or --ipc=host (Kubernetes: an emptyDir with medium: Memory"
+        " on /dev/shm); inside of it `df -h /dev/shm` says what it has; remove what an earlier run left there"
+        " (/dev/shm/nccl-*); NCCL_SHM_DISABLE=1 runs without it, and slower",
+        "docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+        "NVIDIA/nccl#290",
+        "NVIDIA/nccl#342",
+    ),
+    define_message(
         "shared-memory-too-small",
-        "a worker of the DataLoader died for want of shared memory (/dev/shm)",
+        "a process, most often a worker of the DataLoader, found too little shared memory (/dev/shm)",
         r"unable to (?:open|allocate|write to|mmap).{0,80}shared memory|insufficient shared memory"
         r" \(shm\)"
         r"|is killed by signal: Bus error|unable to mmap \d+ bytes from file"
-        r"|No space left on device.{0,80}/dev/shm|received 0 items of ancdata",
+        r"|unable to write to file </torch_|No space left on device.{0,80}(?:/dev/shm|/psm_)|/dev/shm.{0,160}No space left on device|received 0 items of ancdata",
         "containers give 64 MB to /dev/shm, and workers hand each batch over in it; or too many"
         " open files",
         "start the container with --ipc=host or --shm-size=16g; or dataloader_num_workers=0; for"
