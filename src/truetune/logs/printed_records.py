@@ -52,6 +52,18 @@ MEMORY_SIZE = re.compile(
     re.I,
 )
 """`mem 8.71 GiB`, `gpu_mem=20480MB`: what a loop of one's own prints of memory"""
+GRADIENT_NORM = re.compile(
+    rf"\b(?:grad(?:ient)?[ _-]?norm|gnorm)\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
+)
+PAIR_WORDS = re.compile(r"margin|chosen.{1,200}rejected", re.I)
+"""What a line of a preference run (DPO) says of its pairs"""
+PAIR_FIGURE = re.compile(
+    r"(?<![\w./])(?P<name>(?:(?:dpo|rewards?|pref|r|log_?ps?|policy|mean|avg)[ _/])*"
+    r"(?:margins?|acc(?:uracy|uracies)?|win_?rate|chosen|rejected)(?:[_/](?:rewards?|log_?ps?|r|mean))?)"
+    rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?P<percent>\s?%)?(?![\w.])",
+    re.I,
+)
+"""`margin 0.02 acc 0.55`, `chosen_reward=0.1`: what a preference loop of one's own prints beside its loss"""
 MAX_LOOP_CHARACTERS = 500
 """A longer line is no line of figures. Chosen, not measured: it bounds what the patterns below may cost"""
 RANK_PREFIX = re.compile(r"^\s*\W{0,2}rank[ :=]{0,2}(?P<rank>\d{1,5})\b", re.I)
@@ -218,7 +230,9 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         if record is not None:
             return record
     line = STEP_WITH_PAIRS.search(text)
-    return _record_of_pairs(line[1], line[2]) if line else _parse_loop_line(text)
+    record = _record_of_pairs(line[1], line[2]) if line else None
+    # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
+    return record or _parse_loop_line(text)
 
 
 def _record_of_pairs(step: str, text: str) -> dict[str, Any] | None:
@@ -244,6 +258,16 @@ def _losses_of_line(text: str) -> dict[str, Any]:
         if kind != "test":
             losses["eval_loss" if kind[:1] in ("v", "e") else "loss"] = value
     return losses
+
+
+def _pairs_of_line(text: str) -> dict[str, float]:
+    """What a preference loop prints of its pairs: margins, rewards and accuracies, by their own names."""
+    if PAIR_WORDS.search(text) is None:
+        return {}
+    return {
+        match["name"].replace(" ", "_"): float(match["value"]) / (100 if match["percent"] else 1)
+        for match in PAIR_FIGURE.finditer(text)
+    }
 
 
 def _counter_of_line(text: str) -> tuple[str, str] | None:
@@ -286,6 +310,11 @@ def _parse_loop_line(text: str) -> dict[str, Any] | None:
     rate = LEARNING_RATE.search(text)
     if rate is not None:
         record["learning_rate"] = rate[1]
+    norm = GRADIENT_NORM.search(text)
+    if norm is not None and "loss" in record:
+        record["grad_norm"] = norm[1]
+    if "loss" in record:
+        record |= _pairs_of_line(text)
     memory = MEMORY_SIZE.search(text)
     if memory is not None:
         record["memory"] = float(memory["size"]) / (1024 if memory["unit"] in "mM" else 1)

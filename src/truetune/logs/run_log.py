@@ -27,7 +27,7 @@ TOKEN_LOSS_CLASS = re.compile(r"(LM|LMHeadModel|LMModel|ConditionalGeneration|Pr
 """How classes of transformers are named whose loss is that of predicting tokens"""
 
 
-PREFERENCE_CURVES = ("rewards/margins", "rewards/accuracies", "logps/chosen")
+PREFERENCE_CURVES = ("rewards/margins", "rewards/accuracies", "rewards/chosen", "logps/chosen")
 """What trainers of preference losses (DPO and its kin) log"""
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from truetune.logs.console.console_output import ConsoleOutput
 from truetune.logs.metric_names import MEAN_TRAIN_LOSS, RUN_RESULT_KEYS, STEP_KEYS, canonical_name
+from truetune.logs.preference_names import find_preference_names, rename_llama_factory_keys
 from truetune.logs.run_log import Curve, RunLog
 
 MAX_CURVES = 2_000
@@ -85,7 +86,7 @@ class RunLogBuilder:
         if not RUN_RESULT_KEYS.isdisjoint(record):
             self._results(record)
             return
-        for name, value in record.items():
+        for name, value in rename_llama_factory_keys(record).items():
             if name not in IGNORED_KEYS:
                 self._value(name, step, value)
         total = parse_number(record.get("total_steps", record.get("max_steps")))
@@ -113,6 +114,7 @@ class RunLogBuilder:
                 f"records out of order ({len(parts):,} steps backwards): they are sorted by step"
             )
             parts = [_join_parts(parts)]
+        parts = [_with_preference_names(part) for part in parts]
         repeated = _count_repeated_losses(parts)
         if repeated:
             self.skipped["losses at a step that has another: the last is taken"] = repeated
@@ -186,6 +188,14 @@ class RunLogBuilder:
             number = parse_number(value)
             if number is not None and name not in STEP_KEYS:
                 self.facts[name.removeprefix("train/")] = number
+
+
+def _with_preference_names(
+    part: dict[str, tuple[array[float], array[float]]],
+) -> dict[str, tuple[array[float], array[float]]]:
+    """The quantities of a process, under trl's names where they are those of a preference run."""
+    names = find_preference_names(part)
+    return {names.get(name, name): kept for name, kept in part.items()}
 
 
 def parse_number(value: Any) -> float | None:

@@ -7,6 +7,7 @@ made ids or batches on its own. What is not seen to be prepared counts as left t
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -106,14 +107,18 @@ def _returns_token_ids(module: Module, function: ast.expr) -> bool:
 
 def freezes_parameters(module: Module) -> bool:
     """Does the script freeze parameters itself: `p.requires_grad = False`, `requires_grad_(False)`?"""
+    return any(frozen_objects(module))
+
+
+def frozen_objects(module: Module) -> Iterator[ast.expr]:
+    """What a script freezes itself: `p` of `p.requires_grad = False`, `model` of `model.requires_grad_(False)`."""
     for node in module.nodes(ast.Assign):
-        sets = any(
-            isinstance(target, ast.Attribute) and target.attr == "requires_grad"
-            for target in node.targets
-        )
-        if sets and module.flow.value(node.value) is False:
-            return True
-    return any(
-        module.flow.value(call.argument(0, "requires_grad")) is False
-        for call in module.methods("requires_grad_")
-    )
+        if module.flow.value(node.value) is not False:
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
+                yield target.value
+    for call in module.methods("requires_grad_"):
+        is_off = module.flow.value(call.argument(0, "requires_grad")) is False
+        if is_off and call.receiver is not None:
+            yield call.receiver

@@ -153,3 +153,55 @@ BF16 = (
 def test_loops(text: str, expected: list[str], tmp_path: Path) -> None:
     rules = ("SRC045", "SRC048", "SRC053", "SRC055", "SRC056", "SRC057", "SRC058", "SRC060")
     assert codes(text, tmp_path, *rules) == expected
+
+
+DPO = """
+import argparse
+import copy
+import bitsandbytes as bnb
+import torch
+from transformers import AutoModelForCausalLM
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=5e-7)
+args = parser.parse_args()
+policy = AutoModelForCausalLM.from_pretrained("base", dtype=torch.{dtype}).to("cuda")
+reference = copy.deepcopy(policy).eval()
+{frozen}
+{optimizer}
+policy(**batch).logits.float().sum().backward()
+"""
+FROZEN = "reference.requires_grad_(False)"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "frozen", "optimizer", "faults"),
+    [
+        ("bfloat16", FROZEN, "torch.optim.AdamW(policy.parameters(), lr=args.lr)", 1),
+        (
+            "bfloat16",
+            "for p in reference.parameters():\n    p.requires_grad = False",
+            "torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=1e-6)",
+            1,
+        ),
+        ("bfloat16", FROZEN, "bnb.optim.AdamW8bit(policy.parameters(), lr=5e-7)", 1),
+        ("float32", FROZEN, "torch.optim.AdamW(policy.parameters(), lr=args.lr)", 0),
+        (
+            "bfloat16",
+            "for n, p in policy.named_parameters():\n    p.requires_grad = False\npolicy.lm_head.float()",
+            "torch.optim.AdamW([p for p in policy.parameters() if p.requires_grad], lr=1e-6)",
+            0,
+        ),
+        (
+            "bfloat16",
+            "copies = [p.detach().clone().float() for p in policy.parameters()]",
+            "torch.optim.AdamW(copies, lr=5e-7)",
+            0,
+        ),
+    ],
+)
+def test_a_frozen_reference_says_nothing_of_the_weights_that_train(
+    dtype: str, frozen: str, optimizer: str, faults: int
+) -> None:
+    text = DPO.format(dtype=dtype, frozen=frozen, optimizer=optimizer)
+    assert [code for code in codes(text) if code == "SRC060"] == ["SRC060"] * faults

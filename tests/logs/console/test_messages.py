@@ -82,5 +82,5 @@ def test_a_model_that_is_whole_on_the_gpu_is_no_message(line: str) -> None:
 
 
 def test_a_shared_segment_that_may_not_be_made_is_no_full_memory() -> None:
-    text = "RuntimeError: Error while creating shared memory segment /dev/shm/nccl-x (size 9), error: Permission denied (13)"
+    text = "Error while creating shared memory segment /dev/shm/nccl-x (size 9), error: Permission denied (13)"
     assert message_of_exception(text) is None

@@ -188,7 +188,9 @@ class DpoStuckAtLn2(LogRule):
         right = self.subject.curve("rewards/accuracies").finite().value[-margins.value.size // 5 :]
         apart = bool(right.size) and float(np.median(right)) > TOLD_APART
         rise = RISE_AT_LOW_RATE if self._ends_at_a_low_rate() else RISE
-        return near and not apart and fit_trend(margins).high * span < rise and abs(last) < rise
+        # A few records of small batches have a wide interval of the slope; the level of the second half is surer.
+        is_flat = fit_trend(margins).high * span < rise or _highest_level(margins) < rise
+        return near and not apart and is_flat and abs(last) < rise
 
     def _ends_at_a_low_rate(self) -> bool:
         """Was the rate low throughout, and has the schedule come to its end?"""
@@ -198,6 +200,12 @@ class DpoStuckAtLn2(LogRule):
         return bool(rate.value[-1] < 0.1 * rate.value.max())
 
 
+def _highest_level(margins: Curve) -> float:
+    """The upper end of the interval (two standard errors) of the mean margin over the second half of the run."""
+    half = margins.value[margins.value.size // 2 :]
+    return float(half.mean() + 2 * half.std(ddof=1) / math.sqrt(half.size))
+
+
 def _advice_on_low_rate(rate: Curve) -> str:
     """What to do first where the rate was too low throughout; empty where it was not, or is not known."""
     peak = float(rate.value.max()) if rate else USUAL_RATE
@@ -205,5 +213,9 @@ def _advice_on_low_rate(rate: Curve) -> str:
         # the rate that was set is above the logged ones: a higher setting would be the wrong advice
         return f"shorten the warm-up: the learning rate still rises at the end ({peak:.3g})"
     if peak < LOW_RATE:
-        return f"raise the learning rate from {peak:.3g}: an adapter needs 5e-6 to 5e-5"
+        return (
+            f"raise the learning rate from {peak:.3g} for an adapter, which needs 5e-6 to 5e-5; where all weights are"
+            " trained, see that they are float32 under bf16 autocast: bfloat16 weights without a float32 copy round"
+            " steps this small away (truetune lint SCRIPT)"
+        )
     return ""

@@ -1,8 +1,9 @@
 """A hand-written loop updates bfloat16 weights with a small learning rate.
 
 ## What it does
-Looks for a model that is loaded or cast as bfloat16 and whose parameters go straight into an AdamW of torch with a
-learning rate below 1e-4, without an adapter; also through DistributedDataParallel and torch.compile.
+Looks for a model that is loaded or cast as bfloat16 and whose parameters go into an AdamW of torch or
+bitsandbytes with a learning rate below 1e-4 (written there, or the default of an option), without an adapter; also
+through DistributedDataParallel and torch.compile.
 
 ## Why it is bad
 bfloat16 has 8 bits of mantissa: near 1.0 the smallest step is 0.0078. Most updates round to nothing: after 20 steps at
@@ -36,7 +37,6 @@ copy does as well.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from truetune.checks.code_places import calls_of
@@ -45,39 +45,57 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.optimized_weight_dtypes import (
     BFLOAT16,
-    may_shard,
+    may_keep_float32_copies,
     narrow_weights_source,
+    optimized_models,
 )
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.source.option_defaults import find_option_default
 
 # Half the distance of bfloat16 numbers is 6e-5 at 0.02, a usual weight: from about here on most steps are kept.
 SMALL_RATE = 1e-4
+ADAM_OPTIMIZERS = (
+    "torch.optim.AdamW",
+    "torch.optim.Adam",
+    "bitsandbytes.*Adam*",
+)
 
 
 class Bf16WeightsUpdatedInPlace(SourceRule):
     code = "SRC060"
     severity = "warning"
     since = "0.1.0"
-    looks_at = calls_of("Adam optimizers that are made", "torch.optim.AdamW", "torch.optim.Adam")
+    looks_at = calls_of("Adam optimizers that are made", *ADAM_OPTIMIZERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(may_shard(part.text) for part in module.with_linked):
-            return
-        for call in module.calls("torch.optim.AdamW", "torch.optim.Adam"):
-            given, rate = call.argument(0, "params"), module.flow.value(call.argument(1, "lr"))
-            if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
+        for call in module.calls(*ADAM_OPTIMIZERS):
+            rate = _learning_rate(module, call)
+            if rate is None or not 0 < rate < SMALL_RATE:
                 continue
-            model = given.func.value
-            whole = given.func.attr == "parameters" and "peft-model" not in module.flow.types(model)
-            small = isinstance(rate, float) and rate < SMALL_RATE
-            if (
-                whole
-                and small
-                and (cast := narrow_weights_source(module, model, BFLOAT16)) is not None
-            ):
+            if may_keep_float32_copies(module, call):
+                continue
+            casts = [
+                narrow_weights_source(module, model, BFLOAT16)
+                for model in optimized_models(module, call)
+            ]
+            if casts and casts[0] is not None:
                 yield self.finding(
                     f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates"
                     " round to nothing",
                     "load the weights as float32 and run the forward pass under bfloat16 autocast",
-                    cases=[case_at(module, call.node), case_at(module, cast)],
+                    cases=[case_at(module, call.node), case_at(module, casts[0])],
                 )
+
+
+def _learning_rate(module: Module, call: Call) -> float | None:
+    """The rate of an optimizer: written there, or the default of the option that it is; None where neither is known."""
+    given = call.argument(1, "lr")
+    if given is None:
+        return None
+    rate = module.flow.value(given)
+    if not isinstance(rate, float):
+        default = find_option_default(module, given)
+        rate = module.flow.value(default) if default is not None else None
+    return rate if isinstance(rate, float) else None

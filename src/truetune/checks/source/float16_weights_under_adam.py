@@ -37,7 +37,6 @@ need no more, and round small updates away.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from truetune.checks.code_places import calls_of
@@ -46,18 +45,15 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.optimized_weight_dtypes import (
     FLOAT16,
-    may_shard,
+    may_keep_float32_copies,
     narrow_weights_source,
+    optimized_models,
 )
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.script_preparation import freezes_parameters
 
 ROUNDED_TO_ZERO_BELOW = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
-MASTER_WEIGHT_SIGNS = ("deepspeed", ".data.float(", ".data.to(", "cast_training_params")
-"""Texts of what trains float32 copies of the weights, or casts some of them"""
-FLOAT32_CASTS = (".float()", "float32")
 ADAM_OPTIMIZERS = ("torch.optim.AdamW", "torch.optim.Adam")
 
 
@@ -68,18 +64,12 @@ class Float16WeightsUnderAdam(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*MASTER_WEIGHT_SIGNS) or any(
-            may_shard(m.text) for m in module.with_linked
-        ):
-            return
-        if freezes_parameters(module) and module.mentions(*FLOAT32_CASTS):
-            return  # those that are trained may be float32
         for call in module.calls(*ADAM_OPTIMIZERS):
-            if not _rounds_eps_to_zero(module, call):
+            if not _rounds_eps_to_zero(module, call) or may_keep_float32_copies(module, call):
                 continue
             casts = [
                 narrow_weights_source(module, model, FLOAT16)
-                for model in _optimized_models(module, call)
+                for model in optimized_models(module, call)
             ]
             if casts and casts[0] is not None:
                 yield self.finding(
@@ -98,17 +88,3 @@ def _rounds_eps_to_zero(module: Module, call: Call) -> bool:
     given = call.argument(3, "eps")
     eps = 1e-8 if given is None else module.flow.value(given)
     return isinstance(eps, float) and eps <= ROUNDED_TO_ZERO_BELOW
-
-
-def _optimized_models(module: Module, call: Call) -> list[ast.expr]:
-    """The models whose parameters an optimizer is given, without those of adapters."""
-    params = call.argument(0, "params")
-    if params is None:
-        return []
-    nodes = (node for origin in module.flow.origins(params) for node in ast.walk(origin.node))
-    owners = [
-        node.value
-        for node in (*ast.walk(params), *nodes)
-        if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters")
-    ]
-    return [owner for owner in owners if "peft-model" not in module.flow.types(owner)]

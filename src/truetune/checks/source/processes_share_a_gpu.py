@@ -2,8 +2,8 @@
 
 ## What it does
 Looks for a script that starts `torch.distributed` itself and wraps its model in DistributedDataParallel, where the
-model goes to, or is loaded on, `"cuda"` (or `"cuda:0"`) without a number, and nothing calls `torch.cuda.set_device` or sets
-CUDA_VISIBLE_DEVICES for the process.
+model goes to, or is loaded on, `"cuda"` (or `"cuda:0"`) without a number, and nothing calls `torch.cuda.set_device`
+or sets CUDA_VISIBLE_DEVICES for the process.
 
 ## Why it is bad
 `"cuda"` is the current device, which is GPU 0 in every process until it is set. All models lie on GPU 0, which runs

@@ -123,7 +123,9 @@ MESSAGES = (
         r"unable to (?:open|allocate|write to|mmap).{0,80}shared memory|insufficient shared memory"
         r" \(shm\)"
         r"|is killed by signal: Bus error|unable to mmap \d+ bytes from file"
-        r"|unable to write to file </torch_|No space left on device.{0,80}(?:/dev/shm|/psm_)|/dev/shm.{0,160}No space left on device|received 0 items of ancdata",
+        r"|unable to write to file </torch_"
+        r"|No space left on device.{0,80}(?:/dev/shm|/psm_)|/dev/shm.{0,160}No space left on device"
+        r"|received 0 items of ancdata",
         "containers give 64 MB to /dev/shm, and workers hand each batch over in it; or too many"
         " open files",
         "start the container with --ipc=host or --shm-size=16g; or dataloader_num_workers=0; for"
