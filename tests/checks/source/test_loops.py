@@ -201,7 +201,7 @@ FROZEN = "reference.requires_grad_(False)"
     ],
 )
 def test_a_frozen_reference_says_nothing_of_the_weights_that_train(
-    dtype: str, frozen: str, optimizer: str, faults: int
+    tmp_path: Path, dtype: str, frozen: str, optimizer: str, faults: int
 ) -> None:
     text = DPO.format(dtype=dtype, frozen=frozen, optimizer=optimizer)
-    assert [code for code in codes(text) if code == "SRC060"] == ["SRC060"] * faults
+    assert codes(text, tmp_path, "SRC060") == ["SRC060w"] * faults

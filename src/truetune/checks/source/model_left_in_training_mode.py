@@ -1,8 +1,9 @@
 """A model is evaluated or generated from while it is in training mode.
 
 ## What it does
-Looks for a file that calls `model.train()`, later generates with the model or runs it under `no_grad`, and never calls
-`eval()`.
+Looks for a file that calls `model.train()`, later generates with the model or runs it under `no_grad` (a block, or the
+decorator of an evaluation function), and has not called `eval()` on it until then. Who calls a function decides when it
+runs, wherever it is defined.
 
 ## Why it is bad
 Dropout stays on: answers and evaluation losses are noisy and too bad, and a reference model's log-probabilities differ
@@ -45,6 +46,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.run_order import call_chains, may_run_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -64,33 +66,58 @@ class ModelLeftInTrainingMode(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(any(part.methods("eval")) for part in module.with_linked):
-            return
         # `model.train(flag)` switches by a value that only the run knows.
         if any(call.args or call.keywords for call in module.methods("train")):
             return
-        switched = next(_mode_switches(module), None)
-        if switched is None:
+        if module.mentions(".training = False"):
             return
-        line = switched.node.lineno
-        used = next(
-            (
-                call
-                for call in module.all_calls
-                # By line: a file of one flow is judged, and a function that is called later is missed rather than
-                # told wrongly.
-                if call.node.lineno > line
-                and _is_evaluation(module, call)
-                and _model_source(module, call) & _model_source(module, switched)
-            ),
-            None,
-        )
-        if used is not None:
-            yield self.finding(
-                "the model is used for evaluation in training mode: dropout is on",
-                "call model.eval() before, and model.train() after",
-                cases=[case_at(module, used.node), case_at(module, switched.node)],
-            )
+        switched = list(_mode_switches(module))
+        if not switched:
+            return
+        for call in module.all_calls:
+            if not _is_evaluation(module, call):
+                continue
+            switch = next((one for one in switched if _is_on_for(module, one, call)), None)
+            if switch is not None and not _is_switched_back(module, call):
+                yield self.finding(
+                    f"the model is used for evaluation in training mode: {_what_is_on(module)}",
+                    "call model.eval() before, and model.train() after",
+                    cases=[case_at(module, call.node), case_at(module, switch.node)],
+                )
+                return
+
+
+def _is_on_for(module: Module, switch: Call, use: Call) -> bool:
+    """May the mode have been switched on for the model of a call when it is reached?"""
+    same = _model_source(module, use) & _model_source(module, switch)
+    return bool(same) and may_run_before(module, switch.node, use.node)
+
+
+def _is_switched_back(module: Module, use: Call) -> bool:
+    """May `eval()` have been called when a model is used: on it, or on what is not known to be another one?"""
+    sources = _model_source(module, use)
+    for part in module.with_linked:
+        for call in part.methods("eval"):
+            others = _model_source(module, call)
+            is_other = bool(others) and all(isinstance(node, ast.Call) for node in others)
+            if is_other and not others & sources:
+                continue
+            if may_run_before(module, call.node, use.node):
+                return True
+    return False
+
+
+def _what_is_on(module: Module) -> str:
+    """What training mode changes, as far as the script says."""
+    given = (
+        call.keywords["lora_dropout"]
+        for call in module.all_calls
+        if "lora_dropout" in call.keywords
+    )
+    rates = [rate for rate in map(module.flow.value, given) if isinstance(rate, float) and rate > 0]
+    if rates:
+        return f"lora_dropout={rates[0]:g} is on, so the loss is too high and another one each time"
+    return "dropout is on, if the model has any"
 
 
 def _is_model(module: Module, call: Call) -> bool:
@@ -102,7 +129,8 @@ def _is_model(module: Module, call: Call) -> bool:
 
 def _model_source(module: Module, call: Call) -> set[ast.AST]:
     """What made the model that is called, or whose method is."""
-    model = call.receiver if call.method in ("train", "generate") else call.node.func
+    is_method = call.method in ("train", "eval", "generate")
+    model = call.receiver if is_method else call.node.func
     return {origin.node for origin in module.flow.origins(model)} if model is not None else set()
 
 
@@ -111,12 +139,27 @@ def _is_evaluation(module: Module, call: Call) -> bool:
     if call.method == "generate" and call.receiver is not None:
         return "model" in module.flow.types(call.receiver)
     return "model" in module.flow.types(call.node.func) and any(
-        isinstance(node, ast.With)
-        and any(_is_no_gradient(module, item.context_expr) for item in node.items)
-        for node in module.parents(call.node)
+        _is_without_gradient(module, link)
+        for chain in call_chains(module, call.node)
+        for link in chain
     )
+
+
+def _is_without_gradient(module: Module, node: ast.AST) -> bool:
+    """Does a place stand under `with torch.no_grad():`, or in a function that it decorates?"""
+    for around in module.parents(node):
+        if isinstance(around, ast.With):
+            contexts = [item.context_expr for item in around.items]
+        elif isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            contexts = around.decorator_list
+        else:
+            continue
+        if any(_is_no_gradient(module, context) for context in contexts):
+            return True
+    return False
 
 
 def _is_no_gradient(module: Module, node: ast.expr) -> bool:
     """Is it a context in which no gradient is recorded?"""
-    return isinstance(node, ast.Call) and module.flow.name(node.func) in NO_GRADIENT
+    named = node.func if isinstance(node, ast.Call) else node
+    return module.flow.name(named) in NO_GRADIENT
