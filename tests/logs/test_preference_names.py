@@ -47,12 +47,12 @@ def trainer_log(step: int, loss: float, margin: float, key: str = "accuracy") ->
 @pytest.mark.parametrize(
     "line",
     [
-        lambda s, l, m: f"step {s}/120 loss {l:.4f} margin {m:.4f} acc 0.50 lr 5.0e-07",
-        lambda s, l, m: f"[step {s}] loss={l:.4f} reward_margin={m:.4f} reward_acc=0.50",
-        lambda s, l, m: f"epoch 1 | step {s} | loss {l:.4f} | rewards/margin {m:+.4f} | acc 50%",
-        lambda s, l, m: f"Step {s} | loss:{l:.4f} margins:{m:.4f} accuracy:0.5 lr:5e-7",
-        lambda s, l, m: json.dumps({"step": s, "dpo_loss": l, "margin": m, "acc": 0.5}),
-        lambda s, l, m: f"{{'loss': {l}, 'margin': {m}, 'acc': 0.5, 'step': {s}}}",
+        lambda s, x, m: f"step {s}/120 loss {x:.4f} margin {m:.4f} acc 0.50 lr 5.0e-07",
+        lambda s, x, m: f"[step {s}] loss={x:.4f} reward_margin={m:.4f} reward_acc=0.50",
+        lambda s, x, m: f"epoch 1 | step {s} | loss {x:.4f} | rewards/margin {m:+.4f} | acc 50%",
+        lambda s, x, m: f"Step {s} | loss:{x:.4f} margins:{m:.4f} accuracy:0.5 lr:5e-7",
+        lambda s, x, m: json.dumps({"step": s, "dpo_loss": x, "margin": m, "acc": 0.5}),
+        lambda s, x, m: f"{{'loss': {x}, 'margin': {m}, 'acc': 0.5, 'step': {s}}}",
     ],
 )
 def test_a_loop_that_prints_margins_trains_preferences(tmp_path: Path, line: Line) -> None:
@@ -65,7 +65,7 @@ def test_a_loop_that_prints_margins_trains_preferences(tmp_path: Path, line: Lin
 
 def test_a_margin_that_grows_is_not_stuck(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "run.log", lambda s, l, m: f"step {s} loss {l:.4f} margin {m:.4f} acc 0.8", 0.9
+        tmp_path / "run.log", lambda s, x, m: f"step {s} loss {x:.4f} margin {m:.4f} acc 0.8", 0.9
     )
     assert read_run(path).kind == "preference"
     assert not diagnose(path).findings
@@ -74,16 +74,16 @@ def test_a_margin_that_grows_is_not_stuck(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
-        (lambda s, l, m: f"step {s} loss {l:.4f} chosen {m:.4f} rejected {-m:.4f}", "preference"),
+        (lambda s, x, m: f"step {s} loss {x:.4f} chosen {m:.4f} rejected {-m:.4f}", "preference"),
         (
-            lambda s, l, m: f"step {s} loss {l:.4f} logp_chosen -81.2 logp_rejected -90",
+            lambda s, x, m: f"step {s} loss {x:.4f} logp_chosen -81.2 logp_rejected -90",
             "preference",
         ),
-        (lambda s, l, m: trainer_log(s, l, m), "preference"),
-        (lambda s, l, m: trainer_log(s, l, m, "eval_accuracy"), "language"),
-        (lambda s, l, m: f"step {s} loss {2 - s / 100:.4f} acc 0.61", "language"),
-        (lambda s, l, m: f"step {s} loss {2 - s / 100:.4f} margin 0.2 acc 0.61", "language"),
-        (lambda s, l, m: f"step {s} loss {l:.4f} lr 5e-7", "language"),
+        (lambda s, x, m: trainer_log(s, x, m), "preference"),
+        (lambda s, x, m: trainer_log(s, x, m, "eval_accuracy"), "language"),
+        (lambda s, x, m: f"step {s} loss {2 - s / 100:.4f} acc 0.61", "language"),
+        (lambda s, x, m: f"step {s} loss {2 - s / 100:.4f} margin 0.2 acc 0.61", "language"),
+        (lambda s, x, m: f"step {s} loss {x:.4f} lr 5e-7", "language"),
     ],
 )
 def test_what_was_trained_by_the_names_of_the_log(

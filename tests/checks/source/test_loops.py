@@ -205,3 +205,63 @@ def test_a_frozen_reference_says_nothing_of_the_weights_that_train(
 ) -> None:
     text = DPO.format(dtype=dtype, frozen=frozen, optimizer=optimizer)
     assert codes(text, tmp_path, "SRC060") == ["SRC060w"] * faults
+
+
+EVALUATED = """
+lora = get_peft_model(model, LoraConfig(lora_dropout=0.1))
+opt = torch.optim.AdamW(lora.parameters(), lr=1e-4)
+{functions}
+lora.train()
+for epoch in range(3):
+    for batch in rows:
+        lora(**batch).loss.backward()
+        opt.step()
+        opt.zero_grad()
+    {each_epoch}
+{end}
+"""
+EVALUATE = (
+    "@torch.no_grad()\ndef evaluate(net):\n    {}return sum(net(**b).loss.item() for b in held_out)"
+)
+
+
+@pytest.mark.parametrize(
+    ("functions", "each_epoch", "end", "faults"),
+    [
+        (EVALUATE.format(""), "print(evaluate(lora))", "", 1),
+        (
+            EVALUATE.format("").replace("no_grad()", "inference_mode()"),
+            "print(evaluate(lora))",
+            "",
+            1,
+        ),
+        (EVALUATE.format(""), "print(evaluate(lora))", "lora.eval()\nlora.generate(**row)", 1),
+        (
+            "def loss_of(b):\n    return lora(**b).loss",
+            "with torch.no_grad():\n        loss_of(row)",
+            "",
+            1,
+        ),
+        (
+            "base = AutoModel.from_pretrained('b').eval()\n" + EVALUATE.format(""),
+            "evaluate(lora)",
+            "",
+            1,
+        ),
+        (EVALUATE.format("net.eval()\n    "), "evaluate(lora)", "", 0),
+        (EVALUATE.format(""), "lora.eval()\n    evaluate(lora)\n    lora.train()", "", 0),
+        (EVALUATE.format(""), "", "lora.eval()\nevaluate(lora)", 0),
+        (EVALUATE.format("switch(net.eval)\n    "), "evaluate(lora)", "", 0),
+        (
+            "base = AutoModelForCausalLM.from_pretrained('b')\ndef logits_of(net):\n    return net(**row).logits",
+            "logits_of(lora)\n    with torch.no_grad():\n        logits_of(base)",
+            "",
+            0,
+        ),
+    ],
+)
+def test_who_calls_an_evaluation_decides_its_mode(
+    tmp_path: Path, functions: str, each_epoch: str, end: str, faults: int
+) -> None:
+    text = EVALUATED.format(functions=functions, each_epoch=each_epoch, end=end)
+    assert codes(text, tmp_path, "SRC053") == ["SRC053w"] * faults

@@ -40,6 +40,7 @@ Safe, with `model.train()` before training goes on.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
@@ -50,6 +51,8 @@ from truetune.checks.source.evidence.run_order import call_chains, may_run_befor
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+OTHER_SWITCH = re.compile(r"\.training = |\.eval\b(?!\()")
+"""Ways to switch the mode that are not followed: the attribute, and the method that is handed on"""
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
 
 
@@ -69,7 +72,7 @@ class ModelLeftInTrainingMode(SourceRule):
         # `model.train(flag)` switches by a value that only the run knows.
         if any(call.args or call.keywords for call in module.methods("train")):
             return
-        if module.mentions(".training = False"):
+        if any(OTHER_SWITCH.search(part.text) for part in module.with_linked):
             return
         switched = list(_mode_switches(module))
         if not switched:
@@ -116,7 +119,7 @@ def _what_is_on(module: Module) -> str:
     )
     rates = [rate for rate in map(module.flow.value, given) if isinstance(rate, float) and rate > 0]
     if rates:
-        return f"lora_dropout={rates[0]:g} is on, so the loss is too high and another one each time"
+        return f"lora_dropout={rates[0]:g} is on, so losses and answers are worse, and differ each time"
     return "dropout is on, if the model has any"
 
 
@@ -138,10 +141,10 @@ def _is_evaluation(module: Module, call: Call) -> bool:
     """Does a call generate, or run a model without gradients?"""
     if call.method == "generate" and call.receiver is not None:
         return "model" in module.flow.types(call.receiver)
-    return "model" in module.flow.types(call.node.func) and any(
-        _is_without_gradient(module, link)
+    # A function that computes log-probabilities is called for the policy with gradients, and for a reference without.
+    return "model" in module.flow.types(call.node.func) and all(
+        any(_is_without_gradient(module, link) for link in chain)
         for chain in call_chains(module, call.node)
-        for link in chain
     )
 
 
