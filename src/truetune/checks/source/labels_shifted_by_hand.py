@@ -3,7 +3,8 @@
 ## What it does
 Looks for labels that are the ids from position 1 on (`ids[1:] + [-100]`, `ids[:, 1:]`, `torch.roll(ids, -1)`) beside
 the ids themselves, given to a transformers model or in a row for a trainer, or in a batch of a loop that takes the
-model's own loss.
+model's own loss. Labels that are a field of the batch (`batch["y"]`, `x, y = batch`) are looked up where the data set
+or the collate function makes them, also in another file.
 
 ## Why it is bad
 The model shifts once more: each position learns the token after the next. The loss is perfect, the output is nonsense.
@@ -54,6 +55,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.batch_fields import RowPair, field_of, fields_of_row, row_pairs
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
@@ -85,26 +87,27 @@ class LabelsShiftedByHand(SourceRule):
                 None,
             )
             called = isinstance(module.scopes.parent.get(labels), ast.keyword)
+            pair = _shifted_row(module, labels, ids) if shifted is None and called else None
             fits = ids is not None and (takes_own_loss or not _leaves_last_out(module, ids))
-            if shifted is not None and (called or fits):
+            if pair is not None or (shifted is not None and (called or fits)):
+                cases = [case_at(module, labels)]
+                if pair is not None:
+                    cases.append(case_at(pair.module, pair.labels))
                 yield self.finding(
                     "labels are shifted by hand, and the model shifts them again: each position"
                     " learns the token after the next",
                     "give labels that stand where their tokens stand (a copy of the ids, -100 where"
                     " nothing is learned)",
-                    cases=[case_at(module, labels)],
+                    cases=cases,
                 )
 
 
 def _labels_with_ids(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     """Labels with the ids beside them: in a row for a trainer of transformers, or in a call of its model."""
     trains = any("trainer" in module.flow.types(call.node) for call in module.all_calls)
-    for node in module.nodes(ast.Dict) if trains or _takes_own_loss(module) else ():
-        entries = {
-            k.value: v
-            for k, v in zip(node.keys, node.values, strict=True)
-            if isinstance(k, ast.Constant)
-        }
+    rows = (*module.nodes(ast.Dict), *(call.node for call in module.calls("dict")))
+    for node in rows if trains or _takes_own_loss(module) else ():
+        entries = fields_of_row(node)
         if "labels" in entries and "input_ids" in entries:
             yield entries["labels"], entries["input_ids"]
     for call in module.all_calls:
@@ -112,10 +115,55 @@ def _labels_with_ids(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None
             yield call.keywords["labels"], call.argument(0, "input_ids")
 
 
+def _shifted_row(module: Module, labels: ast.expr, ids: ast.expr | None) -> RowPair | None:
+    """The row whose labels are its ids, one token on, where the labels are a field of the batch."""
+    field_of_ids, field_of_labels = field_of(module, ids), field_of(module, labels)
+    if field_of_ids is None or field_of_labels is None:
+        return None
+    pairs = row_pairs(module, field_of_ids, field_of_labels)
+    return next((pair for pair in pairs if _is_one_on(pair)), None)
+
+
+def _is_one_on(pair: RowPair) -> bool:
+    """Are the labels of a row its ids, one token on: `x[1:]`, or `data[i + 1 : ...]` beside `data[i : ...]`?"""
+    flow = pair.module.flow
+    values = [origin.node for origin in flow.origins(pair.labels)]
+    given = [origin.node for origin in flow.origins(pair.ids)]
+    if any(_shifted_part(value) for value in given):
+        return False
+    if any(_shifted_part(value) for value in values):
+        return True
+    if len(values) != 1 or len(given) != 1:
+        return False
+    labels, ids = _only_slice(values[0]), _only_slice(given[0])
+    if labels is None or ids is None or labels[0] != ids[0]:
+        return False
+    first = ids[1] or "0"
+    return labels[1] in (f"{first} + 1", f"1 + {first}", "1" if first == "0" else "")
+
+
+def _only_slice(node: ast.AST) -> tuple[str, str] | None:
+    """What is sliced and where the slice begins, of an expression with one slice: `tensor(ids[i:j])`."""
+    slices = [
+        (ast.unparse(part.value), ast.unparse(part.slice.lower) if part.slice.lower else "")
+        for part in ast.walk(node)
+        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice)
+    ]
+    return slices[0] if len(slices) == 1 else None
+
+
 def _takes_own_loss(module: Module) -> bool:
     """Does a loop backpropagate the loss that a model computes of a batch (`model(**batch).loss`), and no other?"""
-    if not module.mentions(".backward(") or any(module.calls(*OTHER_LOSSES)):
+    parts = module.with_linked
+    if any(True for part in parts for _ in part.calls(*OTHER_LOSSES)):
         return False
+    return module.mentions(".backward(", "def training_step") and any(
+        _uses_loss_of_batch(part) for part in parts
+    )
+
+
+def _uses_loss_of_batch(module: Module) -> bool:
+    """Is the loss of a model read that was given a whole batch: `model(**batch).loss`?"""
     for node in module.nodes(ast.Attribute):
         call = module.flow.producing_call(node.value) if node.attr == "loss" else None
         if call is not None and "model" in module.flow.types(call.node.func):
