@@ -344,6 +344,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         ),
         "ValueError: The loss mask is all zero for row 17",
     ),
+    "response-marker-tokenized-otherwise": (
+        "Could not find response key `### Response:` in the following instance: <s> Q ### Response: A</s>",
+    ),
     "all-labels-masked-warned": (
         (
             "Could not find response key `### Response:` in the following instance: ###"

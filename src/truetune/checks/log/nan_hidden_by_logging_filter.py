@@ -58,6 +58,7 @@ from truetune.checks.log.half_precision import (
 )
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
+from truetune.logs.console.console_output import LABELS_MASKED, MARKER_TOKENS
 from truetune.logs.robust_statistics import is_falling
 from truetune.logs.run_log import Curve, Floats
 from truetune.spec.run_spec import Severity
@@ -108,8 +109,16 @@ class NanHiddenByLoggingFilter(LogRule):
         if self.subject.kind == "reinforcement" or not loss:
             return
         zeros = self._zeros(loss)
+        if zeros.at_every_step and self._says_that_no_row_has_a_label():
+            return  # fault-named-in-the-output says it, and why
         if zeros.steps.size:
             yield self._finding(loss, zeros)
+
+    def _says_that_no_row_has_a_label(self) -> bool:
+        """Does the output hold the warning on rows that are ignored?"""
+        output = self.subject.output
+        names = {notice.message.name for notice in output.notices} if output else set()
+        return not names.isdisjoint((LABELS_MASKED, MARKER_TOKENS))
 
     def _zeros(self, loss: Curve) -> Zeros:
         """The steps at which loss or gradient norm are exactly 0, though the run learns around them."""
@@ -187,7 +196,9 @@ class NanHiddenByLoggingFilter(LogRule):
                 f"{overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is"
                 f" float16: {labels}"
             )
-        if self._is_never_finite(zeros) and self._rate_moves():
+        norms = self.subject.curve("grad_norm").finite()
+        no_gradient = zeros.at_every_step and bool(norms) and not np.any(norms.value)
+        if no_gradient or (self._is_never_finite(zeros) and self._rate_moves()):
             # A scaler of float16 that skips every step keeps the schedule where it is.
             return (
                 "no row has a label, from the first step on: compare the marker of answers, or the template, with"

@@ -21,6 +21,7 @@ from truetune.logs.console.messages import (
     message_of_exception,
     message_of_line,
 )
+from truetune.logs.console.missing_markers import MissingMarkerReader
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress_bars import ProgressBar
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
@@ -55,6 +56,8 @@ WITHOUT_GPU, LAYERS_ON_CPU = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
 """Messages on layers of llama.cpp that the CPU computes"""
 COLLECTIVE_TIMEOUT, COLLECTIVE_TIMEOUT_RAISED = "nccl-timeout", "nccl-timeout-raised"
 """Messages on a collective operation whose time ran out, on a line and in an exception"""
+LABELS_MASKED, MARKER_TOKENS = "all-labels-masked-warned", "response-marker-tokenized-otherwise"
+"""Messages on rows without a supervised token, and on those whose quoted text shows why"""
 DISK_FULL, SHARED_MEMORY_FULL = "disk-full", "shared-memory-too-small"
 """Messages on a full disk and a full /dev/shm"""
 SHARED_MEMORY_FILE = re.compile(
@@ -211,6 +214,7 @@ class ConsoleReader:
     _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
     _meeting: RendezvousReader = field(default_factory=RendezvousReader)
+    _markers: MissingMarkerReader = field(default_factory=MissingMarkerReader)
     _started: set[str] = field(default_factory=set)
 
     def add_line(self, text: str, number: int, bar: ProgressBar | None = None) -> None:
@@ -238,6 +242,7 @@ class ConsoleReader:
         self._ranks.add_line(line.process, line.text)
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
         self._meeting.add_line(line.text)
+        self._markers.add_line(line.text)
         started = STARTED_PROCESS.search(line.text)
         if started is not None and len(self._started) < MAX_PROCESSES:
             self._started.add(started[started.lastindex or 0])
@@ -255,6 +260,8 @@ class ConsoleReader:
         if not self._lines:
             return None
         ended, survived = self._failures()
+        if self._markers.finish() and LABELS_MASKED in self._noticed:
+            self._noticed[MARKER_TOKENS] = self._noticed.pop(LABELS_MASKED)
         notices = [self._notice(name, printed) for name, printed in self._noticed.items()]
         notices += self._notices_of_layers()
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
