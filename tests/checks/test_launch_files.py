@@ -172,3 +172,80 @@ def test_gpus_that_a_script_leaves_itself(tmp_path: Path, setting: str, faults: 
     (tmp_path / "train.py").write_text(f"import os\n{setting}\nimport torch\n", encoding="utf-8")
     (tmp_path / "run.sh").write_text("torchrun --nproc_per_node=4 train.py\n", encoding="utf-8")
     assert len(lint([tmp_path / "run.sh"], select=["CMD004"]).findings) == faults
+
+
+WHOLE = {
+    "train_batch_size": 8,
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 2,
+}
+OPTIONS = "--per_device_train_batch_size 2 --gradient_accumulation_steps 2 --deepspeed ds.json"
+IN_SCRIPT = (
+    "'out', per_device_train_batch_size=2, gradient_accumulation_steps=2, deepspeed='ds.json'"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "settings", "faults"),
+    [
+        (f"deepspeed --num_gpus 4 train.py {OPTIONS}", TRAINER.format("'out'"), WHOLE, 1),
+        (f"torchrun --nproc_per_node=4 train.py {OPTIONS}", TRAINER.format("'out'"), WHOLE, 1),
+        (
+            f"deepspeed --include localhost:0,1,2,3 train.py {OPTIONS}",
+            TRAINER.format("'out'"),
+            WHOLE,
+            1,
+        ),
+        (
+            "torchrun --nproc-per-node 4 train.py --deepspeed ds.json",
+            TRAINER.format(IN_SCRIPT),
+            WHOLE,
+            1,
+        ),
+        (
+            f"torchrun --nproc_per_node 4 train.py {OPTIONS}",
+            TRAINER.format("'out'"),
+            {"train_batch_size": 8},
+            1,
+        ),
+        (
+            "deepspeed --num_gpus 4 train.py --deepspeed_config ds.json",
+            LOOP.format("args=args, model=m"),
+            WHOLE,
+            1,
+        ),
+        (f"deepspeed --num_gpus 2 train.py {OPTIONS}", TRAINER.format("'out'"), WHOLE, 0),
+        (
+            f"deepspeed --num_gpus 4 train.py {OPTIONS}",
+            TRAINER.format("'out'"),
+            {"train_batch_size": "auto"},
+            0,
+        ),
+        (f"deepspeed train.py {OPTIONS}", TRAINER.format("'out'"), WHOLE, 0),
+        (f"deepspeed --num_gpus $GPUS train.py {OPTIONS}", TRAINER.format("'out'"), WHOLE, 0),
+        (
+            f"torchrun --nnodes 2 --nproc_per_node 1 train.py {OPTIONS}",
+            TRAINER.format("'out'"),
+            WHOLE,
+            0,
+        ),
+        (
+            "deepspeed --num_gpus 4 train.py --deepspeed ds.json",
+            TRAINER.format("'out'"),
+            {"train_batch_size": 8},
+            0,
+        ),
+    ],
+)
+def test_the_batch_of_all_processes_together(
+    tmp_path: Path, command: str, script: str, settings: dict[str, object], faults: int
+) -> None:
+    assert count(tmp_path, command, script, ds=json.dumps(settings)) == faults
+
+
+def test_the_processes_of_accelerate_make_the_whole_batch(tmp_path: Path) -> None:
+    script, settings = TRAINER.format(IN_SCRIPT), json.dumps(WHOLE)
+    command = "accelerate launch --config_file acc.yaml train.py"
+    for processes, faults in ((2, 0), (4, 1)):
+        acc = f"{OF_DEEPSPEED.format('bf16').replace('{{', '{').replace('}}', '}')}num_processes: {processes}\n"
+        assert count(tmp_path, command, script, ds=settings, acc=acc) == faults

@@ -230,13 +230,19 @@ def _torchrun_launch(command: ShellCommand) -> Launched | None:
 
 
 def _deepspeed_launch(command: ShellCommand) -> Launched | None:
-    """What DeepSpeed's launcher starts, where `--num_gpus` says how many."""
+    """What DeepSpeed's launcher starts, where `--num_gpus` says how many, or `--include` names them."""
     options = command.behind("deepspeed")
-    count = (
-        parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
-        if options is not None
-        else None
-    )
+    if options is None:
+        return None
+    options = _of_launcher(options)
+    included = last_option(options, "--include")
+    if included is not None:
+        host, _, devices = included.partition(":")
+        if not host or DEVICES.fullmatch(devices) is None:
+            return None
+        text = f"--include {included}"
+        return Launched(command, len(devices.split(",")), 1, "--include", text, False)
+    count = parse_whole_number(last_option(options, "--num-gpus"))
     return (
         Launched(command, count, 1, "--num_gpus", f"--num_gpus {count}", False) if count else None
     )

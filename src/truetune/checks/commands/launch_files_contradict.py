@@ -3,7 +3,8 @@ r"""The files that set up a launch contradict each other.
 ## What it does
 Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
 script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
-DeepSpeed file with those of the run; accelerate's precision and GPUs (gpu_ids) with the rest of it; the class of layers
+DeepSpeed file with those of the run, and the batch of all processes together (train_batch_size) with what the launch
+makes of it; accelerate's precision and GPUs (gpu_ids) with the rest of it; the class of layers
 that FSDP shall wrap with the model's. "auto", and values that the shell puts in, contradict nothing.
 
 ## Why it is bad
@@ -40,10 +41,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.job_launches import find_launches
 from truetune.checks.launch_files import LaunchFiles, Said, launch_files, script_tree, value_at
 from truetune.checks.rule import CommandRule
 from truetune.checks.wrapped_layers import layer_class, wrong_classes
-from truetune.parsing.shell_commands import CommandFile
+from truetune.parsing.shell_commands import CommandFile, last_option
 
 OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("train_micro_batch_size_per_gpu",), "per_device_train_batch_size"),
@@ -81,7 +83,13 @@ class LaunchFilesContradict(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
-            for contradiction in (*_of_run(launch), *_of_own_loop(launch), *_of_accelerate(launch)):
+            contradictions = (
+                *_of_run(launch),
+                *_of_whole_batch(launch, self.subject),
+                *_of_own_loop(launch),
+                *_of_accelerate(launch),
+            )
+            for contradiction in contradictions:
                 yield self.finding(
                     contradiction.message,
                     contradiction.remedy,
@@ -133,6 +141,59 @@ def _other_halves(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
             and deepspeed_half.value is True
         ):
             yield deepspeed_half, own
+
+
+def _of_whole_batch(launch: LaunchFiles, file: CommandFile) -> Iterator[_Contradiction]:
+    """The batch of all processes together that the DeepSpeed file fixes, beside what the command makes of it.
+
+    DeepSpeed itself compares its three numbers with the processes; the Trainer compares them with its settings first.
+    """
+    whole = value_at(launch.deepspeed, ("train_batch_size",))
+    started = _processes_of(launch, file)
+    if whole is None or launch.deepspeed is None or started is None:
+        return
+    has_trainer = _has_trainer(launch)
+    factors = [_factor(launch, way, name, has_trainer) for way, name in OF_DEEPSPEED[:2]]
+    sizes = [factor.value for factor in factors if factor is not None]
+    if len(sizes) < 2 or not all(type(size) is int for size in (whole.value, *sizes)):
+        return
+    processes, place = started
+    batch = processes * sizes[0] * sizes[1]
+    if batch == whole.value:
+        return
+    name = Path(launch.deepspeed.path).name
+    yield _Contradiction(
+        f"{name} fixes train_batch_size at {whole.value}, and {processes} processes x {sizes[0]} rows x {sizes[1]}"
+        f" accumulation steps are {batch}: {'the Trainer' if has_trainer else 'DeepSpeed'} stops there",
+        (
+            f'write "auto" for train_batch_size in {name} (and for the micro batch and the accumulation)'
+            if has_trainer
+            else f"leave train_batch_size out of {name}, so that DeepSpeed computes it"
+        )
+        + f"; or set it to {batch}",
+        (whole, place, *(factor for factor in factors if factor is not None)),
+    )
+
+
+def _factor(launch: LaunchFiles, way: tuple[str, ...], name: str, has_trainer: bool) -> Said | None:
+    """The micro batch or the accumulation: what the Trainer's settings say of it, else the DeepSpeed file."""
+    own = launch.run_value(name) if has_trainer else None
+    return own or value_at(launch.deepspeed, way)
+
+
+def _processes_of(launch: LaunchFiles, file: CommandFile) -> tuple[int, Said] | None:
+    """The processes of a launch on all its machines, and where they are said; None where that is not plain."""
+    started = next(
+        (one for one in find_launches(file) if one.command is launch.command and one.tasks == 1),
+        None,
+    )
+    machines = [
+        last_option(launch.command.words, option) or "1" for option in ("--nnodes", "--num-nodes")
+    ]
+    if started is None or any(count != "1" for count in machines) or "--nodes" in file.requests:
+        return None
+    place = Said(started.processes, launch.command_file, launch.command.line, started.said)
+    return started.processes * started.machines, place
 
 
 def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:

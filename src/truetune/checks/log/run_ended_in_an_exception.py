@@ -40,6 +40,7 @@ What is advised is a command that only reads, or an edit whose effect the next r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
@@ -69,6 +70,8 @@ from truetune.logs.console.out_of_memory_message import (
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 NODES_APART = "nodes-did-not-meet"
+DIFFERENT_VALUES = re.compile(r"^- (ds \S.{0,200} vs hf .{1,200})$", re.MULTILINE)
+"""The lines in which the Trainer says which values of the DeepSpeed file are not its own"""
 MAX_TEXT = 200
 """Characters of an exception's text in a finding's message"""
 
@@ -166,6 +169,7 @@ class RunEndedInAnException(OutputRule):
         if known is not None and known.name == OUT_OF_MEMORY and output is not None:
             yield from self._memory_evidence(failure, output, known)
         elif known is not None:
+            yield from DIFFERENT_VALUES.findall(raised.text)
             yield from self._of_several_processes(known)
             yield from describe_message(known)
         others = [

@@ -65,7 +65,8 @@ MESSAGES = (
         r" supported|invalid)",
         "numbers in the JSON beside other numbers in the arguments; or one of three batch sizes"
         " that does not fit the number of processes",
-        'set those values to "auto" in the JSON; `truetune check SETTINGS` compares both',
+        'set those values to "auto" in the JSON; `truetune check FOLDER` compares it with the'
+        " command that starts the run",
         "transformers/integrations/deepspeed.py",
         "accelerate/utils/dataclasses.py",
     ),
