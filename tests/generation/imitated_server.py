@@ -160,7 +160,7 @@ def choose(scores: torch.Tensor, body: dict[str, Any], random: torch.Generator) 
     """The next token, by the warpers of transformers."""
     if not body.get("temperature"):
         return int(scores.argmax())
-    warp = LogitsProcessorList(
+    warp: Any = LogitsProcessorList(
         [
             TemperatureLogitsWarper(float(body["temperature"])),
             TopPLogitsWarper(body.get("top_p", 1.0)),

@@ -180,7 +180,7 @@ def test_min_p_draws_from_the_tokens_that_transformers_leaves(min_p: float) -> N
     texts = ["The capital of France is", "Once upon a time there was a", "1 2 3 4 5"]
     asked = [prompt(tokenizer.backend.encode(text, add_special_tokens=False).ids) for text in texts]
     decoding = Decoding(frozenset({STOP}), 6, temperature=1.5, min_p=min_p, seed=1)
-    warp = transformers.LogitsProcessorList(
+    warp: Any = transformers.LogitsProcessorList(
         [transformers.TemperatureLogitsWarper(1.5), transformers.MinPLogitsWarper(min_p)]
     )
     with backend(folder) as model:
@@ -209,7 +209,7 @@ def test_min_p_draws_from_the_tokens_that_transformers_leaves(min_p: float) -> N
 @pytest.mark.parametrize("min_p", [0.0, *MIN_PS])
 def test_draws_come_as_often_as_they_are_likely(top_p: float, min_p: float) -> None:
     scores = torch.randn(1, 50, generator=torch.Generator().manual_seed(0)) * 2
-    warp = transformers.LogitsProcessorList(
+    warp: Any = transformers.LogitsProcessorList(
         [transformers.TopPLogitsWarper(top_p), transformers.MinPLogitsWarper(min_p)]
     )
     shares = warp(torch.tensor([[0]]), scores).softmax(-1)[0]
