@@ -22,6 +22,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.errors import SpecError, TemplateError
 from truetune.render.probes import prepared
 from truetune.render.renderer import Renderer
+from truetune.render.serving_contract import contract_of, verify
 from truetune.report.report_terminal import as_text
 from truetune.spec.run_spec import RunSpec
 
@@ -153,6 +154,16 @@ def test_where_no_template_is_the_default_one_must_be_chosen(layout: str, tmp_pa
     with pytest.raises(SpecError, match=r"templates are rag, tool_use; choose one with --template"):
         prepared(RunSpec(tokenizer=str(folder)))
     assert prepared(RunSpec(tokenizer=str(folder), template="rag")).template is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_contract_is_kept_by_the_folder_that_it_is_of(name: str | None, folder: Path) -> None:
+    made = contract_of(prepared(RunSpec(tokenizer=str(folder), template=name)))
+    assert list(made["templates"]) == ([name] if name else ["default", "tool_use"])
+    assert verify(made, folder) == []
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("another")
+    is_of_tools = name in (None, "tool_use")
+    assert bool(verify(made, folder)) is is_of_tools
 
 
 def test_a_check_counts_rows_by_template(folder: Path, rows: Path) -> None:
