@@ -60,6 +60,7 @@ class Steps(Trainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
         loss = of_logits(model(**self._prepare_inputs(inputs)).logits, inputs["labels"])
         loss.backward()
+        assert self.optimizer is not None
         self.optimizer.step()
         return loss.detach()
 
@@ -129,6 +130,10 @@ class InSft(SFTTrainer):
     compute_loss = Overrides.compute_loss
 
 
+overriding_function: Any = Overrides.compute_loss
+overriding_function = functools.partial(overriding_function, None)
+
+
 def line_of(function: Any) -> str:
     """`FILE:LINE` of a function of this module."""
     return f"({HERE}:{function.__code__.co_firstlineno})"
@@ -169,9 +174,7 @@ MADE: dict[str, tuple[Callable[[], Any], str]] = {
         f"{HANDED_ON}, which calls compute_loss_func {WEIGHTED}",
     ),
     "an override of the instance": (
-        lambda: with_attribute(
-            trainer(), "compute_loss", functools.partial(Overrides.compute_loss, None)
-        ),
+        lambda: with_attribute(trainer(), "compute_loss", overriding_function),
         OVERRIDE,
     ),
     "a method that is never called": (
