@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from truetune.probe import label_mutants, miniature_model, rehearsal_overrides, rehearse_pairs
+from truetune.probe.computed_loss import loss_of_one_pass
 from truetune.probe.greedy_answers import (
     MAX_NEW_TOKENS,
     SPARE_TOKENS,
@@ -190,9 +191,12 @@ def _measure_laws(
     record: Record,
     keep: Keep | None,
 ) -> None:
-    """Measure these laws on the miniature, into the record; `keep` is given it after each."""
+    """Measure these laws on the miniature, and see which function computes its loss, into the record; `keep` is given
+    it after each law."""
     kind = record.facts["trainer"]["kind"]
     trial = trial_of(unwrap_model(model), seen, tokenizer, trainer, None, kind)
+    trainer_facts = record.facts["trainer"]
+    trainer_facts["loss"] = loss_of_one_pass(trial, trainer_facts["loss"])
     outcomes = record.facts["laws"] = {}
     measure_laws(trial, laws, outcomes=outcomes, keep=partial(keep, record) if keep else None)
 
