@@ -60,7 +60,7 @@ class LearnedTargets:
 def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
     targets: list[tuple[int, LearnedTargets]] = computed_once(
-        trial, "lessons", lambda: _targets_of_batches(trial)
+        trial, "learned targets", lambda: _targets_of_batches(trial)
     )
     return targets
 
@@ -250,7 +250,7 @@ def _labels_beside(batch: dict[str, Any], key: str) -> torch.Tensor | None:
 
 
 def _spread_evenly(places: torch.Tensor) -> torch.Tensor:
-    """At most MOST of them, evenly."""
+    """At most MAX_POSITIONS of them, evenly."""
     return places[:: max(1, -(-len(places) // MAX_POSITIONS))]
 
 
