@@ -16,7 +16,7 @@ from truetune.package import __version__ as __version__
 if TYPE_CHECKING:
     from truetune.callback import AuditCallback as AuditCallback
     from truetune.checks.findings import Finding as Finding
-    from truetune.checks.guard import guard as guard
+    from truetune.checks.guard_live_objects import guard as guard
     from truetune.checks.judge_audit import AuditReport as AuditReport
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.reports import DataReport as DataReport
@@ -110,7 +110,7 @@ _HOMES = {
     "ServiceReport": "truetune.serving.service_report",
     "Trained": "truetune.training.run_training",
     "View": "truetune.viewing.view",
-    "guard": "truetune.checks.guard",
+    "guard": "truetune.checks.guard_live_objects",
     "score": "truetune.evaluation.score_predictions",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 
 ROOT = Path(truetune.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "verdicts.md"
@@ -68,7 +68,7 @@ def test_each_fact_stands_in_the_table(path: str) -> None:
 
 
 def test_each_rule_of_the_table_is_one() -> None:
-    known = {rule.name() for rule in rules()}
+    known = {rule.name() for rule in all_rules()}
     named = {
         name
         for row in table()

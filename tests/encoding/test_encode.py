@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 import truetune
 from tests import parts
-from truetune.checks.check_data import view
+from truetune.checks.check_data import view_row_tokens
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
@@ -102,7 +102,7 @@ def test_a_row_is_as_show_shows_it(tmp_path: Path) -> None:
     data = chats(tmp_path / "a.jsonl", ("Hi", "Yo", "And?", "So"), ("q", "a"))
     rows = written(encode(data, tmp_path / "out"))
     for row in rows:
-        (shown,) = view(RunSpec(data=(data,), tokenizer=str(TOKENIZER)), row["row"])
+        (shown,) = view_row_tokens(RunSpec(data=(data,), tokenizer=str(TOKENIZER)), row["row"])
         assert row["input_ids"] == shown.ids.tolist()
         assert [label != -100 for label in row["labels"]] == shown.supervised.tolist()
         assert (row["file"], row["line"]) == ("a.jsonl", row["row"] + 1)

@@ -149,7 +149,7 @@ def _log_of_folder(path: Path) -> Any:
 
 
 def _several(path: Path) -> Any:
-    from truetune.logs.multiple_runs import refuse_multiple_runs
+    from truetune.logs.refuse_multiple_runs import refuse_multiple_runs
 
     return refuse_multiple_runs(path.parent)
 
@@ -411,7 +411,9 @@ def of_others() -> dict[str, list[Reader]]:
         "logs.read_run": [
             Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)
         ],
-        "logs.multiple_runs": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
+        "logs.refuse_multiple_runs": [
+            Reader("trainer_state.json", json.dumps(STATE).encode(), _several)
+        ],
         "logs.tensorboard_events": [Reader("events.out.tfevents.1", events_file(), _log)],
         "logs.wandb_offline_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
         "checks.lint": [
@@ -505,16 +507,16 @@ OWN = {
     "checks.modelfile.weights_of_modelfile": TYPES_ALONE,
     "source.option_defaults": SWALLOWS,
     "checks.launch_files": SWALLOWS,
-    "checks.wrapped_layers": SWALLOWS,
+    "checks.fsdp_layer_class": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,
     "checks.commands.server_generates_slowly": TYPES_ALONE,
     "checks.commands.server_loads_no_weights": TYPES_ALONE,
-    "checks.job_launches": TYPES_ALONE,
-    "checks.node_meetings": "commands inside of a file that checks.lint reads, which is fed",
+    "checks.job_gpus_and_processes": TYPES_ALONE,
+    "checks.node_rendezvous": "commands inside of a file that checks.lint reads, which is fed",
     "checks.modelfile.modelfile_serves_the_base": TYPES_ALONE,
     "checks.rule": TYPES_ALONE,
-    "checks.vllm_servers": TYPES_ALONE,
-    "checks.encoded_texts": OF_A_FIELD,
+    "checks.vllm_server_commands": TYPES_ALONE,
+    "checks.detect_text_encoding": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
     "spec.unknown_settings": WRITES,
     "encoding.encoded_folder": TELLS,

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
-from truetune.checks.check_data import check, with_rows
+from truetune.checks.check_data import add_token_views, check
 from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
@@ -104,7 +104,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     (folder / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
     data, held = str(folder / "rows.jsonl"), str(folder / "held.jsonl")
     settings = {"data": data, "eval_data": held, "tokenizer": str(TOKENIZER), "max_length": 128}
-    return with_rows(check(spec_of(settings, "t")), 40)
+    return add_token_views(check(spec_of(settings, "t")), 40)
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.check_data import prepare
-from truetune.checks.data_rules import DataRules
+from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.run_data_rules import DataRules
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
@@ -34,7 +34,7 @@ class DataReading(NamedTuple):
     judgement: Judgement
 
 
-def read_data(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReading:
+def read_data_for_loss_floor(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReading:
     """Read the data of `spec`: what losses they allow, and what rules of these classes say of them.
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
@@ -43,13 +43,15 @@ def read_data(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReadin
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
         return _read_token_ids(spec, kinds)
     return with_proof(
-        lambda only_reference: _read_data(prepare(spec, only_reference=only_reference), kinds)
+        lambda only_reference: _read_data(
+            prepare_rule_setup(spec, only_reference=only_reference), kinds
+        )
     )
 
 
 def loss_floor(spec: RunSpec) -> DataFacts:
-    """What losses the data of `spec` allow. Raises as `read_data`."""
-    return read_data(spec).facts
+    """What losses the data of `spec` allow. Raises as `read_data_for_loss_floor`."""
+    return read_data_for_loss_floor(spec).facts
 
 
 def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:

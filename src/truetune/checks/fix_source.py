@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from truetune.checks.findings import Edit, Finding
 from truetune.data import atomic
 from truetune.errors import DataError, UsageError
-from truetune.source import edits
+from truetune.source import source_edits
 from truetune.source.module import Module, parse_module
 
 MAX_PASSES = 8
@@ -123,10 +123,12 @@ def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
 
 def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
     """The module with these fixes; None where they do not fit, or more of it can't be parsed then."""
-    changes = [edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits]
+    changes = [
+        source_edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits
+    ]
     try:
         after = parse_module(
-            edits.apply_changes(module.file_text, changes), module.path, module.codec
+            source_edits.apply_changes(module.file_text, changes), module.path, module.codec
         )
     except (ValueError, DataError):
         return None

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from truetune.checks.detected_trainers import trainer_facts_of_run
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject, TokenView
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.trainer_sightings import trainer_of
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Example
 from truetune.encoding.token_bytes import TokenBytes
@@ -72,10 +72,10 @@ def inspect_tokenized(
     """
     started = time.perf_counter()
     cache = cache_at(path)
-    data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
+    data = read_tokenized(cache, spec, prepared(spec), trainer_facts_of_run(spec), progress)
     judgement = _judge_rules(choose_rules(spec, TokenizedRule), data)
     summary = data.summary
-    sentence = verdict_on(data)
+    sentence = describe_supervised_sources(data)
     return TokenizedReport(
         spec=spec,
         subjects=(
@@ -117,7 +117,7 @@ def is_tokenized(path: str, spec: RunSpec) -> bool:
         return False
 
 
-def prepared_cache(config: Config) -> tuple[str, ...]:
+def find_prepared_cache(config: Config) -> tuple[str, ...]:
     """The folder of tokenized rows that a configuration names, where it is here."""
     name = config.spec.training.prepared_path
     if name is None:
@@ -128,7 +128,7 @@ def prepared_cache(config: Config) -> tuple[str, ...]:
     return tuple(here[:1])
 
 
-def verdict_on(data: TokenizedData) -> str:
+def describe_supervised_sources(data: TokenizedData) -> str:
     """What of each source is in the loss, in one sentence."""
     summary, counts = data.summary, data.summary.ledger()
     if not summary.rows:
@@ -190,7 +190,9 @@ def _rows_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[Not
         )
 
 
-def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = None) -> TokenView:
+def view_tokenized_row(
+    spec: RunSpec, path: str, row: int = 0, *, line: int | None = None
+) -> TokenView:
     """One tokenized row, token by token, its sources told by the template.
 
     Raises SpecError, TokenizerError, TemplateError or DataError.

@@ -30,7 +30,9 @@ ADAPTER = "adapter_config.json"
 CAST = "prepare_model_for_kbit_training casts the weights to float32: the model is loaded without a quantization"
 
 
-def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = None) -> Config:
+def config_with_training(
+    path: str | PathLike[str], training: Mapping[str, Any] | None = None
+) -> Config:
     """The run that stands at a path, with some of its training settings changed.
 
     Raises UsageError where there is none, SpecError where it can't be read.
@@ -53,7 +55,11 @@ def plan(
     """The memory of the run at a path; see `truetune.plan`."""
     named = None if model is None else fspath(model)
     return plan_of(
-        config_of(path, training), model=named, gpu_memory=gpu_memory, gpus=gpus, length=length
+        config_with_training(path, training),
+        model=named,
+        gpu_memory=gpu_memory,
+        gpus=gpus,
+        length=length,
     )
 
 

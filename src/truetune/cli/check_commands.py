@@ -262,8 +262,8 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
       truetune show chats.jsonl:46 -t path/to/model
       truetune show truetune.yaml --json
     """
-    from truetune.checks.check_data import view
-    from truetune.checks.inspect_tokenized import is_tokenized, view_of_ids
+    from truetune.checks.check_data import view_row_tokens
+    from truetune.checks.inspect_tokenized import is_tokenized, view_tokenized_row
     from truetune.report.token_view_terminal import render_view, view_json
 
     line = None
@@ -274,9 +274,9 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
             options["data"], line = (name,), int(number_of_line)
     spec = read_run_settings(options)
     if spec.data and is_tokenized(spec.data[0], spec):
-        views = [view_of_ids(spec, spec.data[0], row, line=line)]
+        views = [view_tokenized_row(spec, spec.data[0], row, line=line)]
     else:
-        views = view(spec, row, line=line)
+        views = view_row_tokens(spec, row, line=line)
     if output_format == "json":
         print_json("show", {"examples": [view_json(example) for example in views]})
         return 0

@@ -195,9 +195,9 @@ class Delivery:
         Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then.
         """
         if self.baseline is not None:
-            from truetune.checks.fingerprints import without_known
+            from truetune.checks.fingerprints import accept_known_findings
 
-            report = without_known(report, self._known())
+            report = accept_known_findings(report, self._known())
         try:
             self.write(report)
         except UsageError:

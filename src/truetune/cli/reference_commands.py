@@ -32,11 +32,11 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
       truetune rules preview
       truetune rules --json
     """
-    from truetune.checks.catalogue import choose
+    from truetune.checks.rule_catalogue import select_rules
     from truetune.report.rules_terminal import render_rules, rules_json
 
     note_former_codes(names)
-    chosen = choose(names, ())
+    chosen = select_rules(names, ())
     if output_format == "json":
         print_json("rules", {"rules": rules_json(chosen)})
     else:
@@ -154,7 +154,7 @@ def is_rule(question: str) -> bool:
 
     if not load_plugins("truetune.rules"):
         return False
-    from truetune.checks.catalogue import rules_of_plugins
+    from truetune.checks.rule_catalogue import rules_of_plugins
 
     return any(question.upper() == rule.code for rule in rules_of_plugins())
 

@@ -187,8 +187,8 @@ def movement(
       truetune movement outputs/adapter
       truetune movement merged --base path/to/base --adapter outputs/adapter -o movement.json
     """
-    from truetune.checks.weight_diff_report import change_rules
     from truetune.checks.weight_diff_report import movement as run
+    from truetune.checks.weight_diff_report import weight_change_rule_names
     from truetune.report.progress_bars import comparison_bar
     from truetune.spec.run_spec import RunSpec
 
@@ -199,7 +199,7 @@ def movement(
             after,
             base=base,
             adapter=adapter,
-            spec=RunSpec(**{"select": change_rules(), **drop_unset(options)}),
+            spec=RunSpec(**{"select": weight_change_rule_names(), **drop_unset(options)}),
             progress=progress,
         )
     return deliver(report)

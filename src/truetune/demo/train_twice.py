@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.check_data import prepare
+from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.reports import TokenView
 from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
@@ -96,7 +96,7 @@ def train_twice(seed: int = 0, progress: Progress = lambda name, loss: None) -> 
 
 def short_views() -> list[TokenView]:
     """The first rows of the mended chats that have one question and one answer, as truetune encodes them."""
-    setup = prepare(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
+    setup = prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
     rows: Iterable[Conversation] = (
         row for row in read_conversations((str(DATA),)) if len(row.messages) == 2
     )

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from truetune.checks.catalogue import find
 from truetune.checks.judgement import NotJudged
+from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import describe_failure
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
@@ -145,7 +145,7 @@ class Fixer:
             raise
         except Exception as error:
             # A mistake in one remedy, or in its rule, must not cost the user all other fixes.
-            self._failures[remedy] = describe_failure(find(remedy.rule), error)
+            self._failures[remedy] = describe_failure(find_rule(remedy.rule), error)
             return []
 
     def _judge_rows(self, rows: Iterable[FixRow]) -> JudgedRows:

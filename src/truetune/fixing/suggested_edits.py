@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
-from truetune.checks.check_data import prepare
+from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.findings import Finding
 from truetune.checks.reports import AnyReport, DataReport
 from truetune.checks.reread_rows import reread_rows
-from truetune.checks.template_refusals import cause_of
+from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.data.columnar import read_batches
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
@@ -141,14 +141,14 @@ def _places_to_try(finding: Finding) -> list[Origin]:
 def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_CauseGroup]:
     """Try the rule's remedies on rows, the safe ones first; by cause, the most frequent first."""
     # The exact way: a few rows, and nothing may be advised that a shortcut only seems to prove.
-    setup = prepare(spec, only_reference=True)
+    setup = prepare_rule_setup(spec, only_reference=True)
     judge, context = RowJudge(setup, only_reference=True), Context(spec, setup)
     kinds = [remedy for remedy in all_remedies() if remedy.rule == rule]
     bodies = dict(zip((row.origin for row in rows), _bodies_of_rows(rows, spec), strict=True))
     groups: dict[str, _CauseGroup] = {}
     for row in rows:
         reason = judge([row]).rejected.get(row.origin.row)
-        cause = "" if reason is None else cause_of(row, reason)
+        cause = "" if reason is None else template_refusal_cause(row, reason)
         group = groups.setdefault(cause, _CauseGroup(cause))
         group.rows += 1
         # An edit that may change what a row means is only tried where no safe one helps.

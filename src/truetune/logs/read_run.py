@@ -18,12 +18,6 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.logs.console.console_output import ConsoleOutput
-from truetune.logs.multiple_runs import (
-    STATE_FILE,
-    find_runs_below,
-    refuse_multiple_runs,
-    state_step,
-)
 from truetune.logs.notebook_output import read_notebook
 from truetune.logs.printed_records import read_console_file
 from truetune.logs.record_files import (
@@ -32,6 +26,12 @@ from truetune.logs.record_files import (
     read_csv_log,
     read_json_log,
     read_jsonl_log,
+)
+from truetune.logs.refuse_multiple_runs import (
+    STATE_FILE,
+    find_runs_below,
+    refuse_multiple_runs,
+    state_step,
 )
 from truetune.logs.run_log import RunLog, checkpoint_step
 from truetune.logs.run_log_builder import RunLogBuilder

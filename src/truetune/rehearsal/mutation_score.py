@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.auditing.audit import Audit
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_runner import run_rules
 from truetune.probe.run_record import Record
 
@@ -137,7 +137,7 @@ def _list_fired_rules(record: Record, recitation: Mapping[str, Any]) -> Iterator
     subject = Audit(
         (Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset()
     )
-    for finding in run_rules(subject, rules("recitation")).findings:
+    for finding in run_rules(subject, all_rules("recitation")).findings:
         # An info is no alarm: who reads it need not suspect a fault.
         if finding.severity != "info":
             yield finding.rule

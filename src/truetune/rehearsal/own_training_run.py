@@ -32,7 +32,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
 
     Raises UsageError where settings or packages are missing, TokenizerError, TemplateError or DataError.
     """
-    from truetune.checks.check_data import prepare
+    from truetune.checks.check_data import prepare_rule_setup
     from truetune.checks.token_views import make_token_views
     from truetune.data.rows import read_conversations
     from truetune.encoding.encoder import Encoder
@@ -46,7 +46,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
     if not spec.data or not spec.tokenizer:
         raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
     # The reference encoder alone: for so few rows a fast path would have to be proved first.
-    setup = prepare(spec, only_reference=True)
+    setup = prepare_rule_setup(spec, only_reference=True)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     rows = islice(
         read_conversations(spec.data, format=spec.format, columns=spec.map), MAX_ENCODED_ROWS

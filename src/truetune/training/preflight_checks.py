@@ -18,7 +18,7 @@ from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.judge_audit import audit
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
-from truetune.checks.reports import AuditReport, Report, with_judgement
+from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
 from truetune.data.files import find_sources
 from truetune.data.rows import read_conversations
@@ -86,7 +86,7 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
         spec, progress=lambda rows, done, total: listener.busy("checking", done, total)
     )
     config = Config("truetune", __version__, "", spec, limit=spec.max_length)
-    return with_judgement(judge_rehearsal, judge_settings(config, spec))
+    return add_judgement(judge_rehearsal, judge_settings(config, spec))
 
 
 def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:

@@ -17,8 +17,8 @@ import transformers
 
 from tests.auditing import tiny
 from tests.probe.laws.zoo import ARCHITECTURES, TOKENIZER, build, pack, packed, padded
-from truetune.checks.catalogue import rules
 from truetune.checks.rule import LawRule
+from truetune.checks.rule_catalogue import all_rules
 from truetune.probe.laws import law_modules, measure_laws
 from truetune.probe.measuring.packed_documents import document_spans
 from truetune.probe.measuring.rounding_tolerance import coarsest_precision
@@ -490,5 +490,5 @@ def test_every_law_stands_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "laws.md").read_text(encoding="utf-8")
     assert {law for law in law_modules() if f"`{law}`" not in page} == set()
     assert {
-        rule.code for rule in rules() if issubclass(rule, LawRule) and rule.code not in page
+        rule.code for rule in all_rules() if issubclass(rule, LawRule) and rule.code not in page
     } == set()

@@ -43,8 +43,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import are_all_bad, find_bad_answers, sample_cases
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.answers.bad_answer_counts import are_all_bad, find_bad_answers, sample_cases
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -56,7 +56,7 @@ TOLERATED = 0.05
 SHOWN_LANGUAGES = 5
 
 
-class AnswersChangeLanguage(CountedAnswersRule):
+class AnswersChangeLanguage(BadAnswerShareRule):
     code = "ANS004"
     severity = "error"
     since = "0.1.0"

@@ -46,7 +46,7 @@ import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
-from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -119,7 +119,7 @@ class ControlTokenSpelledAsText(BatchRule):
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet() or no_labels(
+        lacking = super().unmet() or explain_missing_labels(
             self.subject, list(lines_with_own_labels(self.subject))
         )
         if lacking is not None:

@@ -43,7 +43,11 @@ import numpy as np
 
 from truetune.auditing.audit import Audit
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, row_format
-from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import (
+    NO_TOKENIZER,
+    PLAIN_TEXT,
+    explain_missing_labels,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -82,7 +86,7 @@ class TemplateNeverApplied(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lines = list(lines_with_own_labels(self.subject))
-        lacking = super().unmet() or no_labels(self.subject, lines)
+        lacking = super().unmet() or explain_missing_labels(self.subject, lines)
         if lacking is not None:
             return lacking
         if self.subject.probes is None:

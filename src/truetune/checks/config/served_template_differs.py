@@ -63,7 +63,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.template_marks import (
     CONTROL_TOKEN,

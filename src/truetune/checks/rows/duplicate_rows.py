@@ -40,9 +40,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import Grown, near_copies
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
@@ -69,10 +69,10 @@ class DuplicateRows(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.prints = {"exact": Grown(), "normal": Grown(), "near": Grown()}
+        self.prints = {"exact": GrowingArray(), "normal": GrowingArray(), "near": GrowingArray()}
         self.files: list[str] = []
-        self.lines = Grown()
-        self.answers, self.answer_phrases = Grown(), Grown()
+        self.lines = GrowingArray()
+        self.answers, self.answer_phrases = GrowingArray(), GrowingArray()
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
@@ -173,7 +173,7 @@ class DuplicateRows(DataRule):
             return []
         if kind != "near":
             return _equal_to_earlier(values)
-        return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
+        return find_near_copy_rows(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place_of(self, lines: NDArray[Any], row: int) -> Origin:
         """Where a row stands."""

@@ -36,12 +36,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_character, last_example, message_start
+from truetune.checks.token_cases import case_at_character, last_example, message_start
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.forged_tokens import find_forged_token
@@ -85,7 +85,7 @@ class SpecialTokenInStructure(DataRule):
             ):
                 end = max(message_start(batch, i, number), 0)
                 at = batch.examples[i].rendering.text.rfind(role, 0, end)
-                return at_character(batch, i, at + match.start() if at >= 0 else -1, text)
+                return case_at_character(batch, i, at + match.start() if at >= 0 else -1, text)
         return Case(text, row.origin)
 
     def unmet(self) -> Unmet | None:

@@ -39,9 +39,9 @@ from typing import Any
 
 import numpy as np
 
+from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import near_in
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -109,7 +109,7 @@ class TrainEvalLeak(DataRule):
                 # rows share is looked at once.
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
-        for i, other in near_in(prints.phrases, self.sketches).items():
+        for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
             self.leaked["near"].setdefault(other, batch.rows[i].origin)
 
     def report_data(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from truetune.checks.column_texts import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
+from truetune.checks.column_contents import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup

@@ -41,11 +41,11 @@ import datetime
 import difflib
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_CHATS, no_template
 from truetune.checks.rule import DataRule
-from truetune.checks.token_cases import at_character, first_answer
+from truetune.checks.token_cases import case_at_character, first_answer
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -69,7 +69,7 @@ class DateInTemplate(DataRule):
             self.first = batch.only([answer[0]])
 
     def unmet(self) -> Unmet | None:
-        return no_template(self.probes) if self.chats else NO_CHATS
+        return explain_missing_template(self.probes) if self.chats else NO_CHATS
 
     def figure(self) -> str:
         return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*PROBE_DAYS)
@@ -104,7 +104,7 @@ class DateInTemplate(DataRule):
             # The row may have been rendered with its date fixed by template_kwargs: then it is not
             # told.
             if at and rendering.text.startswith(early[:at]):
-                yield at_character(
+                yield case_at_character(
                     self.first, 0, at, repr(rendering.text[max(0, at - 24) : at + 24])
                 )
 

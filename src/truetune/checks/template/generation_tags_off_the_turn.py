@@ -36,16 +36,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from truetune.checks.data_unmet_reasons import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.rule import DataRule
 from truetune.checks.template.evidence.generation_tags import (
     CLOSE_MARK,
     OPEN_MARK,
     mark_generation_tags,
 )
-from truetune.checks.token_cases import at_stop, at_turn, first_answer
+from truetune.checks.token_cases import case_at_stop, case_at_turn, first_answer
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -80,8 +80,8 @@ class GenerationTagsOffTheTurn(DataRule):
             return
         answer = first_answer(batch)
         if answer is not None:
-            self.answer = at_turn(batch, *answer, "the answer begins here")
-            self.stop = at_stop(batch, *answer, "the turn ends here")
+            self.answer = case_at_turn(batch, *answer, "the answer begins here")
+            self.stop = case_at_stop(batch, *answer, "the turn ends here")
 
     def unmet(self) -> Unmet | None:
         if self.spec.mask_by != "generation-tags":

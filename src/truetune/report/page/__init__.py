@@ -41,13 +41,13 @@ SECTIONS: tuple[SectionMaker, ...] = (
 
 def html_page(report: Report) -> str:
     """A whole HTML document; of data it shows as many rows as it has room for."""
-    from truetune.checks.check_data import with_rows
+    from truetune.checks.check_data import add_token_views
     from truetune.checks.reports import DataReport
     from truetune.report.as_json import as_dict
     from truetune.report.page.token_rows import with_raw_text
 
     # A check keeps few rows; a page has room for more, so they are read once again.
-    result = as_dict(with_rows(report) if isinstance(report, DataReport) else report)
+    result = as_dict(add_token_views(report) if isinstance(report, DataReport) else report)
     return page_of(result | {"views": with_raw_text(result["views"], report.spec)})
 
 

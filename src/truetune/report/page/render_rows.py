@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checks.check_data import prepare
+from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.reports import TokenView
 from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
@@ -40,7 +40,7 @@ class RowRenderer:
         """Raises SpecError, TokenizerError or TemplateError."""
         # Without the fast engines: a few rows gain nothing from them, and they would have to be
         # proved first.
-        self.setup = prepare(spec, only_reference=True)
+        self.setup = prepare_rule_setup(spec, only_reference=True)
         self.encoder = Encoder(self.setup.tokenizer.backend, only_reference=True)
         self.renderer = self.setup.probes.renderer()
         self.masks = TrainerMasks(self.setup)
@@ -122,7 +122,7 @@ class RowRenderer:
         # off it.
         if "template" not in settings:
             return self.setup.probes.renderer(**settings)
-        return prepare(
+        return prepare_rule_setup(
             self.setup.spec.model_copy(update=settings), only_reference=True
         ).probes.renderer()
 

@@ -19,7 +19,7 @@ from transformers import TrainerCallback
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.findings_file import append_findings
 from truetune.checks.judge_answers import judge_answers, new_or_worse
-from truetune.checks.judgement import missing
+from truetune.checks.judgement import list_unjudged_parts
 from truetune.data.atomic import write_atomically
 from truetune.errors import UsageError
 from truetune.generation import sample_files
@@ -312,7 +312,7 @@ class Watcher(TrainerCallback):
         """Say what is new, and see whether it ends the run."""
         judgement = judge_answers(self.watched(state), self.spec)
         self.findings = judgement.findings
-        for part in missing(judgement.not_judged):
+        for part in list_unjudged_parts(judgement.not_judged):
             self._note(f"not judged: {part}")
         # A finding is said once, and again only when it has become worse: a log of the same warning
         # is not read.

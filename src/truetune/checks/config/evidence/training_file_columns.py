@@ -64,7 +64,7 @@ def data_files_of(name: str) -> list[Source]:
         return []
 
 
-def last_changed_file(config: Config) -> tuple[Path, float] | None:
+def last_changed_training_file(config: Config) -> tuple[Path, float] | None:
     """The training file that changed last, and when (seconds since 1970); None where none is at hand."""
     paths = [Path(str(source.path)) for source in training_sources(config)]
     try:

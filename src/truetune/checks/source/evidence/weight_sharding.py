@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.spec import located_document
 from truetune.spec.stacks.project_commands import launches_of
 
