@@ -189,7 +189,7 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
 
 def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
     """By route and verdict: the fields of a request that this server does not heed."""
-    from truetune.generation.backends.request_fields import body_sender, survey_fields
+    from truetune.generation.backends.heeded_request_fields import body_sender, survey_fields
     from truetune.generation.backends.server_prompt_ids import chat_request
 
     chat = {

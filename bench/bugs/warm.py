@@ -141,8 +141,8 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     """The script up to its first step, and what truetune says there."""
     import truetune.probe.audit_session
-    from truetune.probe.rehearsal_guards import RehearsalHook
-    from truetune.probe.time_limits import STOP
+    from truetune.probe.audit_time_limits import STOP
+    from truetune.probe.rehearsal_hook import RehearsalHook
     from truetune.probe.trainer_hook import start_hook
 
     reached: list[dict[str, Any]] = []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan_memory import Plan as Plan
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
-    from truetune.serving.adapter_forms import Ladder as Ladder
+    from truetune.serving.compare_adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.spec.run_spec import RunSpec as RunSpec
     from truetune.training.progress_output import Listener as Listener
@@ -94,7 +94,7 @@ _HOMES = {
     "Finding": "truetune.checks.findings",
     "Fixed": "truetune.fixing.fix_file",
     "Generator": "truetune.evaluation.custom_loop",
-    "Ladder": "truetune.serving.adapter_forms",
+    "Ladder": "truetune.serving.compare_adapter_forms",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.progress_output",
     "Options": "truetune.generation.backends.open_backend",
@@ -427,7 +427,7 @@ def evaluate(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.evaluation.evaluate_model import evaluate_model as run
+    from truetune.evaluation.evaluate_losses_and_answers import evaluate_model as run
 
     other = None if against is None else fspath(against)
     return run(
@@ -487,7 +487,7 @@ def ladder(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.serving.adapter_forms import compare_adapter_forms as run
+    from truetune.serving.compare_adapter_forms import compare_adapter_forms as run
 
     under, whole = (None if path is None else fspath(path) for path in (base, merged))
     return run(

@@ -16,7 +16,7 @@ from truetune.auditing.build_audit import list_stop_ids
 from truetune.auditing.row_fields import parse_row
 from truetune.checks.token_views import make_token_views
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as encoded
+from truetune.encoding.stream_batches import batch as encoded
 from truetune.probe.observe_run import batch_arrays
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes

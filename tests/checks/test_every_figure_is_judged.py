@@ -19,7 +19,7 @@ WRITERS = {
     "checks/inspect_checkpoint.py": ("checkpoint_facts",),
     "checks/check_environment.py": ("_environment_facts",),
     "checks/judge_answers.py": ("answer_report",),
-    "evaluation/evaluate_model.py": ("_describe_subject",),
+    "evaluation/evaluate_losses_and_answers.py": ("_describe_subject",),
     "evaluation/summarize_run.py": ("_facts_of_record", "_facts_of_log", "_facts_of_watcher"),
     "evaluation/sample_model.py": ("describe_subject",),
     "serving/check_server.py": ("_describe_server",),

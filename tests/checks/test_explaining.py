@@ -19,7 +19,7 @@ from truetune.checks.explaining.search_topics import list_topics, search_topics
 from truetune.checks.explaining.stem_words import list_stems
 from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
-from truetune.cli.other_tools_words import COMMAND_SYNONYMS, OPTION_WORDS, OTHER_COMMAND_NAMES
+from truetune.cli.suggest_meant_words import COMMAND_SYNONYMS, OPTION_WORDS, OTHER_COMMAND_NAMES
 from truetune.errors import UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"

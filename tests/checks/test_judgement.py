@@ -31,7 +31,7 @@ from truetune.checks.run_data_rules import DataRules
 from truetune.cli import truetune_group
 from truetune.demo import BROKEN, DATA, TOKENIZER
 from truetune.errors import DataError, FastPathError
-from truetune.evaluation.evaluate_model import judge_results as judge_evaluation
+from truetune.evaluation.evaluate_losses_and_answers import judge_results as judge_evaluation
 from truetune.probe.run_record import Record
 from truetune.report.as_json import as_dict
 from truetune.report.page import html_page

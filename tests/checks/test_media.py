@@ -12,7 +12,7 @@ from tests import parts
 from truetune.checks.check_data import check
 from truetune.checks.reports import DataReport
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.media import Media, count_media
+from truetune.data.count_media import Media, count_media
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import html_page

@@ -21,7 +21,7 @@ from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch
+from truetune.encoding.stream_batches import batch
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import chat, prepared
 from truetune.render.tokenizer import load

@@ -13,7 +13,7 @@ from tests import parts
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch, batches
+from truetune.encoding.stream_batches import batch, batches
 from truetune.render.probes import chat, probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load

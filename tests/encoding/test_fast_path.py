@@ -23,8 +23,8 @@ from truetune.encoding.encode_run import Encoded
 from truetune.errors import FastPathError
 from truetune.render import renderer as renderer_module
 from truetune.render.probes import chat, prepared
-from truetune.render.recipe import Recipe, make_recipe
 from truetune.render.render_plan import Plan
+from truetune.render.reusable_render_recipe import Recipe, make_recipe
 from truetune.render.traced_string import Trace
 from truetune.spec.run_spec import RunSpec
 
@@ -144,12 +144,12 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "patched").mkdir()
     (tmp_path / "patched" / "sitecustomize.py").write_text(
         "import dataclasses\n"
-        "from truetune.render import recipe\n"
+        "from truetune.render import reusable_render_recipe\n"
         "whole = recipe.make_recipe\n"
         "def record(plans, trace):\n"
         "    made = whole(plans, trace)\n"
         "    return made and dataclasses.replace(made, guards=())\n"
-        "recipe.make_recipe = record\n"
+        "reusable_render_recipe.make_recipe = record\n"
     )
     code = (
         "import sys\n"

@@ -15,8 +15,8 @@ from tests import parts
 from tests.encoding.test_encode import chats, encode, text_of, written
 from truetune.demo import TOKENIZER
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.engines import fastest_engine
-from truetune.encoding.text_pieces import find_piece_rule
+from truetune.encoding.proved_tokenizer_engines import fastest_engine
+from truetune.encoding.split_at_added_tokens import find_piece_rule
 from truetune.errors import DataError
 from truetune.render.probes import chat
 from truetune.render.tokenizer import load

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.encoding.packing import best_fit
+from truetune.encoding.pack_documents import best_fit
 
 
 @given(

@@ -15,7 +15,7 @@ from tests import parts
 from truetune.data.rows import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batches
+from truetune.encoding.stream_batches import batches
 from truetune.render.probes import prepared
 from truetune.spec.run_spec import Learn, RunSpec
 

@@ -17,14 +17,14 @@ from pyarrow import parquet
 
 import truetune
 from truetune.cli import truetune_group
-from truetune.data.remote import RemotePath
+from truetune.data.remote_path import RemotePath
 from truetune.demo import TOKENIZER
+from truetune.encoding import encode_on_ray
 from truetune.encoding import encode_run as run_module
-from truetune.encoding import on_ray
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoded_folder import DiskEntry, DiskStore
-from truetune.encoding.engines import EnginesDiffer
-from truetune.encoding.stream import void_notice
+from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
+from truetune.encoding.stream_batches import void_notice
 from truetune.errors import DataError
 from truetune.render.probes import chat, prepared
 from truetune.spec.run_spec import RunSpec
@@ -198,7 +198,7 @@ def test_workers_need_no_tokenizer_folder(tmp_path: Path) -> None:
     }
     for more in ({}, files):
         made = prepared(RunSpec(tokenizer=str(tmp_path / "tokenizer"), **more))
-        again = on_ray.Parcel.of(made).opened()
+        again = encode_on_ray.Parcel.of(made).opened()
         assert again.tokenizer.backend.to_str() == made.tokenizer.backend.to_str()
         assert again.template is not None
         assert made.template is not None

@@ -16,16 +16,15 @@ from pyarrow import fs, parquet
 
 import truetune
 from truetune.checks.reports import DataReport
-from truetune.data import remote
-from truetune.data.files import find_sources
-from truetune.data.line_stretches import read_stretch, scan_lines
-from truetune.data.remote import RemotePath, parse_data_path
+from truetune.data.find_data_files import find_sources
+from truetune.data.remote_path import RemotePath, parse_data_path
 from truetune.data.rows import read_conversations
+from truetune.data.split_lines_into_stretches import read_stretch, scan_lines
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoded_folder import entry_of, open_encoded
-from truetune.encoding.object_store import ObjectEntry
+from truetune.encoding.encoded_object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
 from truetune.render.probes import chat
 
@@ -157,9 +156,9 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
 
     local = pytest.importorskip("fsspec.implementations.local").LocalFileSystem()
     monkeypatch.setattr(
-        remote, "_open_filesystem", lambda top: (fs.PyFileSystem(Files(local)), "/")
+        remote_path, "_open_filesystem", lambda top: (fs.PyFileSystem(Files(local)), "/")
     )
-    monkeypatch.setattr(remote, "BUFFER_BYTES", 1000)
+    monkeypatch.setattr(remote_path, "BUFFER_BYTES", 1000)
     (tmp_path / "a.jsonl").write_bytes(LINES * 20)
     (source,) = find_sources([f"store://x{tmp_path}/a.jsonl"])
     stretches = scan_lines(source, 20_000).stretches

@@ -14,7 +14,7 @@ from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT
 from tests.evaluation.test_sample import asked, ran
 from truetune.errors import UsageError
-from truetune.evaluation.compare_samples import compare_samples, describe_change
+from truetune.evaluation.compare_model_answers import compare_samples, describe_change
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.score_answer import score_answer
 

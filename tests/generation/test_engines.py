@@ -18,14 +18,14 @@ from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends import vllm_backend
 from truetune.generation.backends.backend import Decoding
-from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
-from truetune.generation.backends.model_source import ModelSource, find_model_source
-from truetune.generation.backends.next_token import (
+from truetune.generation.backends.choose_next_token import (
     choose_token,
     log_softmax,
     reference_before_stop,
     stop_probability,
 )
+from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
+from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.render.tokenizer import Tokenizer, load
 

@@ -7,7 +7,7 @@ import pytest
 
 from truetune.data.predictions import Prediction
 from truetune.evaluation.score_predictions import build_sample
-from truetune.generation.language_names import language_name
+from truetune.generation.name_answer_language import language_name
 
 SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Chinese": (("法国的首都是哪里？", "法国的首都是巴黎。", "巴黎"), ("谁写了哈姆雷特？", "莎士比亚。", "莎士比亚")),

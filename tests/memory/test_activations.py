@@ -10,8 +10,8 @@ import pytest
 from tests.memory.shapes import SHAPES
 from truetune.memory.activation_memory import block_activations
 from truetune.memory.architecture import parse_architecture
-from truetune.memory.architecture_families import FAMILIES
 from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.model_family_layouts import FAMILIES
 from truetune.spec.run_spec import RunSpec
 
 ROWS, LENGTH = 2, 40

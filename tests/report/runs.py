@@ -10,7 +10,7 @@ from typing import Any
 
 from truetune.checks.findings_file import append_findings
 from truetune.checks.judge_answers import answer_findings
-from truetune.evaluation.compare_samples import compare_samples
+from truetune.evaluation.compare_model_answers import compare_samples
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass

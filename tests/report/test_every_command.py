@@ -18,7 +18,7 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import html_page, page_of
 from truetune.serving.adapter_effect import Effect
-from truetune.serving.adapter_forms import Ladder, Rung
+from truetune.serving.compare_adapter_forms import Ladder, Rung
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")

@@ -8,11 +8,7 @@ import pytest
 import yaml
 
 from truetune.errors import SpecError
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
-from truetune.spec.stacks import axolotl, llama_factory
-from truetune.spec.stacks.known_keys import load_known_keys
-from truetune.spec.unknown_settings import (
+from truetune.spec.advise_unknown_setting import (
     FIELD_OF_OTHER_NAME,
     LINES,
     NOT_NEEDED,
@@ -20,6 +16,10 @@ from truetune.spec.unknown_settings import (
     advise_unknown_setting,
     settings,
 )
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import spec_of
+from truetune.spec.stacks import axolotl, llama_factory
+from truetune.spec.stacks.known_keys import load_known_keys
 
 PLACES = {".".join(setting.place) for setting in settings()}
 MOST = 200

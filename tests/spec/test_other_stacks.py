@@ -6,7 +6,7 @@ from pathlib import Path
 
 from truetune.checks.plan_memory import config_with_training
 from truetune.memory.plan_memory import plan_memory
-from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.recognise_input_kind import recognise_kinds
 from truetune.spec.stacks.config_file import read_config
 
 RECIPE = """

@@ -15,7 +15,7 @@ import truetune
 from tests.parts import folder
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch
+from truetune.encoding.stream_batches import batch
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run_spec import RunSpec
 

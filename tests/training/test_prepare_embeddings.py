@@ -17,10 +17,10 @@ from truetune.errors import UsageError
 from truetune.render.tokenizer import load
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.training_settings import Lora, Training
-from truetune.training.embeddings import enlarge
-from truetune.training.extend_tokenizer import extend_tokenizer
+from truetune.training.enlarge_embeddings import enlarge
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.supervised_token_losses import token_losses
+from truetune.training.write_extended_tokenizer import extend_tokenizer
 
 NEW = "<step>"
 

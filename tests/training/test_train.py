@@ -15,10 +15,10 @@ from tests.auditing import tiny
 from truetune.errors import DataError, FindingsError, UsageError
 from truetune.spec.settings_files import spec_of
 from truetune.training import preflight_checks
+from truetune.training.load_training_rows import add_copies, hold_out, load_rows
 from truetune.training.prepare_model import prepare_model
 from truetune.training.supervised_trainer import make_supervised_trainer
 from truetune.training.training_recipe import make_recipe
-from truetune.training.training_rows import add_copies, hold_out, load_rows
 
 FEW: dict[str, Any] = {
     "max_length": 256,

@@ -44,7 +44,7 @@ def record_run(
         UsageError: `run` is no trainer and there is no loader, or a law has no such name.
     """
     from truetune.probe.observe_run import observe_run
-    from truetune.probe.ready_trainer import ready_trainer
+    from truetune.probe.temporary_data_loader import ready_trainer
 
     # By its method and not its class: trainers of other packages need not be subclasses.
     trainer = run if hasattr(run, "get_train_dataloader") else None

@@ -12,7 +12,7 @@ from typing import Any
 from truetune.checks.answer_diversity import compressed_bits_per_row, most_informative_column
 from truetune.checks.column_contents import is_prose
 from truetune.data.conversation import Conversation
-from truetune.encoding.fingerprint import text_of
+from truetune.encoding.row_fingerprints import text_of
 
 # Chosen, not measured: a thousand rows tell a column with four times the bits; all rows would have to be kept.
 SAMPLED = 1_000

@@ -22,8 +22,8 @@ from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as one_batch
-from truetune.encoding.stream import batches, with_proof
+from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import batches, with_proof
 from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, prepared, probes
 from truetune.render.tokenizer import Tokenizer, with_special

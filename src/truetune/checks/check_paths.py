@@ -36,7 +36,7 @@ from truetune.render.tokenizer_folder import locate
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.spec import located_document
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.input_kind import (
+from truetune.spec.recognise_input_kind import (
     MAX_FOLDER_ENTRIES,
     METADATA_FILES,
     InputKind,
@@ -44,10 +44,10 @@ from truetune.spec.input_kind import (
     recognise_kinds,
     title_of_kind,
 )
-from truetune.spec.misspellings import did_you_mean_path
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.stacks.config_file import how_to_identify, read_config
 from truetune.spec.stacks.registry import config_readers
+from truetune.spec.suggest_spelling import did_you_mean_path
 from truetune.trainers.trainer_facts import TrainerName
 
 SOURCE_KINDS: tuple[InputKind, ...] = ("source", "notebook")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from truetune.data.columns import COLUMN_ALIASES
+from truetune.data.column_names import COLUMN_ALIASES
 from truetune.data.conversation import Conversation
 
 # Chosen, not measured: names, topics and URLs of sources are shorter; at double, short texts would be compared.

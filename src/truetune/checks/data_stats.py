@@ -12,7 +12,7 @@ from truetune.checks.file_timeline import FileTimeline
 from truetune.checks.histogram import add_counts, count_in_bins, histogram_edges, quantile_of_counts
 from truetune.checks.preference_pair_stats import PairStats
 from truetune.checks.reports import Lengths
-from truetune.data.media import Media
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import Source

@@ -7,7 +7,7 @@ rule does not apply to this kind of data.
 from __future__ import annotations
 
 from truetune.checks.judgement import Unmet
-from truetune.data.media import Media
+from truetune.data.count_media import Media
 from truetune.render.probes import Probes
 
 NO_EXAMPLE = Unmet(

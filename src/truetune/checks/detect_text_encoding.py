@@ -13,8 +13,8 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import ROW
 from truetune.parsing.python_reader import parse_literal
 
 # Chosen, not measured: 24 characters are 18 bytes. At half, camel-case names are found; at double, short answers

@@ -19,11 +19,11 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batches, with_proof
+from truetune.encoding.stream_batches import batches, with_proof
 from truetune.logs.run_log import DataFacts
 from truetune.render.probes import prepared
 from truetune.spec.run_spec import RunSpec
-from truetune.tokenized.supervised_frequencies import count_supervised
+from truetune.tokenized.count_supervised_tokens import count_supervised
 from truetune.tokenized.token_cache import cache_at
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.fingerprint import EMPTY_SKETCH, HASHES
+from truetune.encoding.row_fingerprints import EMPTY_SKETCH, HASHES
 
 # Two of the 16 hashes a band: at a similarity of 0.8 a pair shares one with a chance of 1 - 0.36^8 = 0.9997, so that
 # hardly any is missed; those that share one by chance are compared in full.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from truetune.checks.findings import Edit, Finding
-from truetune.data import atomic
+from truetune.data import write_atomically
 from truetune.errors import DataError, UsageError
 from truetune.source import source_edits
 from truetune.source.module import Module, parse_module
@@ -158,7 +158,7 @@ def write_change(file: Path, change: SourceChange) -> None:
                 f"{file}: was changed while it was looked at; nothing was written to it: run again"
             )
         mode = target.stat().st_mode
-        atomic.write_atomically(target, change.after.file_text.encode(change.after.codec))
+        write_atomically.write_atomically(target, change.after.file_text.encode(change.after.codec))
         target.chmod(mode)
     except (OSError, UnicodeEncodeError) as error:
         raise UsageError(f"{file}: can't be written ({error})") from None

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import SETTINGS
 
 LAYER_OF_TYPE: Mapping[str, str] = {
     "llama": "LlamaDecoderLayer",

@@ -15,7 +15,7 @@ from typing import Any
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.build_audit import build_audit
-from truetune.auditing.live_objects import (
+from truetune.auditing.record_live_objects import (
     CollatedRows,
     LiveObjects,
     collate_rows,
@@ -40,7 +40,7 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as one_batch
+from truetune.encoding.stream_batches import batch as one_batch
 from truetune.errors import FindingsError
 from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record

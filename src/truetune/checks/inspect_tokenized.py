@@ -23,11 +23,11 @@ from truetune.errors import TruetuneError
 from truetune.render.probes import prepared
 from truetune.render.rendering import Rendering
 from truetune.spec.config import Config
-from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.recognise_input_kind import recognise_kinds
 from truetune.spec.run_spec import RunSpec
+from truetune.tokenized.recognise_token_columns import are_tokenized
 from truetune.tokenized.row_chunks import Progress
 from truetune.tokenized.token_cache import TokenCache, cache_at, named_tokenizer
-from truetune.tokenized.token_columns import are_tokenized
 from truetune.tokenized.tokenized_data import TokenizedData, find_row, read_tokenized
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 

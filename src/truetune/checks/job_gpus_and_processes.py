@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.vllm_server_commands import find_vllm_server_commands
 from truetune.errors import TruetuneError
-from truetune.parsing.limits import InputLimitError
+from truetune.parsing.input_limits import InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.parsing.shell_commands import (
     CommandFile,

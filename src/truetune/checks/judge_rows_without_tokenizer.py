@@ -17,7 +17,7 @@ from truetune.checks.rule import DataRule
 from truetune.checks.rule_catalogue import DATA, select_rules
 from truetune.errors import TruetuneError
 from truetune.render import byte_tokenizer
-from truetune.spec.input_kind import title_of_kind
+from truetune.spec.recognise_input_kind import title_of_kind
 from truetune.spec.run_spec import RunSpec
 
 BYTE_TOKENIZER = str(Path(byte_tokenizer.__file__).parent)

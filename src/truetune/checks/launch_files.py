@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.spec import located_document

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import SETTINGS
 
 FAMILY = re.compile(
     r"(codellama|tinyllama|llama|ministral|mistral|mixtral|qwen|gemma|phi|smollm|olmo|falcon|yi|deepseek|granite|bloom"

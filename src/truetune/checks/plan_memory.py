@@ -19,7 +19,7 @@ from truetune.parsing.shell_commands import read_commands
 from truetune.source.module import read_module
 from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
 from truetune.spec.config import Config
-from truetune.spec.input_kind import recognise_kinds, title_of_kind
+from truetune.spec.recognise_input_kind import recognise_kinds, title_of_kind
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import merge_settings, spec_of
 from truetune.spec.stacks.command_options import configs_of_commands

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import Examined, Judgement, NotJudged, list_unjudged_parts
-from truetune.data.media import NO_MEDIA as NO_MEDIA
-from truetune.data.media import Media
-from truetune.drawers import drawer
+from truetune.data.count_media import NO_MEDIA as NO_MEDIA
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Example
 from truetune.encoding.token_counts import Ledger
+from truetune.lazy_report_drawers import drawer
 from truetune.spec.run_spec import RunSpec, Severity
 
 if TYPE_CHECKING:

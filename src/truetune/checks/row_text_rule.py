@@ -16,7 +16,7 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_message, case_in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.fingerprint import text_of
+from truetune.encoding.row_fingerprints import text_of
 from truetune.spec.run_spec import Severity
 
 NO_TEXTS = Unmet("it is about questions and answers in words, and no row has one")

@@ -20,8 +20,8 @@ from truetune.checks.vllm_server_commands import (
 )
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import SETTINGS as SETTINGS_FILE
-from truetune.parsing.modelfile import is_modelfile, read_modelfile
+from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
+from truetune.parsing.read_modelfile import is_modelfile, read_modelfile
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
@@ -32,7 +32,7 @@ from truetune.parsing.shell_commands import (
 from truetune.source.module import Module, read_module
 from truetune.source.resolved_calls import Call
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.recognise_input_kind import recognise_kinds
 from truetune.spec.stacks.config_file import read_config
 from truetune.trainers.trainer_facts import TrainerName
 

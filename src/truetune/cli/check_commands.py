@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import (
-    drop_unset,
-    read_run_settings,
-    read_settings,
-    row_options,
-    spec_of_options,
-    spec_options,
-    take_row_settings,
-)
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     Delivery,
     format_options,
     make_console,
@@ -31,12 +22,21 @@ from truetune.cli.output import (
     progress_option,
     report_options,
 )
+from truetune.cli.shared_options import (
+    drop_unset,
+    read_run_settings,
+    read_settings,
+    row_options,
+    spec_of_options,
+    spec_options,
+    take_row_settings,
+)
 from truetune.errors import UsageError
 from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
 if TYPE_CHECKING:
     from truetune.checks.lint import LintReport
-    from truetune.spec.input_kind import InputKind
+    from truetune.spec.recognise_input_kind import InputKind
 
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")

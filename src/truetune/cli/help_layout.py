@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from truetune.cli.other_tools_words import (
+from truetune.cli.result_output import check_outputs_apart
+from truetune.cli.suggest_meant_words import (
     commands_with_option,
     find_command_meant,
     find_option_meant,
 )
-from truetune.cli.output import check_outputs_apart
 
 COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
     "Before a run": (

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     format_options,
     html_option,
     make_console,
@@ -16,8 +16,8 @@ from truetune.cli.output import (
     write_page,
 )
 from truetune.errors import UsageError
+from truetune.parsing.input_limits import FLAG
 from truetune.parsing.json_reader import JSONDecodeError, parse_json
-from truetune.parsing.limits import FLAG
 
 
 @click.command(cls=Command, short_help="Does the run fit the GPU? If not, what to change.")

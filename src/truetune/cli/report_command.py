@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.output import NOT_JUDGED, SEVERITIES, check_file, write_file
+from truetune.cli.result_output import NOT_JUDGED, SEVERITIES, check_file, write_file
 from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import DataError, UsageError
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import spec_of_options
-from truetune.cli.output import NOT_JUDGED, Delivery, print_status, report_options
+from truetune.cli.result_output import NOT_JUDGED, Delivery, print_status, report_options
+from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:

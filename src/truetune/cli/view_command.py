@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import read_run_settings, spec_options
+from truetune.cli.shared_options import read_run_settings, spec_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.data.file_records import read_records
-from truetune.data.files import find_sources, open_raw, open_unpacked
-from truetune.data.prediction_columns import COLUMN_NAMES, find_columns, normalize_column_name
+from truetune.data.find_data_files import find_sources, open_raw, open_unpacked
+from truetune.data.parse_rendered_prompts import cut_stop_tokens, parse_rendered_chat
 from truetune.data.prediction_rows import (
     AnswerText,
     RowLine,
@@ -25,8 +25,12 @@ from truetune.data.prediction_rows import (
     prompt_messages,
     unfold_rows,
 )
-from truetune.data.remote import parse_data_path
-from truetune.data.rendered_prompts import cut_stop_tokens, parse_rendered_chat
+from truetune.data.recognise_prediction_columns import (
+    COLUMN_NAMES,
+    find_columns,
+    normalize_column_name,
+)
+from truetune.data.remote_path import parse_data_path
 from truetune.data.rows import read_conversations as read_conversations
 from truetune.errors import DataError, UsageError
 from truetune.parsing.bounded_files import bounded_lines

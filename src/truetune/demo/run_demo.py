@@ -23,7 +23,7 @@ from truetune.checks.check_data import check
 from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
-from truetune.demo.train_twice import STEPS, Proof, train_twice
+from truetune.demo.train_with_both_pads import STEPS, Proof, train_twice
 from truetune.report.report_terminal import render_brief
 from truetune.report.token_view_terminal import render_view
 from truetune.report.visible_text import visible

@@ -13,9 +13,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from truetune.data.files import Source
-from truetune.data.line_stretches import FileScan
-from truetune.encoding.source_names import names_of
+from truetune.data.find_data_files import Source
+from truetune.data.split_lines_into_stretches import FileScan
+from truetune.encoding.source_file_names import names_of
 from truetune.package import __version__
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of

@@ -25,23 +25,30 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.data.file_records import read_records
-from truetune.data.files import Source, find_sources, open_raw
-from truetune.data.line_stretches import FileScan, scan_files_in_turn
-from truetune.data.output_folder import Input
-from truetune.data.remote import DataPath, RemotePath, parse_data_path
+from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.guard_output_folder import Input
+from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
 from truetune.data.rows import conversations_of_records, read_conversations
-from truetune.encoding import on_ray
+from truetune.data.split_lines_into_stretches import FileScan, scan_files_in_turn
+from truetune.encoding import encode_on_ray
 from truetune.encoding.arrow_table import make_table
 from truetune.encoding.cache_key import inputs_of, key_of
-from truetune.encoding.documents import DocumentsResult
+from truetune.encoding.encode_in_processes import Run, in_processes, in_turn, usable_cores
+from truetune.encoding.encode_shard import (
+    BrokenLine,
+    Shard,
+    Task,
+    ledger_of,
+    lost_fields_of,
+    maker_of,
+)
 from truetune.encoding.encoded_folder import AnyEntry, entry_of
-from truetune.encoding.folder_layout import DATA
-from truetune.encoding.shard import BrokenLine, Shard, Task, ledger_of, lost_fields_of, maker_of
-from truetune.encoding.source_names import names_of
-from truetune.encoding.spot_check import verify_random_rows
-from truetune.encoding.stream import void_notice, with_proof
+from truetune.encoding.encoded_folder_layout import DATA
+from truetune.encoding.make_documents import DocumentsResult
+from truetune.encoding.source_file_names import names_of
+from truetune.encoding.spot_check_encoded_rows import verify_random_rows
+from truetune.encoding.stream_batches import void_notice, with_proof
 from truetune.encoding.token_counts import Ledger
-from truetune.encoding.workers import Run, in_processes, in_turn, usable_cores
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run_spec import RunSpec
@@ -67,7 +74,7 @@ ESTIMATE_ROWS = 1000
 
 Name = str | PathLike[str] | RemotePath
 Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[FileScan]]
-ENGINES: dict[str, Scans] = {"local": scan_files_in_turn, "ray": on_ray.scan_on_cluster}
+ENGINES: dict[str, Scans] = {"local": scan_files_in_turn, "ray": encode_on_ray.scan_on_cluster}
 """How each reads the data once."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
@@ -438,7 +445,7 @@ def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
 def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
     """What runs the tasks; never more processes than tasks, and none at all for one."""
     if engine == "ray":
-        return on_ray.shards_by(jobs)
+        return encode_on_ray.shards_by(jobs)
     jobs = jobs or usable_cores()
     count = jobs if tasks is None else min(jobs, tasks)
     return in_processes(count) if count > 1 else in_turn

@@ -3,7 +3,7 @@
 On a disk, a run writes below .work/ and moves all of it to its place at its end. `objects` does the same where nothing
 can be moved.
 
-Three records say whose a file is (see `data.output_folder`): manifest.json lists what is published; .work/owner.json
+Three records say whose a file is (see `data.guard_output_folder`): manifest.json lists what is published; .work/owner.json
 marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are written;
 .work/publish.json lists what is about to be replaced, and by what. A run that was killed while it published is ended by
 the next one: the record says which files were to go, and which are to come.
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import filelock
 
-from truetune.data import atomic
-from truetune.data.output_folder import (
+from truetune.data import write_atomically
+from truetune.data.guard_output_folder import (
     HALF_PUBLISHED,
     MOVE_ELSEWHERE,
     SHARDS_KEPT,
@@ -39,8 +39,9 @@ from truetune.data.output_folder import (
     remove_listed_files,
     stranger_error,
 )
-from truetune.data.remote import DataPath, RemotePath, parse_data_path
-from truetune.encoding.folder_layout import (
+from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
+from truetune.encoding.encode_shard import ORIGINS, Shard, first_reason
+from truetune.encoding.encoded_folder_layout import (
     ASIDE,
     DATA,
     FORMAT,
@@ -55,11 +56,10 @@ from truetune.encoding.folder_layout import (
     manifest_of,
     shard_name,
 )
-from truetune.encoding.object_store import ObjectEntry
-from truetune.encoding.shard import ORIGINS, Shard, first_reason
+from truetune.encoding.encoded_object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 OWNER, PUBLISH = "owner.json", "publish.json"
 # The whole file is compared with what we would write, byte for byte: any other owner.json is somebody else's.
@@ -72,7 +72,7 @@ class DiskStore(NamedTuple):
     path: Path
 
     def write(self, name: str, body: Any) -> None:
-        atomic.write_atomically(self.path / name, body)
+        write_atomically.write_atomically(self.path / name, body)
 
 
 class Publication(NamedTuple):
@@ -169,7 +169,7 @@ class DiskEntry:
         if owner != key:
             self._clear_work()
             self.work.mkdir(exist_ok=True)
-            atomic.write_atomically(self.work / OWNER, _owner_body(key))
+            write_atomically.write_atomically(self.work / OWNER, _owner_body(key))
         (self.work / DATA).mkdir(exist_ok=True)
         self._remove_parts()
         whole: dict[int, Shard] = {}
@@ -233,9 +233,9 @@ class DiskEntry:
         sources |= {name: Path(name).name for name in bodies}
         publication = Publication(self._published(), new, sources)
         # The record of what is to come stands before the first of it: a run that is killed here is ended by the next.
-        atomic.write_atomically(self.work / PUBLISH, publication.as_json())
+        write_atomically.write_atomically(self.work / PUBLISH, publication.as_json())
         for name, text in bodies.items():
-            atomic.write_atomically(self.work / sources[name], text)
+            write_atomically.write_atomically(self.work / sources[name], text)
         self._check_strangers(SHARDS_KEPT)
         self._carry_out(publication)
         published: dict[str, Any] = json.loads(bodies[MANIFEST])
@@ -275,7 +275,7 @@ class DiskEntry:
                 remove_listed_files(
                     self.folder, publication.old, digest=self._digest, only=[MANIFEST]
                 )
-            atomic.sync_folder(self.folder)
+            write_atomically.sync_folder(self.folder)
             # What is not waiting was moved by the run that was killed: it is new already, and stays.
             outdated = [
                 name for name in publication.old if name in waiting or name not in publication.new
@@ -283,7 +283,7 @@ class DiskEntry:
             remove_listed_files(self.folder, publication.old, digest=self._digest, only=outdated)
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
                 self._move_to_place(publication, name)
-            atomic.sync_folder(self.folder)
+            write_atomically.sync_folder(self.folder)
         self._clear_work()
 
     def _move_to_place(self, publication: Publication, name: str) -> None:
@@ -297,7 +297,7 @@ class DiskEntry:
         if name == MANIFEST:
             # All others are on the disk before the file that says so: power may fail between two renames.
             for folder in {(self.folder / other).parent for other in publication.new}:
-                atomic.sync_folder(folder)
+                write_atomically.sync_folder(folder)
         (self.work / publication.sources[name]).rename(target)
 
     def _finish_publishing(self) -> None:
@@ -464,7 +464,7 @@ PARTS = (".json", ".parquet", ".arrow", ORIGINS, *(f".{name}" for name in ASIDE)
 
 def _is_part(path: Path) -> bool:
     """Is this, below .work/, the name of a file that a run of ours is writing?"""
-    part = atomic.PARTIAL_NAME.fullmatch(path.name)
+    part = write_atomically.PARTIAL_NAME.fullmatch(path.name)
     if part is None:
         return False
     if path.parent == Path():
@@ -508,7 +508,7 @@ def _owner_of(work: Path) -> str | None:
 
 def _is_begun_owner(path: Path) -> bool:
     """Is this an owner.json that a killed run was just writing: under its temporary name, with the beginning of it?"""
-    part = atomic.PARTIAL_NAME.fullmatch(path.name)
+    part = write_atomically.PARTIAL_NAME.fullmatch(path.name)
     if part is None or part["name"] != OWNER or path.is_symlink() or not path.is_file():
         return False
     body, head = path.read_bytes(), OWNER_HEAD.encode()

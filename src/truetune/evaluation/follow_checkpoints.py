@@ -25,8 +25,13 @@ from truetune.checkpoint.run_folder import (
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import answer_findings, judge_answers, new_or_worse
-from truetune.data.atomic import write_atomically
-from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
+from truetune.data.guard_output_folder import (
+    Input,
+    check_output_folder,
+    find_strangers,
+    stranger_error,
+)
+from truetune.data.write_atomically import write_atomically
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.choose_prompts import (
     ChosenPrompts,

@@ -19,7 +19,7 @@ from truetune.checks.findings import in_order
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule_catalogue import select_rules
-from truetune.evaluation.open_run import RunFolder, open_run, run_of_log
+from truetune.evaluation.open_run_results import RunFolder, open_run, run_of_log
 from truetune.evaluation.sample_report import Success, sample_values
 from truetune.evaluation.summarize_run import list_facts, list_settings, summarize_run
 from truetune.generation.answer_samples import SamplingPass

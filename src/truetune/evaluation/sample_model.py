@@ -25,7 +25,7 @@ from truetune.evaluation.choose_prompts import (
     rebuild_prompts,
     recorded_columns,
 )
-from truetune.evaluation.compare_samples import SampleComparison, compare_samples
+from truetune.evaluation.compare_model_answers import SampleComparison, compare_samples
 from truetune.evaluation.gather_evidence import gather_evidence
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.answer_parsers import Parser, make_parser

@@ -18,8 +18,8 @@ from statistics import median
 from typing import Any
 
 from truetune.checks.reports import Report
-from truetune.data.output_file import FileForm, write_output_file
-from truetune.evaluation.compare_samples import SampleComparison
+from truetune.data.guard_output_file import FileForm, write_output_file
+from truetune.evaluation.compare_model_answers import SampleComparison
 from truetune.evaluation.row_statistics import wilson_interval
 from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
 from truetune.generation.answer_verdicts import (
@@ -30,8 +30,8 @@ from truetune.generation.answer_verdicts import (
     good,
     main_verdict,
 )
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 # Those that a reader can act on; the others are parts of verdicts.
 SAVED_SCORES = (

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation
-from truetune.data.output_folder import file_digest
+from truetune.data.guard_output_folder import file_digest
 from truetune.data.rows import read_conversations
+from truetune.encoding.encoded_folder_layout import DATA, manifest_in
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.folder_layout import DATA, manifest_in
-from truetune.encoding.stream import batches, with_proof
+from truetune.encoding.stream_batches import batches, with_proof
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import make_decoder

@@ -20,13 +20,13 @@ from truetune.checks.judgement import Judgement, NotJudged, list_unjudged_parts
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_catalogue import DATA, find_rule, select_rules
 from truetune.checks.rule_runner import conclude_rule, describe_failure
-from truetune.data.atomic import PartialFile
 from truetune.data.conversation import Origin
-from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.remote import RemotePath
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.remote_path import RemotePath
 from truetune.data.rows import read_conversations
-from truetune.encoding.fingerprint import Fingerprints
-from truetune.encoding.stream import with_proof
+from truetune.data.write_atomically import PartialFile
+from truetune.encoding.row_fingerprints import Fingerprints
+from truetune.encoding.stream_batches import with_proof
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.fix_outputs import (
     ChangeLog,

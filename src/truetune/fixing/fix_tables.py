@@ -14,17 +14,22 @@ from typing import IO, Any
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.data.columnar import as_data_errors, batch_to_rows, drop_null_fields, read_batches
 from truetune.data.conversation import Origin
 from truetune.data.file_records import Record
-from truetune.data.files import Source, open_unpacked
+from truetune.data.find_data_files import Source, open_unpacked
+from truetune.data.parquet_and_arrow_rows import (
+    as_data_errors,
+    batch_to_rows,
+    drop_null_fields,
+    read_batches,
+)
 from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.fixing.fix_text_files import FixRows, OnBroken
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import TableBody
 from truetune.fixing.row_edits import Edit, EditError
 from truetune.parsing.columnar_reader import open_parquet
-from truetune.parsing.limits import MAX_BATCH_BYTES
+from truetune.parsing.input_limits import MAX_BATCH_BYTES
 from truetune.spec.run_spec import RunSpec
 
 # Chosen, not measured: as the reader of data has it, so that rows and batches are cut alike.

@@ -16,7 +16,7 @@ from truetune.checks.judgement import NotJudged
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import describe_failure
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
+from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, problems_of
 from truetune.fixing.row_body import Body

@@ -20,10 +20,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.reports import AnyReport, DataReport
 from truetune.checks.reread_rows import reread_rows
 from truetune.checks.template_refusal_cause import template_refusal_cause
-from truetune.data.columnar import read_batches
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.remote import RemotePath
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.parquet_and_arrow_rows import read_batches
+from truetune.data.remote_path import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.fix_tables import TypedBody
 from truetune.fixing.fixer import Change, Fixer, FixRow

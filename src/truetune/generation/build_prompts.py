@@ -21,8 +21,8 @@ import numpy as np
 
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.data.conversation import Conversation, Message
-from truetune.encoding.documents import CONTENT, HARMLESS
 from truetune.encoding.encoder import Encoder
+from truetune.encoding.make_documents import CONTENT, HARMLESS
 from truetune.encoding.token_labels import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt

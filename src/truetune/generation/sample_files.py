@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from truetune.data.atomic import write_atomically
-from truetune.data.output_folder import Stranger, stranger_error
+from truetune.data.guard_output_folder import Stranger, stranger_error
+from truetune.data.write_atomically import write_atomically
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
 from truetune.parsing.columnar_reader import read_table
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 SAMPLES = "samples"
 """The folder of them, in that of a run"""

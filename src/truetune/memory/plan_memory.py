@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from truetune.drawers import drawer
 from truetune.errors import UsageError
+from truetune.lazy_report_drawers import drawer
 from truetune.memory import activation_memory, weight_memory
 from truetune.memory.architecture import Architecture, parse_architecture, read_architecture
 from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
 from truetune.memory.find_remedies import Remedy, find_remedies
 from truetune.memory.memory_settings import resolve_settings
-from truetune.memory.published_models import published_config
+from truetune.memory.published_model_shapes import published_config
 from truetune.spec.config import Config
 from truetune.spec.run_spec import RunSpec
 

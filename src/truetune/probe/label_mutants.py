@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from truetune.probe.choose_rows_to_recite import RecitedRow
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, memorise_batch
-from truetune.probe.recited_rows import RecitedRow
 from truetune.probe.vocab_map import VocabTensor
 
 # Keys of a batch that can be laid out again: of others (positions, weights) it is not known what they would become.

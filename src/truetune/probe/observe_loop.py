@@ -11,10 +11,17 @@ from typing import Any
 
 import torch
 
-from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, name_batch, unshift_labels
+from truetune.probe.count_loop_steps import LoopSteps
 from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
-from truetune.probe.loop_steps import LoopSteps
+from truetune.probe.name_batch_tensors import (
+    IDS,
+    LABELS,
+    SHIFTED,
+    NamedBatch,
+    name_batch,
+    unshift_labels,
+)
 from truetune.probe.observe_run import (
     Seen,
     first_record,

@@ -17,7 +17,11 @@ import numpy as np
 import torch
 
 from truetune.errors import UsageError
-from truetune.probe.batch_keys import (
+from truetune.probe.laws import law_modules as known
+from truetune.probe.laws import measure_laws, names_by_cost
+from truetune.probe.measuring.law_trial import Trial
+from truetune.probe.measuring.trainer_loss import TrainerLoss
+from truetune.probe.name_batch_tensors import (
     LABELS,
     SHIFTED,
     Key,
@@ -26,14 +30,10 @@ from truetune.probe.batch_keys import (
     unreadable_reasons,
     unshift_labels,
 )
-from truetune.probe.json_values import to_json
-from truetune.probe.laws import law_modules as known
-from truetune.probe.laws import measure_laws, names_by_cost
-from truetune.probe.measuring.trainer_loss import TrainerLoss
-from truetune.probe.measuring.trial import Trial
 from truetune.probe.peek_batches import Peeked, loader_components, peek_batches
 from truetune.probe.preserve_state import preserve_state
 from truetune.probe.run_record import Arrays, Record
+from truetune.probe.run_values_to_json import to_json
 from truetune.probe.source_rows import find_source_rows
 
 PACKAGES = (
@@ -87,7 +87,7 @@ def observe_run(
     `source_data` is the data set before the trainer's own preparation, where it is known; `loss` is
     (model, inputs) -> loss, `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's
     preparation.
-    `keys` says which of the batch's tensors are the ids and labels (see `truetune.probe.batch_keys`).
+    `keys` says which of the batch's tensors are the ids and labels (see `truetune.probe.name_batch_tensors`).
     `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
     Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
     """

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from truetune.probe.batch_keys import Key, NamedBatch, name_batch
+from truetune.probe.name_batch_tensors import Key, NamedBatch, name_batch
 from truetune.probe.preserve_state import preserve_state
 
 # Attributes by which a data loader's parts hang together.

@@ -13,7 +13,13 @@ from typing import Any
 import torch
 
 from truetune.probe import label_mutants, miniature_model, rehearsal_overrides, rehearse_pairs
-from truetune.probe.greedy_answers import (
+from truetune.probe.choose_rows_to_recite import (
+    RecitedRow,
+    choose_rows,
+    parse_first_rows,
+    prompt_difference,
+)
+from truetune.probe.generate_and_score_answers import (
     MAX_NEW_TOKENS,
     SPARE_TOKENS,
     GreedyAnswer,
@@ -26,10 +32,9 @@ from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, collect_examples, label_loss, memorise_batch
 from truetune.probe.observe_run import Seen, law_names, observe_run, trial_of, unwrap_model
 from truetune.probe.peek_batches import Peeked, peek_batches
-from truetune.probe.ready_trainer import ready_trainer
-from truetune.probe.rebuild_small import innermost_model, stand_in
-from truetune.probe.recited_rows import RecitedRow, choose_rows, parse_first_rows, prompt_difference
 from truetune.probe.run_record import Record
+from truetune.probe.swap_in_miniature import innermost_model, stand_in
+from truetune.probe.temporary_data_loader import ready_trainer
 from truetune.probe.vocab_map import compact_vocabulary
 
 Keep = Callable[[Record], None]

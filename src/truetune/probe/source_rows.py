@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from truetune.probe.json_values import to_json
 from truetune.probe.peek_batches import Peeked
-from truetune.probe.row_texts import texts_in
+from truetune.probe.run_values_to_json import to_json
+from truetune.probe.texts_of_row import texts_in
 
 # Characters by which a row is recognised in the text of a batch. Chosen, not measured: three words or so. With half,
 # ordinary phrases recognise rows; with twice as many, short questions are too short to be recognised.

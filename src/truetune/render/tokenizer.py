@@ -22,7 +22,7 @@ import tokenizers
 from truetune.errors import TokenizerError, shortened
 from truetune.render.embedding_weights import embedding_rows
 from truetune.render.tokenizer_folder import locate, read_json, read_templates
-from truetune.render.tokenizer_panics import is_panic, panic_text_withheld
+from truetune.render.withhold_tokenizer_panics import is_panic, panic_text_withheld
 
 SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json as read_json_file
-from truetune.parsing.limits import MODEL_FILE
-from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 TOKENIZER_FILES = (
     "tokenizer.json",

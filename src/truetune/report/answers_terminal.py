@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from truetune.evaluation.compare_samples import ComparedFigure, SampleComparison
+from truetune.evaluation.compare_model_answers import ComparedFigure, SampleComparison
 from truetune.evaluation.sample_report import SampleReport, Success
 from truetune.generation.answer_samples import Prompt, Sample
 from truetune.generation.answer_verdicts import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from truetune.evaluation.answer_metrics import AnswerMetrics
+from truetune.evaluation.average_answer_metrics import AnswerMetrics
 from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.generation.evaluation_results import (
     ALL_TOKENS,

@@ -18,10 +18,10 @@ from truetune.checks.rule import ServingRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.rows import read_conversations
 from truetune.errors import TruetuneError, UsageError
+from truetune.generation.backends.heeded_request_fields import body_sender, survey_fields
 from truetune.generation.backends.http_client import NoReply, find_server
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.generation.backends.request_fields import body_sender, survey_fields
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.generation.server_observations import ContextLength, ServerObservations
 from truetune.render.probes import Probes, prepared
@@ -32,9 +32,9 @@ from truetune.serving.adapter_strength import (
     measure_strength,
     select_prompts,
 )
-from truetune.serving.compare_answers import compare_by_answers, is_refused
 from truetune.serving.compare_prompts import ComparedPrompt, compare_server_prompts
 from truetune.serving.context_length import try_long_prompts
+from truetune.serving.infer_prompt_from_answers import compare_by_answers, is_refused
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
 from truetune.serving.server_stops import observe_stops

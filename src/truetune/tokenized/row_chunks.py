@@ -16,13 +16,13 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from truetune.data.columnar import read_batches
 from truetune.data.conversation import Origin
 from truetune.data.file_records import Record, read_records
-from truetune.data.files import Source, open_raw
+from truetune.data.find_data_files import Source, open_raw
+from truetune.data.parquet_and_arrow_rows import read_batches
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
-from truetune.tokenized.token_columns import (
+from truetune.tokenized.recognise_token_columns import (
     ATTENTION,
     DOCUMENT_COLUMNS,
     IDS,

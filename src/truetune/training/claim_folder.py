@@ -26,7 +26,7 @@ from truetune.checkpoint.run_folder import (
     read_own_run,
 )
 from truetune.checkpoint.weight_files import read_object
-from truetune.data.output_folder import LOCK_NAME, Stranger, is_our_lock, stranger_error
+from truetune.data.guard_output_folder import LOCK_NAME, Stranger, is_our_lock, stranger_error
 from truetune.errors import UsageError
 from truetune.spec.run_spec import RunSpec
 from truetune.training.run_files import (

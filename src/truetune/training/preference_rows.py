@@ -21,8 +21,7 @@ from truetune.encoding.encode_run import Progress, encode
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.spec.run_spec import RunSpec
-from truetune.training.training_recipe import DEFAULT_SEED, Choice
-from truetune.training.training_rows import (
+from truetune.training.load_training_rows import (
     TrainingData,
     TrainingRows,
     add_copies,
@@ -30,6 +29,7 @@ from truetune.training.training_rows import (
     open_table,
     row_choices,
 )
+from truetune.training.training_recipe import DEFAULT_SEED, Choice
 
 # Chosen: twice the 16 rows of a default step, so that no two answers to one prompt meet in a batch.
 # More would matter for larger batches only, and is seldom to be had.

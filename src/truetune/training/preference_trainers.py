@@ -21,13 +21,13 @@ from packaging.specifiers import SpecifierSet
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.ready_trainer import ready_trainer
+from truetune.probe.temporary_data_loader import ready_trainer
 from truetune.render.rendering import IGNORED
+from truetune.training.load_training_rows import TrainingData
 from truetune.training.preference_rows import PreferenceRows
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.trainer_arguments import make_arguments
 from truetune.training.training_recipe import Recipe, recipe_arguments
-from truetune.training.training_rows import TrainingData
 
 # Tried with these; the columns that a collator reads are no promise of TRL's, and the batches are
 # proved at each start anyway.

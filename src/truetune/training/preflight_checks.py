@@ -20,13 +20,13 @@ from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
-from truetune.data.files import find_sources
+from truetune.data.find_data_files import find_sources
 from truetune.data.rows import read_conversations
-from truetune.encoding.source_names import names_of
+from truetune.encoding.source_file_names import names_of
 from truetune.errors import FindingsError
 from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.ready_trainer import ready_trainer
+from truetune.probe.temporary_data_loader import ready_trainer
 from truetune.spec.config import Config
 from truetune.spec.run_spec import RunSpec
 from truetune.training.progress_output import Listener

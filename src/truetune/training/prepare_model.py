@@ -15,7 +15,7 @@ from truetune.spec.run_spec import RunSpec
 from truetune.spec.training_settings import Training
 from truetune.training.align_special_ids import align_special_ids
 from truetune.training.choose_collator import Collate, choose_collator
-from truetune.training.embeddings import fit_embedding_rows
+from truetune.training.enlarge_embeddings import fit_embedding_rows
 from truetune.training.load_base_model import load_base_model
 from truetune.training.packing_attention import ModelAttention, find_attention
 from truetune.training.peft_adapter import load_adapter, make_lora_config

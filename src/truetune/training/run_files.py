@@ -1,6 +1,6 @@
 """Run files: which files in the folder of a run are the run's, so that it may replace or remove them.
 
-`data.output_folder` has the rule. The records are run.json (its key and status; `files` once the run has ended;
+`data.guard_output_folder` has the rule. The records are run.json (its key and status; `files` once the run has ended;
 `writing`, the checkpoint that is being written; `saving`, once the weights of the end are being written) and whole.json
 in each checkpoint, which lists its files. transformers chooses the names in a checkpoint that it has not ended, so that
 these are told by run.json, which names the checkpoint, and by their names together.
@@ -25,8 +25,8 @@ from truetune.checkpoint.run_folder import (
 )
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings_file import is_finding_line
-from truetune.data.files import find_sources
-from truetune.data.output_folder import (
+from truetune.data.find_data_files import find_sources
+from truetune.data.guard_output_folder import (
     LOCK_NAME,
     Input,
     ListedFile,
@@ -43,7 +43,7 @@ from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.generation.sample_files import SAMPLE_FILE_NAME, is_sample_file
 from truetune.render.tokenizer_folder import locate
 from truetune.spec.run_spec import RunSpec
-from truetune.training.extend_tokenizer import is_our_tokenizer
+from truetune.training.write_extended_tokenizer import is_our_tokenizer
 
 OTHER_FOLDER_HINT = "name another folder with -o"
 EXTENDED_TOKENIZER = ".tokenizer"

@@ -17,11 +17,11 @@ import numpy as np
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as batch_of
+from truetune.encoding.stream_batches import batch as batch_of
 from truetune.errors import SpecError, TruetuneError
 from truetune.render.probes import prepared
 from truetune.spec.run_spec import RunSpec
-from truetune.training.model_shape import ModelShape, read_model_shape
+from truetune.training.read_model_shape import ModelShape, read_model_shape
 
 # Chosen, not measured: the 95th percentile of 1,000 lengths is off by about 1.4 points of
 # percentile (binomial). Twice as many take twice the seconds of `init`.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checkpoint.run_folder import CONTRACT_FILE
-from truetune.data import atomic
+from truetune.data import write_atomically
 from truetune.data.rows import read_conversations
 from truetune.render.probes import Probes
 from truetune.render.serving_contract import contract_of
@@ -36,5 +36,7 @@ def write_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
         if id is not None:
             contract["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
     path = folder / CONTRACT_FILE
-    atomic.write_atomically(path, json.dumps(contract, ensure_ascii=False, indent=1).encode())
+    write_atomically.write_atomically(
+        path, json.dumps(contract, ensure_ascii=False, indent=1).encode()
+    )
     return path

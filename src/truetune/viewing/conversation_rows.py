@@ -16,10 +16,10 @@ import numpy as np
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record, read_records
-from truetune.data.files import Source, open_raw
+from truetune.data.find_data_files import Source, open_raw
 from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.errors import DataError
-from truetune.report.page.render_rows import RowRenderer
+from truetune.report.page.compare_rendered_rows import RowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
 from truetune.spec.run_spec import RunSpec
 from truetune.viewing.row_index import SourcedRecords

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.data.file_records import Record
-from truetune.data.files import Source
+from truetune.data.find_data_files import Source
 from truetune.errors import TruetuneError
 from truetune.render.probes import prepared
 from truetune.report.page.token_rows import (

@@ -17,13 +17,13 @@ from typing import Any
 
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.reports import Report
-from truetune.data.files import find_sources
+from truetune.data.find_data_files import find_sources
 from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
 from truetune.report.as_json import as_dict
 from truetune.report.page.html_document import html_document, notebook_frame
-from truetune.report.page.row_marks import Marks, marks_of
-from truetune.report.page.section import Result, Section
+from truetune.report.page.mark_cited_rows import Marks, marks_of
+from truetune.report.page.page_section import Result, Section
 from truetune.report.page.token_rows import TokenRow
 from truetune.report.page.tokens_section import tokens_section
 from truetune.report.visible_text import visible
@@ -166,7 +166,7 @@ class View:
         """Raises as `row_service_for`; a row that can't be read or rendered says why."""
         self.spec = spec
         self.marks: Marks = marks or {"rules": [], "cases": []}
-        """See `truetune.report.page.row_marks`"""
+        """See `truetune.report.page.mark_cited_rows`"""
         self.rows: list[TokenRow] = []
         """See `truetune.report.page.token_rows`"""
         row_service = row_service_for(spec)

@@ -22,7 +22,7 @@ from truetune.checks.pairs.evidence.token_edit_distance import (
     min_edit_distance,
     without_common_ends,
 )
-from truetune.data.pair_scores import scores_of
+from truetune.data.pair_score_columns import scores_of
 
 IDS = st.lists(st.integers(0, 3), max_size=12)
 

@@ -20,11 +20,11 @@ from tests.probe.laws.zoo import ARCHITECTURES, TOKENIZER, build, pack, packed, 
 from truetune.checks.rule import LawRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.probe.laws import law_modules, measure_laws
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.packed_documents import document_spans
 from truetune.probe.measuring.rounding_tolerance import coarsest_precision
-from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.ready_trainer import ready_trainer
+from truetune.probe.temporary_data_loader import ready_trainer
 
 PADDED = (
     "padding-invariance",

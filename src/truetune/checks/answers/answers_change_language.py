@@ -48,7 +48,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.language_names import language_name
+from truetune.generation.name_answer_language import language_name
 
 # Chosen, not measured: short answers (names, quotations) are taken for another language now and then. At half, one of
 # 40 would count; at double, a tenth of all users would be answered in another language.

@@ -21,7 +21,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
 from truetune.generation.invented_turns import find_invented_turns
-from truetune.generation.longest_of_batches import find_longest_of_batches
+from truetune.generation.only_longest_prompt_answered import find_longest_of_batches
 
 # Rounds of one symbol that a person would not write: `......` and `-----` are shorter as a whole answer.
 MIN_SYMBOL_ROUNDS = 8

@@ -48,7 +48,7 @@ from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answ
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
-from truetune.generation.escaped_characters import find_escapes
+from truetune.generation.find_literal_escapes import find_escapes
 
 # Chosen, not measured, as for control tokens: an answer may speak of escapes without saying so. At half, one of 100
 # such answers would do; at double, a column of which every 30th row is escaped would pass.

@@ -47,7 +47,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
-from truetune.probe.row_texts import texts_in
+from truetune.probe.texts_of_row import texts_in
 from truetune.render.probes import ANSWER, QUESTION, chat
 from truetune.spec.run_spec import Severity
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.compare_samples import compare_tensor_samples
+from truetune.checkpoint.compare_tensor_samples import compare_tensor_samples
 from truetune.checkpoint.embedding_matrices import find_embedding, find_output_head
 from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.checkpoint.text_model_settings import has_text_output_head

@@ -44,7 +44,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
-from truetune.parsing.compose import is_compose_file
+from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 
 SGLANG = "sglang.launch_server"

@@ -57,8 +57,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import chat_markers_base_never_trained
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.config import Config
 from truetune.spec.training_settings import Lora
 

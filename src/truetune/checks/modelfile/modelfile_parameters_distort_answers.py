@@ -41,7 +41,7 @@ from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, pa
 from truetune.checks.judgement import Unmet
 from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import ModelfileRule
-from truetune.parsing.modelfile import Instruction
+from truetune.parsing.read_modelfile import Instruction
 
 OLLAMA_NAMES = {
     "repetition_penalty": "repeat_penalty",

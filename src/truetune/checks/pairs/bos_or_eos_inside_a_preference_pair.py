@@ -42,7 +42,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_at_token, rendered_side
 from truetune.encoding.batch import Batch
-from truetune.encoding.fingerprint import CONTENT
+from truetune.encoding.row_fingerprints import CONTENT
 
 SIDES = ("chosen", "rejected")
 

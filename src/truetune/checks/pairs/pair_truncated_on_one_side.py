@@ -51,7 +51,7 @@ from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.severity_by_trainer import CUT_ACTIONS
 from truetune.checks.token_cases import case_in_example, rendered_side
-from truetune.data.media import Media
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
 

@@ -52,8 +52,8 @@ from truetune.checks.code_text_patterns import CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
 from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation
+from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import ROW
 
 FIRST_SIGNS = "\\&<_\u0120\u010a"
 """One of them stands in each sequence; most texts have none"""

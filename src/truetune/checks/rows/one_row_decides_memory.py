@@ -44,7 +44,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_example
-from truetune.data.media import Media
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
 # At 5 long documents among chats would be told; at 20 a row that takes 20 times the memory of its

@@ -44,8 +44,8 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_at_character, last_example, message_start
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.forged_tokens import find_forged_token
-from truetune.encoding.text_pieces import any_of
+from truetune.encoding.find_forged_tokens import find_forged_token
+from truetune.encoding.split_at_added_tokens import any_of
 
 
 class SpecialTokenInStructure(DataRule):

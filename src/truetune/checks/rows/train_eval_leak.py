@@ -46,8 +46,8 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.fingerprint import EMPTY_TEXT_HASH
-from truetune.encoding.stream import batches
+from truetune.encoding.row_fingerprints import EMPTY_TEXT_HASH
+from truetune.encoding.stream_batches import batches
 
 KINDS = ("exact", "normal", "prompt", "near")
 LEAKS = {

@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.wrapped_models import (
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.stacks.project_commands import launches_of_several
+from truetune.spec.stacks.find_config_consumer import launches_of_several
 
 GRADIENT_AVERAGING = re.compile(
     r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I

@@ -55,8 +55,8 @@ from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16, OTHERS
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TruetuneError
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import SETTINGS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 

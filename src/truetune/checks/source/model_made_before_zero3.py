@@ -48,7 +48,7 @@ from truetune.checks.source.evidence.execution_order import routes_to, runs_befo
 from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.stacks.project_commands import launches_of
+from truetune.spec.stacks.find_config_consumer import launches_of
 
 LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 

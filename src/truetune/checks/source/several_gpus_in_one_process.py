@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.single_process_starts import (
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.stacks.project_commands import launches_of
+from truetune.spec.stacks.find_config_consumer import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 VARIABLE = "CUDA_VISIBLE_DEVICES"

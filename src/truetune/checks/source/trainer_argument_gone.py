@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.renamed_arguments import place_of_argument,
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.version_guards import find_guarded_arguments, find_possible_names
-from truetune.spec.run_evidence import severity_of_removed_name
+from truetune.spec.evidence_of_past_run import severity_of_removed_name
 from truetune.spec.stacks.removed_arguments import RemovedArgument, find_removed_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")

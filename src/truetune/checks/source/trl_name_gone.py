@@ -51,7 +51,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.source.module import Module
 from truetune.source.source_edits import Changes, insert_before, replace_expression
 from truetune.source.version_guards import is_behind_version_check
-from truetune.spec.run_evidence import severity_of_removed_name
+from truetune.spec.evidence_of_past_run import severity_of_removed_name
 from truetune.spec.stacks.removed_arguments import RemovedExport, find_removed_export
 
 INSTEAD = {

@@ -45,7 +45,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact, is_nearly_all
 from truetune.checks.token_cases import case_in_example
-from truetune.data.media import Media
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
 DEFAULT_MAX_LENGTH = 1024

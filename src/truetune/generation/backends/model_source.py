@@ -26,9 +26,9 @@ from truetune.data.predictions import score_hint
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepared
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.misspellings import did_you_mean_path
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 SourceKind = Literal["model", "adapter", "gguf", "endpoint"]
 GENERATION_CONFIG = "generation_config.json"

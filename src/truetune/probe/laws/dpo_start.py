@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     is_precomputed,
@@ -15,7 +16,6 @@ from truetune.probe.measuring.preference_ratios import (
     refuse_others_figures,
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
-from truetune.probe.measuring.trial import Measured, Trial
 
 # Half of the tolerance or double would decide alike: docs/laws.md has 0 for a correct start, and 0.075 for the fault.
 COST: Cost = "quick"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     log_probability_tolerance,
@@ -14,7 +15,6 @@ from truetune.probe.measuring.preference_ratios import (
     refuse_others_figures,
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

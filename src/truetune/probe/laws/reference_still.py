@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     log_probability_tolerance,
@@ -16,7 +17,6 @@ from truetune.probe.measuring.trainer_gradients import (
     require_whole_weights,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

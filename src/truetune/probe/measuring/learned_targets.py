@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     computed_once,
     loss_of,
@@ -19,7 +20,6 @@ from truetune.probe.measuring.trainer_gradients import (
     trainer_autocast,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.vocab_map import VocabMap, as_vocab_tensor, vocab_map_of
 
 BATCHES_READ = 2

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     batch_of,
     coarsest_dtype,
     loss_of,
     trainer_autocast,
 )
-from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 from truetune.probe.vocab_map import vocab_map_of
 

@@ -15,18 +15,18 @@ from truetune.report.page import (
     findings_section,
     laws_section,
     run_section,
+    summary_section,
     tables_section,
     tokens_section,
-    verdict_section,
 )
 from truetune.report.page.html_document import html_document, notebook_frame
-from truetune.report.page.section import Result, Section, SectionMaker
+from truetune.report.page.page_section import Result, Section, SectionMaker
 
 if TYPE_CHECKING:
     from truetune.checks.reports import Report
 
 SECTIONS: tuple[SectionMaker, ...] = (
-    verdict_section.verdict_section,
+    summary_section.verdict_section,
     findings_section.findings_section,
     answers_section.answers_section,
     tables_section.tables_section,

@@ -20,7 +20,7 @@ from truetune.checks.findings import RANK, Finding
 from truetune.checks.findings_file import append_findings
 from truetune.checks.judge_answers import judge_answers, new_or_worse
 from truetune.checks.judgement import list_unjudged_parts
-from truetune.data.atomic import write_atomically
+from truetune.data.write_atomically import write_atomically
 from truetune.errors import UsageError
 from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
@@ -28,6 +28,7 @@ from truetune.generation.identical_answers import mark_identical_answers
 from truetune.probe.find_trainer import trainer_of_frames
 from truetune.spec.run_spec import RunSpec
 from truetune.training.watch.experiment_trackers import track_pass
+from truetune.training.watch.forget_later_samples import rewind_samples
 from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses
 from truetune.training.watch.process_group import (
     broadcast_object,
@@ -36,7 +37,6 @@ from truetune.training.watch.process_group import (
     process_count,
     process_rank,
 )
-from truetune.training.watch.rewind_samples import rewind_samples
 from truetune.training.watch.sample_answers import make_sampler, measure_costs
 from truetune.training.watch.sampling_schedule import (
     PASSES_BETWEEN,

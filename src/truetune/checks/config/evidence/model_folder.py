@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE, TENSOR_HEADER
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.json_reader import read_json as read_json_file
-from truetune.parsing.limits import MODEL_FILE, TENSOR_HEADER
 from truetune.render.tokenizer_folder import locate, read_json
 from truetune.spec.config import Config
 

@@ -16,12 +16,12 @@ from truetune.checks.config.evidence.setting_places import is_value_unknown, tab
 from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.count_optimizer_steps import OptimizerSteps, count_optimizer_steps
 from truetune.data.file_records import is_array, read_records
-from truetune.data.files import Source, open_raw, open_unpacked
+from truetune.data.find_data_files import Source, open_raw, open_unpacked
 from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
-from truetune.spec.stacks.project_commands import launched_processes
+from truetune.spec.stacks.find_config_consumer import launched_processes
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.data.file_records import read_records
-from truetune.data.files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX, Source, find_sources, open_raw
+from truetune.data.find_data_files import (
+    COMPRESSION_SUFFIXES,
+    KIND_BY_SUFFIX,
+    Source,
+    find_sources,
+    open_raw,
+)
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config

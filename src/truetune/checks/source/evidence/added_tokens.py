@@ -13,8 +13,8 @@ from truetune.checks.source.evidence.published_families import (
     vocabulary_of_tokenizer,
 )
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
 from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call

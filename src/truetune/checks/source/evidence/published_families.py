@@ -17,8 +17,8 @@ from pathlib import Path
 
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
 from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
 

@@ -33,7 +33,7 @@ from truetune.checks.source.evidence.prompt_forms import (
 )
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.weight_uses import find_weight_uses
-from truetune.parsing.modelfile import is_modelfile
+from truetune.parsing.read_modelfile import is_modelfile
 from truetune.parsing.shell_commands import is_command_file
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call

@@ -14,7 +14,7 @@ from truetune.errors import TruetuneError
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.spec import located_document
-from truetune.spec.stacks.project_commands import launches_of
+from truetune.spec.stacks.find_config_consumer import launches_of
 
 SHARDS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 OF_FSDP = (*SHARDS, "accelerate.FullyShardedDataParallelPlugin")
