@@ -145,7 +145,7 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "patched" / "sitecustomize.py").write_text(
         "import dataclasses\n"
         "from truetune.render import reusable_render_recipe\n"
-        "whole = recipe.make_recipe\n"
+        "whole = reusable_render_recipe.make_recipe\n"
         "def record(plans, trace):\n"
         "    made = whole(plans, trace)\n"
         "    return made and dataclasses.replace(made, guards=())\n"

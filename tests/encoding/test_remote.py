@@ -16,6 +16,7 @@ from pyarrow import fs, parquet
 
 import truetune
 from truetune.checks.reports import DataReport
+from truetune.data import remote_path
 from truetune.data.find_data_files import find_sources
 from truetune.data.remote_path import RemotePath, parse_data_path
 from truetune.data.rows import read_conversations

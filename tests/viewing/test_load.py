@@ -12,6 +12,7 @@ import pytest
 
 from tests.viewing.conftest import serving
 from truetune.demo import DATA
+from truetune.viewing import server_connections
 from truetune.viewing.server_connections import WORKERS
 
 

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from truetune.data import json_stream_window
 from truetune.data.file_records import Record, read_records
 from truetune.data.find_data_files import Source, file_kind, find_sources, open_raw
 from truetune.errors import DataError

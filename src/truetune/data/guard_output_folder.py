@@ -1,6 +1,7 @@
 """Output folders: what truetune may replace or remove there, and what it must leave as it is.
 
-Every command that writes asks this module (folders) or `guard_output_file` (single files) first. One rule holds for all:
+Every command that writes asks this module (folders) or `guard_output_file` (single files) first. One rule holds for
+all:
 
 - An output must not be an input, hold one, or lie inside one. It must not stand inside encoded data or a checkpoint,
   nor touch another output of the same command. Links are followed before paths are compared, and files

@@ -1,7 +1,7 @@
 """Formats: how the columns of a row become a Conversation.
 
-Texts are put together by `+` and cut by slices, as in data.parse_messages: then it is known where each part of them stands in
-the file (render.text_origins_in_file).
+Texts are put together by `+` and cut by slices, as in data.parse_messages: then it is known where each part of them
+stands in the file (render.text_origins_in_file).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Gathers what an environment is: its interpreter is asked in processes of its own, so that what is broken there
 breaks nothing here.
 
-`run_inside_interpreter` runs inside; it tells versions without an import, then tries imports one by one. A crash or a hang
-is laid to the module that had begun. The trade-off: imports of torch and its like take half a minute, and only they
-show what a version number does not.
+`run_inside_interpreter` runs inside; it tells versions without an import, then tries imports one by one. A crash or a
+hang is laid to the module that had begun. The trade-off: imports of torch and its like take half a minute, and only
+they show what a version number does not.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 On a disk, a run writes below .work/ and moves all of it to its place at its end. `objects` does the same where nothing
 can be moved.
 
-Three records say whose a file is (see `data.guard_output_folder`): manifest.json lists what is published; .work/owner.json
-marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are written;
-.work/publish.json lists what is about to be replaced, and by what. A run that was killed while it published is ended by
-the next one: the record says which files were to go, and which are to come.
+Three records say whose a file is (see `data.guard_output_folder`): manifest.json lists what is published;
+.work/owner.json marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are
+written; .work/publish.json lists what is about to be replaced, and by what. A run that was killed while it published
+is ended by the next one: the record says which files were to go, and which are to come.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 data/train-<tag>-00000.parquet   a shard, at its place from the beginning; the tag is a digest of what shaped it
 
 manifest.json comes last, and then what records of ours list and it does not is removed. Two runs of the same key write
-the same bytes. The rule of `data.guard_output_folder` holds, but for the digests: reading all that is there again would cost
-as much as writing it, so that an object is ours if its name and its size are listed.
+the same bytes. The rule of `data.guard_output_folder` holds, but for the digests: reading all that is there again
+would cost as much as writing it, so that an object is ours if its name and its size are listed.
 """
 
 from __future__ import annotations

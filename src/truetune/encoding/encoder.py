@@ -1,9 +1,10 @@
 """Encoder: texts in bulk to ids, and the character at which each token begins.
 
-How: each text is cut at its added tokens (`split_at_added_tokens`). Each different piece of a batch is encoded once, by a fast
-engine where one is proved (`proved_tokenizer_engines`), and the pieces' tokens are laid end to end. Where a token begins in the text
-follows from the bytes that the tokens before it spell (`token_bytes`), which costs some numpy operations for a batch;
-only for texts that their ids do not spell (a normalizer changed them) the offsets of `tokenizers` are asked for.
+How: each text is cut at its added tokens (`split_at_added_tokens`). Each different piece of a batch is encoded once,
+by a fast engine where one is proved (`proved_tokenizer_engines`), and the pieces' tokens are laid end to end. Where a
+token begins in the text follows from the bytes that the tokens before it spell (`token_bytes`), which costs some numpy
+operations for a batch; only for texts that their ids do not spell (a normalizer changed them) the offsets of
+`tokenizers` are asked for.
 
 Arrays, all flat: the tokens of n texts are one array of ids, with offsets (n + 1,) that say where each text begins in
 it. In comments below, `texts`, `pieces`, `tokens`, `bytes` and `characters` as a dimension are such total numbers.

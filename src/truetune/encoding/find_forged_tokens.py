@@ -1,8 +1,9 @@
 """Forgery: control tokens in those parts of a row that a template writes without saying where they came from.
 
-Keys, roles and types are structure to a template, and its variables are its own: what they hold can't be told from what
-the template itself writes. In a content such a token is found by its source (`make_documents._forged`); a tool that is named
-`<|im_end|>` has none. The trade-off: these strings are searched before anything is rendered, written or not.
+Keys, roles and types are structure to a template, and its variables are its own: what they hold can't be told from
+what the template itself writes. In a content such a token is found by its source (`make_documents._forged`); a tool
+that is named `<|im_end|>` has none. The trade-off: these strings are searched before anything is rendered, written or
+not.
 """
 
 from __future__ import annotations

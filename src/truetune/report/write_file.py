@@ -1,7 +1,7 @@
 """A report in a file, in the form that the file's name asks for; whole or not at all.
 
-Which file may be replaced is decided in `data.guard_output_file`, by the signatures of `recognise_own_files`: a user's own
-file never is. The text is made before the file is opened, so that a drawing that fails leaves the older report
+Which file may be replaced is decided in `data.guard_output_file`, by the signatures of `recognise_own_files`: a user's
+own file never is. The text is made before the file is opened, so that a drawing that fails leaves the older report
 alone.
 """
 

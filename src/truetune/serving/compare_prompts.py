@@ -1,9 +1,9 @@
 """Compares what a server makes of messages with the training record.
 
-Where a server tells the ids of its prompt (or their number), these are held against the trained ones. Where ids differ,
-the prompts that known mistakes make are tried in turn: the one that gives just these ids names the cause. The
-trade-off: only mistakes that `prompts_of_known_mistakes` lists can be named; for all others the first difference is shown and the
-reader judges.
+Where a server tells the ids of its prompt (or their number), these are held against the trained ones. Where ids
+differ, the prompts that known mistakes make are tried in turn: the one that gives just these ids names the cause. The
+trade-off: only mistakes that `prompts_of_known_mistakes` lists can be named; for all others the first difference is
+shown and the reader judges.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class RowFormat:
     columns: tuple[str, ...]
     """The columns that tell it, by truetune's names; empty where columns alone do not tell it"""
     read: str | Callable[[Any], Any]
-    """Makes a `data.conversation.Conversation` of a `data.conversation_draft.Draft`; `module:function` where it is not loaded"""
+    """Makes a `data.conversation.Conversation` of a `data.conversation_draft.Draft`; `module:function` where it is
+    not loaded"""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """truetune's name of a column that only this format has -> what files call it"""
 
