@@ -189,7 +189,7 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
 
 def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
     """By route and verdict: the fields of a request that this server does not heed."""
-    from truetune.generation.backends.heeded_request_fields import body_sender, survey_fields
+    from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
     from truetune.generation.backends.server_prompt_ids import chat_request
 
     chat = {
@@ -204,7 +204,7 @@ def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     for route, body in bodies.items():
         verdicts: dict[str, list[str]] = {}
-        for seen in survey_fields(body_sender(f"{backend.server.root}/v1/{route}"), body):
+        for seen in survey_heeded_fields(body_sender(f"{backend.server.root}/v1/{route}"), body):
             verdicts.setdefault(seen.verdict, []).append(seen.name)
         found[route] = verdicts
     return found

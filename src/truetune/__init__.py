@@ -356,7 +356,7 @@ def train(
     from pathlib import Path
 
     from truetune.render.probes import tokenizer_of
-    from truetune.render.tokenizer_folder import locate
+    from truetune.render.tokenizer_folder import find_tokenizer_folder
     from truetune.spec.settings_files import find_settings, merge_settings, spec_of
 
     given = find_settings(fspath(config), Path())[0] if config is not None else {}
@@ -365,7 +365,7 @@ def train(
     spec = spec_of(
         merge_settings(given, settings), fspath(config) if config is not None else "truetune.train"
     )
-    locate(tokenizer_of(spec))
+    find_tokenizer_folder(tokenizer_of(spec))
     from truetune.training.run_training import train_run as run
 
     return run(

@@ -26,7 +26,7 @@ from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_catalogue import DATA, all_rules
 from truetune.demo import DATA as DEMO
 from truetune.demo import TOKENIZER
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.report_terminal import as_text
 from truetune.spec.run_spec import RunSpec
 
@@ -305,7 +305,7 @@ def test_leaks_are_counted_in_the_rows_of_the_evaluation_data(tmp_path: Path) ->
 def test_the_figure_reaches_json_and_the_terminal() -> None:
     report = check(RunSpec(data=(str(DEMO),), tokenizer=str(TOKENIZER)))
     (part,) = (
-        part for part in as_dict(report)["examined"] if part["rule"] == "no-supervised-token"
+        part for part in report_as_dict(report)["examined"] if part["rule"] == "no-supervised-token"
     )
     assert (part["figure"], part["count"], part["of"]) == (
         "rows without a supervised token: 0 of 200",

@@ -33,7 +33,7 @@ from truetune.demo import BROKEN, DATA, TOKENIZER
 from truetune.errors import DataError, FastPathError
 from truetune.evaluation.evaluate_losses_and_answers import judge_results as judge_evaluation
 from truetune.probe.run_record import Record
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
@@ -400,7 +400,7 @@ def report(*parts: Finding | Examined | NotJudged, **settings: Any) -> Report:
 )
 def test_three_states(made: Report, outcome: str, code: int) -> None:
     assert (made.outcome, made.exit_code(), made.failed()) == (outcome, code, code == 1)
-    value = as_dict(made)
+    value = report_as_dict(made)
     jsonschema.validate(value, SCHEMA)
     assert (value["outcome"], value["failed"]) == (outcome, code == 1)
     log = json.loads(to_sarif(made))

@@ -22,7 +22,7 @@ from truetune.checks.row_lookup import rows_at
 from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import page_of
 from truetune.report.page.rows_of_report import report_rows
 from truetune.spec.run_spec import RunSpec
@@ -196,5 +196,7 @@ def test_a_page_shows_the_rows_that_findings_name(
         monkeypatch.undo()
         numbers = [view.example.row.origin.row for view in shown.views]
         assert numbers == ([0, 1, 2, 3, 4, 70] if name.endswith("l") else [0, 1, 2, 3, 4])
-        assert ('href="#row=70&' in page_of(as_dict(shown))) is name.endswith("l")
-        assert (", row 70: not in this page" in page_of(as_dict(shown))) is not name.endswith("l")
+        assert ('href="#row=70&' in page_of(report_as_dict(shown))) is name.endswith("l")
+        assert (
+            ", row 70: not in this page" in page_of(report_as_dict(shown))
+        ) is not name.endswith("l")

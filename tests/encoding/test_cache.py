@@ -27,7 +27,7 @@ from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoded_folder import open_encoded
 from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.errors import DataError, UsageError
-from truetune.render.probes import chat
+from truetune.render.probes import alternating_chat
 
 ROOT = Path(__file__).parents[2]
 ANEW = "all is made again without shortcuts; please report this"
@@ -43,7 +43,8 @@ def world(tmp_path: Path) -> Path:
 
 def write(path: Path, rows: int, answer: str = "answer") -> None:
     lines = (
-        json.dumps({"messages": chat(f"question {i}", f"{answer} {i}")}) + "\n" for i in range(rows)
+        json.dumps({"messages": alternating_chat(f"question {i}", f"{answer} {i}")}) + "\n"
+        for i in range(rows)
     )
     path.write_text("".join(lines))
 

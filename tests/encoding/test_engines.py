@@ -23,7 +23,7 @@ from truetune.encoding.proved_tokenizer_engines import (
     reference_engine,
 )
 from truetune.encoding.split_at_added_tokens import find_piece_rule
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 
 NAMES = {
     **dict.fromkeys(("qwen3", "llama3.1-instruct", "gemma3", "gemma4", "mistral-nemo", "mistral-7b-v0.3"), "gigatoken"),
@@ -54,7 +54,7 @@ def corpus() -> list[str]:
 
 @pytest.mark.parametrize("family", NAMES)
 def test_the_fast_engine_of_a_family_agrees(family: str) -> None:
-    backend = load(str(parts.folder(family))).backend
+    backend = load_tokenizer(str(parts.folder(family))).backend
     found = find_piece_rule(backend)
     assert found is not None
     engine = fastest_engine(backend, ["one sample"], found.pattern)
@@ -70,7 +70,7 @@ def test_the_next_engine_is_as_good(family: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         proved_tokenizer_engines, "_MAKERS", {"kitoken": proved_tokenizer_engines._make_kitoken}
     )
-    backend = load(str(parts.folder(family))).backend
+    backend = load_tokenizer(str(parts.folder(family))).backend
     encoder = Encoder(backend, patience=0)
     encoder.encode(["settle on an engine"])
     assert encoder.engine.name.startswith("kitoken")
@@ -98,7 +98,7 @@ def test_an_engine_that_differs_is_not_taken(monkeypatch: pytest.MonkeyPatch) ->
         proved_tokenizer_engines, "_MAKERS", {"json": lying(lambda texts: "only here" in texts)}
     )
     monkeypatch.setattr(proved_tokenizer_engines.importlib.metadata, "version", lambda name: "0")
-    backend = load(str(TOKENIZER)).backend
+    backend = load_tokenizer(str(TOKENIZER)).backend
     assert fastest_engine(backend, ["somewhere"], NONE).name == "json 0"
     assert fastest_engine(backend, ["only here"], NONE).name.startswith("tokenizers")
 
@@ -110,7 +110,7 @@ def test_an_engine_that_differs_later_is_found_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(proved_tokenizer_engines, "PROBES", ("plain",))
     monkeypatch.setattr(proved_tokenizer_engines, "_decode_random_pairs", lambda backend: [])
     monkeypatch.setattr(proved_tokenizer_engines.importlib.metadata, "version", lambda name: "0")
-    encoder = Encoder(load(str(TOKENIZER)).backend, patience=0)
+    encoder = Encoder(load_tokenizer(str(TOKENIZER)).backend, patience=0)
     encoder.encode(["plain text"])
     assert encoder.engine.name == "json 0"
     with pytest.raises(EnginesDiffer, match=r"json 0 and tokenizers .* encode '0' differently"):

@@ -24,13 +24,16 @@ from truetune.data.split_lines_into_stretches import read_stretch, scan_lines
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
-from truetune.encoding.encoded_folder import entry_of, open_encoded
+from truetune.encoding.encoded_folder import encoded_folder_at, open_encoded
 from truetune.encoding.encoded_object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
-from truetune.render.probes import chat
+from truetune.render.probes import alternating_chat
 
 At = Callable[[str], str]
-ROWS = [{"messages": chat(f"question {i}", f"answer {i} " * (i % 9 + 1))} for i in range(120)]
+ROWS = [
+    {"messages": alternating_chat(f"question {i}", f"answer {i} " * (i % 9 + 1))}
+    for i in range(120)
+]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 
 
@@ -284,7 +287,7 @@ def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         else:
             break
         left = 0
-        entry = entry_of(out)
+        entry = encoded_folder_at(out)
         there = entry.manifest()
         assert there is None or entry.damage(there) is None
         found.add("nothing" if there is None else "old" if there == old else "new")

@@ -27,13 +27,13 @@ from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding
 from truetune.generation.backends.chat_reply import ReplyReader
-from truetune.generation.backends.heeded_request_fields import body_sender, survey_fields
+from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
 from truetune.generation.backends.http_client import API_KEY_VARIABLE, find_server, send_request
 from truetune.generation.backends.model_source import find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.build_prompts import build_prompts, make_decoder
 from truetune.generation.generate_answers import generate_answers
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 __all__ = ["tiny_folder", "transformers_serve"]
@@ -56,7 +56,7 @@ def prompts(folder: Path, path: Path, count: int = 6) -> list[Prompt]:
 
 
 def local(folder: Path, asked: list[Prompt], limit: int) -> list[Answer | None]:
-    tokenizer = load(str(folder))
+    tokenizer = load_tokenizer(str(folder))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     stops = serving_stops(tokenizer)
     return generate_answers(
@@ -112,7 +112,7 @@ def test_fields_of_transformers_serve(
     text = tiny.tokenizer().apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     what = {"messages": chat} if route == "chat" else {"prompt": text}
     path = "chat/completions" if route == "chat" else route
-    seen = survey_fields(
+    seen = survey_heeded_fields(
         body_sender(f"{transformers_serve}/v1/{path}"), {"model": str(tiny_folder), **what}
     )
     verdicts = {one.name: one.verdict for one in seen}
@@ -140,7 +140,7 @@ def test_variables_of_the_template(
     template.write_text("{% if brief %}{{ 'Be brief. ' }}{% endif %}" + template.read_text())
     url, chat = f"{transformers_serve}/v1/chat/completions", tiny.chats(1)[0]["messages"][:1]
     for settings, verdict in (({"brief": True}, "kept"), ({"long": True}, "ignored")):
-        seen = survey_fields(
+        seen = survey_heeded_fields(
             body_sender(url), {"model": str(folder), "messages": chat}, settings=settings
         )
         assert seen[-1].name == "chat_template_kwargs"
@@ -429,7 +429,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
         "type": "function",
         "function": {"name": "weigh", "arguments": '{"fruit": "figs"}'},
     }
-    qwen = load(str(parts.folder("qwen3")))
+    qwen = load_tokenizer(str(parts.folder("qwen3")))
     text, guess = read_message(
         qwen, tmp_path, content="So.", reasoning_content="Hm.", tool_calls=[call]
     )
@@ -439,7 +439,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
         == '<think>\nHm.\n</think>\n\nSo.\n<tool_call>\n{"name": "weigh", "arguments": {"fruit":'
         ' "figs"}}\n</tool_call>'
     )
-    plain = replace(load(str(tiny.TOKENIZER)), templates={})
+    plain = replace(load_tokenizer(str(tiny.TOKENIZER)), templates={})
     assert read_message(plain, tmp_path, content="So.", reasoning="Hm.") == (
         "<think>\nHm.\n</think>\n\nSo.",
         True,
@@ -472,7 +472,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
     ],
 )
 def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_path: Path) -> None:
-    tokenizer = load(str(tiny.TOKENIZER))
+    tokenizer = load_tokenizer(str(tiny.TOKENIZER))
     asked = prompts(Path(tiny.TOKENIZER), tmp_path, 1)[0]
     body = {
         "choices": [{"message": {"content": "?"}, "finish_reason": "stop", **choice}],

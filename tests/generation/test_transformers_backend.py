@@ -23,7 +23,7 @@ from truetune.generation.backends.backend import Decoding
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend, choose_device
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 
 STOP = 2
 
@@ -59,7 +59,9 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def backend(folder: Path, **options: Any) -> TransformersBackend:
     place = find_model_source(str(folder))
-    made = open_backend(place, load(str(place.tokenizer)), Options(**{"device": "cpu", **options}))
+    made = open_backend(
+        place, load_tokenizer(str(place.tokenizer)), Options(**{"device": "cpu", **options})
+    )
     assert isinstance(made, TransformersBackend)
     return made
 
@@ -214,7 +216,7 @@ def test_a_gguf_file(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     (ids,) = ids_of(12)
     with open_backend(
-        place, load(str(TOKENIZER)), Options(backend="transformers", device="cpu")
+        place, load_tokenizer(str(TOKENIZER)), Options(backend="transformers", device="cpu")
     ) as found:
         (scored,) = found.score([ids]) or []
         assert scored.logprobs[1:] == pytest.approx(

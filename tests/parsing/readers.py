@@ -260,9 +260,9 @@ def _predictions(path: Path) -> Any:
 
 
 def _cache(path: Path) -> Any:
-    from truetune.tokenized.token_cache import cache_at, named_tokenizer
+    from truetune.tokenized.token_cache import named_tokenizer, open_token_cache
 
-    return named_tokenizer(cache_at(str(path.parent)))
+    return named_tokenizer(open_token_cache(str(path.parent)))
 
 
 def safetensors_file() -> bytes:

@@ -19,7 +19,7 @@ from truetune.checks.check_data import add_token_views, view_row_tokens
 from truetune.checks.findings import Case
 from truetune.checks.reports import DataReport
 from truetune.demo import DATA, TOKENIZER
-from truetune.report.as_json import as_dict, to_json
+from truetune.report.as_json import report_as_dict, to_json
 from truetune.report.page import html_page, notebook_html, page_of
 from truetune.report.page.html_document import pack_json
 from truetune.report.visible_text import count_noun, spell_token, visible
@@ -211,7 +211,7 @@ def test_notebooks_show_the_page_in_a_frame_of_its_own(broken: DataReport) -> No
     made = notebook_html(broken)
     assert broken._repr_html_() == made
     assert Parsed(made).attributes["sandbox"] == ["allow-scripts"]
-    assert Parsed(made).attributes["srcdoc"] == [page_of(as_dict(broken))]
+    assert Parsed(made).attributes["srcdoc"] == [page_of(report_as_dict(broken))]
 
 
 def test_data_survives_the_packing() -> None:

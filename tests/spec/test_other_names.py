@@ -14,14 +14,14 @@ from truetune.spec.advise_unknown_setting import (
     NOT_NEEDED,
     VALUES,
     advise_unknown_setting,
-    settings,
+    all_settings,
 )
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
 from truetune.spec.stacks import axolotl, llama_factory
 from truetune.spec.stacks.known_keys import load_known_keys
 
-PLACES = {".".join(setting.place) for setting in settings()}
+PLACES = {".".join(setting.place) for setting in all_settings()}
 MOST = 200
 """Characters of an advice"""
 

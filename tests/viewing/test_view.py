@@ -67,7 +67,7 @@ class Slow:
         assert self.go_on.wait(60)
         self.calls.append("done")
 
-    def text(self, record: Record) -> str:
+    def searched_text(self, record: Record) -> str:
         return ""
 
     def forget(self) -> None: ...

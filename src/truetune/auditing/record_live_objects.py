@@ -21,9 +21,9 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as one_batch
 from truetune.errors import DataError, UsageError
 from truetune.probe.run_record import Record
-from truetune.render.probes import Probes, chat
+from truetune.render.probes import Probes, alternating_chat
 from truetune.render.rendering import IGNORED
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 
 # Measured as said below; more rows would show rarer faults and make a check in a notebook slow.
 MAX_ROWS = 256
@@ -124,7 +124,7 @@ def read_live_tokenizer(live: LiveObjects, folder: Path) -> Tokenizer:
             f"expected a tokenizer of transformers or a processor that holds one, found {kind}"
         )
     # Saved files hold how the last call happened to pad and cut, which is no setting of the user's.
-    tokenizer = replace(load(str(folder / "tokenizer")), truncation=None, padding=None)
+    tokenizer = replace(load_tokenizer(str(folder / "tokenizer")), truncation=None, padding=None)
     if live.model is None:
         return tokenizer
     facts = model_facts(unwrap_model(live.model))
@@ -181,7 +181,7 @@ def make_sample_rows(probes: Probes) -> list[dict[str, Any]]:
     if probes.terminator is None:
         return []
     return [
-        {"messages": chat(question, answer)}
+        {"messages": alternating_chat(question, answer)}
         for question, answer in zip(SAMPLE_QUESTIONS, SAMPLE_ANSWERS, strict=True)
     ]
 

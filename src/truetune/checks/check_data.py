@@ -23,9 +23,9 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as one_batch
-from truetune.encoding.stream_batches import batches, with_proof
+from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.errors import DataError, TruetuneError
-from truetune.render.probes import Probes, prepared, probes
+from truetune.render.probes import Probes, prepare_probes_of_run, probes
 from truetune.render.tokenizer import Tokenizer, with_special
 from truetune.spec.run_spec import RunSpec
 
@@ -99,7 +99,7 @@ def _check_data(
     )
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally, labels = DataStats(limit), LearnedTokenCounter(spec, setup.tokenizer, setup.trainer)
-    for batch in batches(stream, setup.probes.renderer(), encoder):
+    for batch in stream_batches(stream, setup.probes.renderer(), encoder):
         tally.add(labels.labelled(batch))
         rules.take(batch)
     rules.refuse_broken()
@@ -191,7 +191,7 @@ def prepare_rule_setup(spec: RunSpec, *, only_reference: bool = False) -> Setup:
 
     Raises SpecError, TokenizerError or TemplateError.
     """
-    session = prepared(spec)
+    session = prepare_probes_of_run(spec)
     if spec.training.special_tokens:
         # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked anew.
         session = probes(with_special(session.tokenizer, spec.training.special_tokens), spec)

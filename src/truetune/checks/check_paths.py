@@ -32,7 +32,7 @@ from truetune.checks.weight_uses import find_weight_uses
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.spec import located_document
 from truetune.spec.config import Config, WeightUse
@@ -218,7 +218,7 @@ def _absent_model(run: RunSpec) -> NotJudged | None:
     if run.model is None or run.tokenizer is None or run.tokenizer == run.model:
         return None
     try:
-        locate(run.model)
+        find_tokenizer_folder(run.model)
     except TokenizerError as error:
         # The error says what is not here and, after the first semicolon, how to get it.
         why, _, how = str(error).partition("; ")
@@ -688,7 +688,7 @@ def _missing_data(run: RunSpec) -> str:
     if not run.data:
         return "no file of it is on this machine"
     try:
-        locate(run.tokenizer or run.model or "")
+        find_tokenizer_folder(run.tokenizer or run.model or "")
     except TokenizerError as error:
         return (
             f"{error}; name a tokenizer with -t"

@@ -19,12 +19,12 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batches, with_proof
+from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.logs.run_log import DataFacts
-from truetune.render.probes import prepared
+from truetune.render.probes import prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 from truetune.tokenized.count_supervised_tokens import count_supervised
-from truetune.tokenized.token_cache import cache_at
+from truetune.tokenized.token_cache import open_token_cache
 
 
 class DataReading(NamedTuple):
@@ -56,8 +56,8 @@ def loss_floor(spec: RunSpec) -> DataFacts:
 
 def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
     """The same of rows that are token ids already."""
-    probes = prepared(spec)
-    counts = count_supervised(cache_at(spec.data[0]), probes)
+    probes = prepare_probes_of_run(spec)
+    counts = count_supervised(open_token_cache(spec.data[0]), probes)
     tokenizer = probes.tokenizer
     facts = _data_facts(
         counts.rows, counts.tokens, counts.answers, tokenizer.embedding_rows or tokenizer.vocabulary
@@ -78,7 +78,7 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
     rules = DataRules(kinds, setup)
     stream = read_conversations(spec.data, format=spec.format, columns=spec.map)
     encoder = Encoder(setup.tokenizer.backend, only_reference=setup.probes.only_reference)
-    for batch in batches(stream, setup.probes.renderer(), encoder):
+    for batch in stream_batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)
         rules.take(batch)
         # bincount counts from 0 on: `minlength` keeps the array as long as the one that is added to it.

@@ -208,10 +208,10 @@ def _refuse_token_ids(spec: RunSpec) -> None:
 
 def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
     from truetune.report.encode_and_verify_terminal import render_comparison
-    from truetune.tokenized.token_cache import cache_at
+    from truetune.tokenized.token_cache import open_token_cache
     from truetune.tokenized.verify_token_cache import verify_cache
 
-    found = verify_cache(spec, cache_at(path))
+    found = verify_cache(spec, open_token_cache(path))
     if output_format == "json":
         print_json("verify", found.as_json())
     else:

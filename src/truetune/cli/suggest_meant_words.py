@@ -206,7 +206,7 @@ MIN_SHARE = 0.5
 Below a half the hint would be a guess (chosen)."""
 
 
-def find_command_meant(word: str) -> str | None:
+def suggest_command_of_word(word: str) -> str | None:
     """The command that other tools call so; None where there is none."""
     word = word.lower().replace("_", "-").lstrip("-")
     for name, others in OTHER_COMMAND_NAMES.items():
@@ -215,7 +215,7 @@ def find_command_meant(word: str) -> str | None:
     return None
 
 
-def find_option_meant(word: str, command: click.Command) -> str | None:
+def suggest_option_of_word(word: str, command: click.Command) -> str | None:
     """The option of this command that the word means; None where no option shares a word with it."""
     share, name = find_best_option(word, command)
     return name if share >= MIN_SHARE else None

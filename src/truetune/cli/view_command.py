@@ -97,11 +97,11 @@ def _load_or_check(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str
     if not checks:
         return None
     from truetune.checks.check_data import check
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
     from truetune.report.progress_bars import checking_bar
 
     with checking_bar(off=False) as progress:
-        return as_dict(check(spec, progress=progress))
+        return report_as_dict(check(spec, progress=progress))
 
 
 @contextmanager

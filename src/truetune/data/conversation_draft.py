@@ -28,7 +28,7 @@ GROUP_COLUMNS = (
 """Columns that say where a row is from, the most telling first"""
 
 
-class Draft:
+class ConversationDraft:
     """A row that is becoming a Conversation: notes which columns are taken and what is odd."""
 
     __slots__ = ("format", "origin", "problems", "row", "taken")

@@ -59,9 +59,9 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
                 yield from _read_csv(open_unpacked(raw, source.path), source.path)
             case _:
                 # Here and not above: pyarrow is slow to import, and most data are JSONL.
-                from truetune.data.parquet_and_arrow_rows import read_rows
+                from truetune.data.parquet_and_arrow_rows import read_table_rows
 
-                for line, row in enumerate(read_rows(source, raw), 1):
+                for line, row in enumerate(read_table_rows(source, raw), 1):
                     yield Record(line, row)
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or error

@@ -61,7 +61,7 @@ Listing = Mapping[str, ListedFile]
 Digest = Callable[[Path], str]
 
 
-class Stranger(NamedTuple):
+class ForeignFile(NamedTuple):
     """Something in a folder that no record of ours accounts for."""
 
     path: Path
@@ -354,14 +354,14 @@ def _remote_relation(
     return None
 
 
-def find_strangers(
+def find_foreign_files(
     folder: Path,
     listed: Listing,
     *,
     digest: Digest = file_digest,
     folders: Collection[str] = (),
     also_ours: Callable[[Path], bool] | None = None,
-) -> Iterator[Stranger]:
+) -> Iterator[ForeignFile]:
     """What stands in a folder and is none of ours, in the order of its names.
 
     Args:
@@ -387,7 +387,7 @@ def find_strangers(
         else:
             why = _difference_from_listing(path, status, listed[str(name)], digest)
         if why is not None:
-            yield Stranger(path, why)
+            yield ForeignFile(path, why)
 
 
 def _walk_unlisted(
@@ -436,7 +436,7 @@ def _difference_from_listing(
     return None if same else "is not as truetune wrote it: its contents have changed"
 
 
-def stranger_error(stranger: Stranger, instead: str = MOVE_ELSEWHERE) -> UsageError:
+def foreign_file_error(stranger: ForeignFile, instead: str = MOVE_ELSEWHERE) -> UsageError:
     """The error that names a stranger."""
     return UsageError(f"{stranger.path}: {stranger.why}; {instead}")
 

@@ -19,7 +19,7 @@ _SIDE_SCORE = re.compile(
 _MARGIN = re.compile(r"(?:(?:score|rating|reward)_)?margin")
 
 
-def scores_of(row: Row) -> tuple[float, float] | None:
+def pair_scores_of_row(row: Row) -> tuple[float, float] | None:
     """(chosen, rejected), or (margin, 0); None where no columns say it. Higher is better."""
     sides: dict[str, float] = {}
     margin = None

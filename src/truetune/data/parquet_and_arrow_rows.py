@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 512
 Row = dict[str, Any]
 
 
-def read_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
+def read_table_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
     """The rows of an open file; `ROWS_AT_ONCE` of them are held as Python's objects.
 
     Args:
@@ -40,12 +40,12 @@ def read_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterat
 
     Raises DataError where it is none of these.
     """
-    for batch in read_batches(source, raw, part):
+    for batch in read_record_batches(source, raw, part):
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield from batch_to_rows(source, batch.slice(start, ROWS_AT_ONCE))
 
 
-def read_batches(
+def read_record_batches(
     source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS_AT_ONCE
 ) -> Iterator[Any]:
     """The record batches of an open file.
@@ -58,7 +58,7 @@ def read_batches(
 
     Raises DataError.
     """
-    with as_data_errors(source):
+    with arrow_errors_as_data_errors(source):
         yield from (
             _read_parquet_batches(source, raw, part, at_once)
             if source.kind == "parquet"
@@ -68,7 +68,7 @@ def read_batches(
 
 def batch_to_rows(source: Source, batch: Any) -> Iterable[Row]:
     """Raises DataError."""
-    with as_data_errors(source):
+    with arrow_errors_as_data_errors(source):
         return _rows_without_null_fields(batch)
 
 
@@ -77,7 +77,7 @@ def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
     Nothing where the file can only be read from its start. Raises DataError.
     """
-    with as_data_errors(source):
+    with arrow_errors_as_data_errors(source):
         # A packed file can't be entered in its middle: there are no parts to hand out to processes.
         if source.path.suffix.lower() in COMPRESSION_SUFFIXES:
             return
@@ -89,7 +89,7 @@ def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
 
 @contextmanager
-def as_data_errors(source: Source) -> Iterator[None]:
+def arrow_errors_as_data_errors(source: Source) -> Iterator[None]:
     """What Arrow raises on a broken table, as a DataError that names the file."""
     try:
         yield

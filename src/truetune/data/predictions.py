@@ -27,8 +27,8 @@ from truetune.data.prediction_rows import (
 )
 from truetune.data.recognise_prediction_columns import (
     COLUMN_NAMES,
-    find_columns,
     normalize_column_name,
+    recognise_prediction_columns,
 )
 from truetune.data.remote_path import parse_data_path
 from truetune.data.rows import read_conversations as read_conversations
@@ -281,7 +281,7 @@ def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
     return requests
 
 
-def score_hint(path: str | PathLike[str]) -> str:
+def suggest_score_command(path: str | PathLike[str]) -> str:
     """`; did you mean: truetune score PATH?` for a file of answers that is given to a command for models or runs;
     nothing for any other."""
     try:
@@ -296,7 +296,7 @@ def score_hint(path: str | PathLike[str]) -> str:
         return ""
     try:
         lines = unfold_rows([(row, str(path), 1) for row in rows])
-        taken = find_columns([line.row for line in lines], {}, str(path))
+        taken = recognise_prediction_columns([line.row for line in lines], {}, str(path))
     except DataError:
         lines, taken = [], {}
     # Names before `response` are of predictions alone; `response` and `output` are columns of
@@ -318,7 +318,7 @@ def score_hint(path: str | PathLike[str]) -> str:
 
 def _predictions_of_lines(lines: Sequence[RowLine], columns: Mapping[str, str]) -> ReadPredictions:
     """The predictions of all rows, with what each column was taken for. Raises DataError where there is none."""
-    taken = find_columns([line.row for line in lines], columns, lines[0].path)
+    taken = recognise_prediction_columns([line.row for line in lines], columns, lines[0].path)
     by_row = [list(_predictions_of_row(line.row, taken, line.path, line.line)) for line in lines]
     predictions = [one for row in by_row for one in row]
     if not predictions:
@@ -404,7 +404,7 @@ def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> 
             f"truetune.score: prediction {number} is a {type(value).__name__}; expected a text, a"
             " row, or a Prediction"
         )
-    taken = find_columns([value], {}, f"row {number}")
+    taken = recognise_prediction_columns([value], {}, f"row {number}")
     prediction = next(_predictions_of_row(value, taken, "", number), None)
     if prediction is None:
         raise DataError(

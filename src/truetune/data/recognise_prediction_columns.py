@@ -67,7 +67,9 @@ _GAPS = re.compile(r"[\W_]+")
 Row = Mapping[str, Any]
 
 
-def find_columns(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> dict[str, str]:
+def recognise_prediction_columns(
+    rows: Sequence[Row], columns: Mapping[str, str], where: str
+) -> dict[str, str]:
     """What the columns of some rows are: `prediction` -> `response`.
 
     Args:
@@ -79,7 +81,7 @@ def find_columns(rows: Sequence[Row], columns: Mapping[str, str], where: str) ->
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     _check_map(names, columns, where)
-    _check_separator(names, where)
+    _refuse_other_csv_separator(names, where)
     taken = dict(columns)
     # Whole names first: a part of a name is a guess, and must not take a column from a name that is known.
     _take_whole_names(names, taken)
@@ -98,7 +100,7 @@ def find_columns(rows: Sequence[Row], columns: Mapping[str, str], where: str) ->
     return taken
 
 
-def _check_separator(names: Sequence[str], where: str) -> None:
+def _refuse_other_csv_separator(names: Sequence[str], where: str) -> None:
     """Raise DataError for a table that is parted by semicolons or tabs: read by commas, it has one column."""
     parts = _OTHER_SEPARATORS.split(names[0]) if len(names) == 1 else []
     if len(parts) > 1:

@@ -22,8 +22,8 @@ from truetune.data.column_names import (
     token_id_columns,
 )
 from truetune.data.conversation import Conversation, Message, Origin, Problem
-from truetune.data.conversation_draft import Draft
-from truetune.data.pair_score_columns import scores_of
+from truetune.data.conversation_draft import ConversationDraft
+from truetune.data.pair_score_columns import pair_scores_of_row
 from truetune.data.parse_messages import read_messages_value
 from truetune.errors import DataError, name_list, shortened
 from truetune.spec.row_formats import row_formats
@@ -47,26 +47,26 @@ SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 ColumnTest = Callable[[Row, str], object]
 
 
-def read_messages(draft: Draft) -> Conversation:
+def read_messages(draft: ConversationDraft) -> Conversation:
     """A list of messages in the column `messages`."""
     return draft.chat(read_messages_value(draft.take("messages"), draft.problems))
 
 
-def read_sharegpt(draft: Draft) -> Conversation:
+def read_sharegpt(draft: ConversationDraft) -> Conversation:
     """A list of turns in the column `conversations`, with `from` and `value` or other names."""
     return draft.chat(
         read_messages_value(draft.take("conversations"), draft.problems, sharegpt=True)
     )
 
 
-def read_alpaca(draft: Draft) -> Conversation:
+def read_alpaca(draft: ConversationDraft) -> Conversation:
     """An instruction with its input, the turns before it, and the output."""
     return draft.chat(
         [*_alpaca_prompt(draft), {"role": "assistant", "content": draft.text("output") or ""}]
     )
 
 
-def _alpaca_prompt(draft: Draft) -> list[Message]:
+def _alpaca_prompt(draft: ConversationDraft) -> list[Message]:
     """The turns before the answer: history, then instruction and input as one turn."""
     turns: list[Message] = []
     for pair in draft.structure("history", list) or ():
@@ -93,7 +93,7 @@ def _is_pair_of_texts(value: Any) -> bool:
     return all(isinstance(text, str) for text in value)
 
 
-def read_prompt_completion(draft: Draft) -> Conversation:
+def read_prompt_completion(draft: ConversationDraft) -> Conversation:
     """A prompt and its completion, as texts or as messages."""
     prompt, completion = draft.turns("prompt"), draft.turns("completion")
     if isinstance(prompt, list) or isinstance(completion, list):
@@ -102,12 +102,12 @@ def read_prompt_completion(draft: Draft) -> Conversation:
     return draft.plain(prompt=prompt, completion=completion)
 
 
-def read_text(draft: Draft) -> Conversation:
+def read_text(draft: ConversationDraft) -> Conversation:
     """A text that is trained as it is."""
     return draft.plain(text=draft.text("text"))
 
 
-def read_preference(draft: Draft) -> Conversation:
+def read_preference(draft: ConversationDraft) -> Conversation:
     """A chosen and a rejected answer to one prompt, as texts or as messages; without a prompt, what both share."""
     chosen, rejected = draft.turns("chosen"), draft.turns("rejected")
     # Lazily, so that of two such columns the second one is not taken, and shows as unused.
@@ -122,7 +122,7 @@ def read_preference(draft: Draft) -> Conversation:
     else:
         cut = _shared_prefix_length(chosen, rejected)
         row = draft.plain(prompt=chosen[:cut], completion=chosen[cut:], rejected=rejected[cut:])
-    row.scores = scores_of(draft.row)
+    row.scores = pair_scores_of_row(draft.row)
     return row
 
 
@@ -139,7 +139,9 @@ def _shared_prefix_length(chosen: str, rejected: str) -> int:
     return cut - chosen[:cut].endswith(" ")
 
 
-def _read_pair_of_chats(draft: Draft, prompt: Any, chosen: Any, rejected: Any) -> Conversation:
+def _read_pair_of_chats(
+    draft: ConversationDraft, prompt: Any, chosen: Any, rejected: Any
+) -> Conversation:
     """Where the prompt is no list, both sides may begin with it: then what they share is the prompt."""
     good = _messages_of_side(draft, chosen, "assistant")
     bad = _messages_of_side(draft, rejected, "assistant")
@@ -156,7 +158,7 @@ def _read_pair_of_chats(draft: Draft, prompt: Any, chosen: Any, rejected: Any) -
     return draft.chat(good, shared, bad[shared:])
 
 
-def read_kto(draft: Draft) -> Conversation:
+def read_kto(draft: ConversationDraft) -> Conversation:
     """A row of another format, whose answer has a label: good or bad."""
     label = draft.take("label")
     verdict = _parse_verdict(label)
@@ -175,7 +177,7 @@ def read_kto(draft: Draft) -> Conversation:
     return row
 
 
-def _read_by_format(draft: Draft, format: FormatName) -> Conversation:
+def _read_by_format(draft: ConversationDraft, format: FormatName) -> Conversation:
     """What the reader of this format makes of a row."""
     conversation: Conversation = row_formats()[format].reader()(draft)
     return conversation
@@ -250,9 +252,9 @@ def _read_row(row: Row, origin: Origin, format: FormatName) -> Conversation:
     # The format is that of the file's first row; a row of another one is read by its own, and
     # reported.
     if _has_columns_of(row, format):
-        return _read_by_format(Draft(row, origin, format), format)
+        return _read_by_format(ConversationDraft(row, origin, format), format)
     other = _guess_format(row, has_column)
-    draft = Draft(row, origin, other or format)
+    draft = ConversationDraft(row, origin, other or format)
     if other is not None:
         draft.problems.append(
             Problem("mixed-formats", f"a row of the format {other} in a file of {format}")
@@ -313,7 +315,7 @@ def _normalize_label(label: Any) -> str:
     return word if word[:1] in "+-" else re.sub(r"[_\s-]+", " ", word)
 
 
-def _messages_of_side(draft: Draft, value: Any, role: str) -> list[Message]:
+def _messages_of_side(draft: ConversationDraft, value: Any, role: str) -> list[Message]:
     """One side of a row as messages; text becomes a turn of this role."""
     if isinstance(value, str):
         return [{"role": role, "content": value}]

@@ -44,7 +44,7 @@ def write_atomically(path: Path, body: bytes) -> None:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder_to_disk(folder: Path) -> None:
     """Bring the names in a folder to the disk. Raises OSError."""
     # A rename is a change of the folder; it survives a power cut only once the folder itself is
     # synced.

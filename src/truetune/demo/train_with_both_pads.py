@@ -59,7 +59,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Proof:
+class BothTrainings:
     """The same training twice."""
 
     broken: Outcome
@@ -70,7 +70,9 @@ class Proof:
     seconds: float
 
 
-def train_twice(seed: int = 0, progress: Progress = lambda name, loss: None) -> Proof:
+def train_with_both_pads(
+    seed: int = 0, progress: Progress = lambda name, loss: None
+) -> BothTrainings:
     """Train and ask the model twice. Raises ImportError without torch and transformers."""
     import transformers
 
@@ -81,7 +83,7 @@ def train_twice(seed: int = 0, progress: Progress = lambda name, loss: None) -> 
         confused = transformers.AutoTokenizer.from_pretrained(
             break_tokenizer(Path(folder) / "tokenizer")
         )
-    return Proof(
+    return BothTrainings(
         broken=_train_and_ask(
             "pad = eos", confused, views, labels_by_id(views, confused), seed, progress
         ),

@@ -2,7 +2,7 @@
 
 Processes and not threads, for rendering is Python. loky's pool starts fresh interpreters instead of forks: a fork of a
 process with Rust threads in it may hang. The trade-off is half a second of imports a worker, so that one task, or one
-core, needs none: `in_turn` does the same here.
+core, needs none: `encode_shards_in_turn` does the same here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.encoding.end_worker_with_parent import start_worker
 from truetune.encoding.make_documents import DocumentMaker
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 
 TASKS_PER_WORKER = 2
@@ -31,7 +31,7 @@ def usable_cores() -> int:
     return int(loky.cpu_count())
 
 
-def in_turn(
+def encode_shards_in_turn(
     made: Probes, tasks: Iterable[Task], store: Store, only_reference: bool
 ) -> Iterator[Shard]:
     """One after the other, in this process."""
@@ -40,7 +40,7 @@ def in_turn(
         yield encode_shard(maker, task, store)
 
 
-def in_processes(count: int) -> Run:
+def encode_shards_in_processes(count: int) -> Run:
     """By `count` processes of this machine. Shards come as they are done."""
 
     def run(
@@ -72,7 +72,7 @@ def _in_worker(spec: str, only_reference: bool, task: Task, store: Store) -> Sha
 @lru_cache(maxsize=2)
 def _worker_maker(spec: str, only_reference: bool) -> DocumentMaker:
     """What makes the documents of a run in this worker."""
-    probes = prepared(RunSpec.model_validate_json(spec))
+    probes = prepare_probes_of_run(RunSpec.model_validate_json(spec))
     return maker_of(probes, only_reference=only_reference, patience=0)
 
 

@@ -21,7 +21,7 @@ from truetune.encoding.encode_in_processes import TASKS_PER_WORKER, Run
 from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.encoding.make_documents import DocumentMaker
 from truetune.errors import TruetuneError, UsageError
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer_folder import files_of
 from truetune.spec.run_spec import RunSpec
 
@@ -32,7 +32,7 @@ CANCEL_TIMEOUT_S = 60
 """Seconds that a cancelled task may take to end. Chosen, not measured: most shards take less."""
 
 
-class Parcel(NamedTuple):
+class PortableRun(NamedTuple):
     """A run as the workers get it: no node but this one needs the tokenizer's folder."""
 
     spec: RunSpec
@@ -40,7 +40,7 @@ class Parcel(NamedTuple):
     """by their paths in the folder that a worker lays out"""
 
     @classmethod
-    def of(cls, made: Probes) -> Parcel:
+    def of(cls, made: Probes) -> PortableRun:
         tokenizer, weights = made.tokenizer.folder, made.tokenizer.weights
         files = {}
         for path in files_of(tokenizer, weights):
@@ -68,7 +68,7 @@ class Parcel(NamedTuple):
                 path = Path(place, name)
                 if path.exists():
                     paths[setting] = str(path)
-            return prepared(self.spec.model_copy(update=paths))
+            return prepare_probes_of_run(self.spec.model_copy(update=paths))
 
 
 def shards_by(jobs: int | None) -> Run:
@@ -81,7 +81,7 @@ def shards_by(jobs: int | None) -> Run:
         encode = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
             _encode_in_worker
         )
-        parcel, here = [ray.put(Parcel.of(made))], os.getcwd()
+        parcel, here = [ray.put(PortableRun.of(made))], os.getcwd()
         yield from _results_as_ready(
             lambda task: encode.remote(parcel, only_reference, task, store, here), tasks, jobs
         )

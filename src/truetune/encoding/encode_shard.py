@@ -25,7 +25,7 @@ from truetune.data.split_lines_into_stretches import Stretch, read_stretch
 from truetune.encoding.arrow_table import WrittenTables, make_table
 from truetune.encoding.encoder import ENGINE_LOAD_CHARACTERS, Encoder
 from truetune.encoding.make_documents import DocumentMaker, DocumentsResult
-from truetune.encoding.pack_documents import best_fit
+from truetune.encoding.pack_documents import pack_best_fit
 from truetune.encoding.preference_documents import PreferenceMaker
 from truetune.encoding.stream_batches import ROWS
 from truetune.encoding.token_counts import Ledger
@@ -178,7 +178,7 @@ def _tables_of(spec: RunSpec, result: DocumentsResult, file: str) -> WrittenTabl
     settings = spec.encode
     packs = None
     if settings.packing == "best-fit" and spec.max_length is not None:
-        packs = best_fit([len(document.ids) for document in result.documents], spec.max_length)
+        packs = pack_best_fit([len(document.ids) for document in result.documents], spec.max_length)
     return make_table(
         result.documents,
         packs,
@@ -220,7 +220,7 @@ def _rejected_lines(result: DocumentsResult, broken: Sequence[BrokenLine], file:
     return _json_lines(records)
 
 
-def first_reason(shard: Shard, read: Callable[[str], bytes]) -> str | None:
+def first_reason_left_out(shard: Shard, read: Callable[[str], bytes]) -> str | None:
     """Why the first row or example of a shard that is left out is not written, and where it is; None where none is.
 
     `read` gives the bytes of one of the shard's files.

@@ -26,7 +26,7 @@ from truetune.data.guard_output_folder import (
     parse_listing,
 )
 from truetune.data.remote_path import RemotePath
-from truetune.encoding.encode_shard import ORIGINS, Shard, digest_of, first_reason
+from truetune.encoding.encode_shard import ORIGINS, Shard, digest_of, first_reason_left_out
 from truetune.encoding.encoded_folder_layout import (
     ASIDE,
     DATA,
@@ -152,7 +152,7 @@ class ObjectEntry:
 
     def first_reason(self, shard: Shard) -> str | None:
         """Why the first row of a shard that was left out could not be encoded; None where none was."""
-        return first_reason(shard, lambda name: self.store().at(name).read_bytes())
+        return first_reason_left_out(shard, lambda name: self.store().at(name).read_bytes())
 
     def store(self) -> ObjectStore:
         """Where the shards of the run that has begun are written."""

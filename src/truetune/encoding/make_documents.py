@@ -29,7 +29,7 @@ from truetune.encoding.shorten_rows import (
     with_later_question,
     without_oldest,
 )
-from truetune.encoding.split_at_added_tokens import any_of
+from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 from truetune.encoding.stream_batches import batch as one_batch
 from truetune.encoding.token_labels import label_tokens, loss_weights
 from truetune.errors import DataError
@@ -114,7 +114,9 @@ class DocumentMaker:
         self._tracker = FieldTracker(renderer)
         self._token = tokenizer.backend.id_to_token
         tokens = sorted(str(self._token(id)) for id in tokenizer.control)
-        self._controls = re.compile(any_of(tokens) if tokens else "(?!)")  # `(?!)` never matches
+        self._controls = re.compile(
+            pattern_of_longest_word(tokens) if tokens else "(?!)"
+        )  # `(?!)` never matches
 
     def make(self, rows: list[Conversation]) -> DocumentsResult:
         """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""

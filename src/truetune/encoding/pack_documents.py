@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 
 
-def best_fit(lengths: Sequence[int], limit: int) -> list[list[int]]:
+def pack_best_fit(lengths: Sequence[int], limit: int) -> list[list[int]]:
     """Rows of documents, by their numbers: each document goes where it leaves the least room.
 
     Best-fit decreasing (Johnson 1974): at most 11/9 of the fewest rows, and in practice within one. Rows are in the

@@ -24,7 +24,7 @@ class SourceNames(NamedTuple):
     """Of each file, in order"""
 
 
-def names_of(sources: Sequence[Source]) -> SourceNames:
+def source_names_of(sources: Sequence[Source]) -> SourceNames:
     """The names of some files, below the folder that holds them all.
 
     Where they have none but the top of the file system, or some are in a store, each is called by as much of the end of

@@ -48,7 +48,7 @@ def find_piece_rule(backend: tokenizers.Tokenizer) -> PieceRule | None:
     special = next((token.content for token in tokens if token.special), None)
     if special is None:
         return None
-    pattern = re.compile(f"({any_of(sorted(ids))})")
+    pattern = re.compile(f"({pattern_of_longest_word(sorted(ids))})")
     # Without a prefix first: with one, every piece costs a token more to encode.
     for prefix in ("", special):
         if _holds_for_probes(backend, prefix, special, ids[special]):
@@ -80,7 +80,7 @@ def _encodes_alike_alone(
     return between == [id, *alone, id, *alone]
 
 
-def any_of(words: list[str]) -> str:
+def pattern_of_longest_word(words: list[str]) -> str:
     """A pattern for the longest of some sorted words that stands at a place: common beginnings are tried once.
 
     `["<a>", "<ab>", "<b>"]` becomes `<(?:a(?:b>|>)|b>)`. Vocabularies have up to some thousand added tokens that begin
@@ -97,7 +97,7 @@ def any_of(words: list[str]) -> str:
         if head and tails == [""]:
             last_characters.append(re.escape(head))
         elif head:
-            branches.append(re.escape(head) + any_of(tails))
+            branches.append(re.escape(head) + pattern_of_longest_word(tails))
     if len(last_characters) > 1:
         branches.append(f"[{''.join(last_characters)}]")
     else:

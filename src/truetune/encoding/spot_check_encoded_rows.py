@@ -28,7 +28,7 @@ from truetune.encoding.encode_shard import maker_of
 from truetune.encoding.encoded_folder import AnyEntry
 from truetune.encoding.encoded_folder_layout import DATA
 from truetune.encoding.make_documents import Document
-from truetune.encoding.source_file_names import names_of
+from truetune.encoding.source_file_names import source_names_of
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED
@@ -49,7 +49,7 @@ def verify_random_rows(
     maker = maker_of(made, only_reference=True)
     # Not seeded: each use of the data looks at other rows.
     shards = list(_within_reach(manifest["shards"]))
-    by_name = dict(zip(names_of(sources).names, sources, strict=True))
+    by_name = dict(zip(source_names_of(sources).names, sources, strict=True))
     for shard in random.sample(shards, min(SHARDS, len(shards))):
         rows = range(shard["row"], shard["row"] + shard["rows"])
         wanted = set(random.sample(rows, min(count // SHARDS, len(rows))))

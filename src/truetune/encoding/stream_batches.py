@@ -42,16 +42,16 @@ def with_proof(work: Callable[[bool], T]) -> T:
     try:
         return work(False)
     except FastPathError as error:
-        _LOG.warning("%s", void_notice(error))
+        _LOG.warning("%s", describe_wrong_shortcut(error))
         return work(True)
 
 
-def void_notice(error: FastPathError) -> str:
+def describe_wrong_shortcut(error: FastPathError) -> str:
     """What a user is told of a shortcut that was proved wrong."""
     return f"{error}: all is made again without shortcuts; please report this"
 
 
-def batches(
+def stream_batches(
     rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, size: int = ROWS
 ) -> Iterator[Batch]:
     """The batches of a stream of rows, in order; a row that can't be rendered is in `rejected`.

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.evaluation.row_statistics import mcnemar_p, paired_difference
 from truetune.generation.answer_samples import Sample
-from truetune.generation.answer_verdicts import Verdict, answer_faults, good
+from truetune.generation.answer_verdicts import Verdict, answer_faults, is_good_answer
 from truetune.generation.identify_language import languages_differ
 
 # Chosen, not measured: another wording of the same answer should not be marked, an added explanation should. The
@@ -108,7 +108,7 @@ class SampleComparison:
         }
 
 
-def compare_samples(
+def compare_model_answers(
     name: str, pairs: Sequence[tuple[Sample, Sample]], limit: int, notes: Sequence[str] = ()
 ) -> SampleComparison:
     """Compare the samples of two models.
@@ -212,7 +212,7 @@ def _compare_figures(
     pairs: Sequence[tuple[Sample, Sample]], limit: int
 ) -> Iterator[ComparedFigure]:
     """The figures of both models, in the order of the table."""
-    yield _compare_shares("well-formed answers", pairs, lambda s: good(s, limit))
+    yield _compare_shares("well-formed answers", pairs, lambda s: is_good_answer(s, limit))
     yield _compare_shares("stop by themselves", pairs, lambda s: s.scores.stopped)
     yield _compare_means(
         "P(stop) behind the reference", "number", pairs, lambda s: s.answer.stop_probability

@@ -15,11 +15,11 @@ from truetune.errors import TokenizerError, UsageError
 from truetune.evaluation.row_statistics import mcnemar_p
 from truetune.evaluation.select_evaluation_rows import EvaluationRows
 from truetune.generation.answer_samples import Sample
-from truetune.generation.answer_verdicts import good
+from truetune.generation.answer_verdicts import is_good_answer
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.evaluation_results import Agreement
 from truetune.render.probes import Probes
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 
 # Nobody wants to look up the folder that an adapter already names.
 BASE = "base"
@@ -50,7 +50,7 @@ def find_other_model(
         np.concatenate([document.ids for document in (*rows.fresh, *rows.known)])
     ).tolist()
     model_folder = str(other.model) if other.model else None
-    size = load(str(other.tokenizer), model=model_folder).embedding_rows
+    size = load_tokenizer(str(other.tokenizer), model=model_folder).embedding_rows
     # Such an id would fail deep in the model, on a GPU without a word of why.
     if size is not None and used_ids[-1] >= size:
         raise UsageError(
@@ -65,7 +65,7 @@ def find_other_model(
 def _check_same_tokens(name: str, folder: str, probes: Probes, used_ids: list[int]) -> None:
     """Raises UsageError where the model's own tokenizer gives another text to an id that is used."""
     try:
-        other_token = load(folder).backend.id_to_token
+        other_token = load_tokenizer(folder).backend.id_to_token
     except TokenizerError:
         # A folder of weights alone has no tokenizer that could contradict.
         return
@@ -104,7 +104,7 @@ def compare_right_answers(
         (sample, others[sample.prompt.ids]) for sample in samples if sample.prompt.ids in others
     ]
     measures: tuple[tuple[str, Callable[[Sample], bool | None]], ...] = (
-        ("stops without a fault", lambda sample: good(sample, limit)),
+        ("stops without a fault", lambda sample: is_good_answer(sample, limit)),
         ("the parser reads the reference's value", lambda sample: sample.scores.agrees),
     )
     agreements = []

@@ -20,10 +20,10 @@ from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, LogRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.data.predictions import score_hint
+from truetune.data.predictions import suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
-from truetune.generation.sample_files import read_passes
+from truetune.generation.sample_files import read_passes_with_limits
 from truetune.logs.read_run import is_run, read_run
 from truetune.logs.run_log import RunLog
 from truetune.parsing.bounded_files import read_bounded
@@ -95,7 +95,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
         judgement = _judge_log(log, spec)
         dated = tuple(map(_date_by_figure, judgement.findings))
         return RunFolder(path, log, {}, {}, (), dated, judgement=judgement)
-    looks = read_passes(folder)
+    looks = read_passes_with_limits(folder)
     watch = _read_watch_file(folder / WATCH_FILE, notes)
     record = read_record(folder)
     # A folder of a watcher alone has no log: that is no error there.
@@ -115,7 +115,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     )
 
 
-def run_of_log(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
+def run_folder_of_log(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
     """The run of a log that is read already; a damaged part of its folder is a note.
 
     Args:
@@ -127,7 +127,7 @@ def run_of_log(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder
     if not folder.is_dir():
         return RunFolder(path, log, {}, {}, (), dated)
     try:
-        looks = tuple(read_passes(folder))
+        looks = tuple(read_passes_with_limits(folder))
     except DataError as error:
         looks = ()
         notes.append(str(error))
@@ -144,7 +144,7 @@ def _read_log(path: str) -> RunLog:
     else:
         if RUN_CURVES & log.curves.keys():
             return log
-        unreadable = DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
+        unreadable = DataError(f"{path}: no curve of a run is in it{suggest_score_command(path)}")
     # What the user has named may be whole, and only no run.
     try:
         kinds = recognise_kinds(path)
@@ -156,7 +156,7 @@ def _read_log(path: str) -> RunLog:
         f"{path}: this is {title_of_kind(kinds[0])}, not a run; expected the folder or log of a run, or a"
         " JSON file that "
         f"truetune wrote. For this: {COMMAND_OF_KIND[kinds[0]].replace('{}', path)}"
-        f"{score_hint(path) if kinds[0] == 'data' else ''}"
+        f"{suggest_score_command(path) if kinds[0] == 'data' else ''}"
     )
 
 

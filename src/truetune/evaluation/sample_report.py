@@ -27,7 +27,7 @@ from truetune.generation.answer_verdicts import (
     Verdict,
     answer_faults,
     count_good,
-    good,
+    is_good_answer,
     main_verdict,
 )
 from truetune.parsing.input_limits import RESULT
@@ -213,7 +213,7 @@ def sample_values(sample: Sample, limit: int) -> dict[str, Any]:
         "verdict": verdict,
         "said": VERDICT_PHRASES[verdict],
         "faults": list(answer_faults(sample, limit)),
-        "good": good(sample, limit),
+        "good": is_good_answer(sample, limit),
         "stopped": scores.stopped,
         "stop": answer.stop,
         "stop_probability": answer.stop_probability,

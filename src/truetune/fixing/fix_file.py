@@ -39,7 +39,7 @@ from truetune.fixing.fix_tables import fix_table, table_writer
 from truetune.fixing.fix_text_files import fix_text
 from truetune.fixing.fixer import Fixer, FixRow, RowCount
 from truetune.fixing.line_diff import LineDiff
-from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, problems_of
+from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, count_problems
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 from truetune.parsing.decompression import BROKEN_STREAM
@@ -402,7 +402,7 @@ class _FixRun:
     def _count_problems(self, judged_rows: JudgedRows) -> None:
         """Without a tokenizer no rule is asked: what the reader names is counted here."""
         for kinds, rule in self._rule_by_kinds.items():
-            self._problems[rule] += problems_of(judged_rows.batch, kinds)
+            self._problems[rule] += count_problems(judged_rows.batch, kinds)
             for row in judged_rows.batch.rows:
                 if any(problem.kind in kinds for problem in row.problems):
                     self._first_problem.setdefault(rule, row.origin)

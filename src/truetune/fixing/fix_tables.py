@@ -18,10 +18,10 @@ from truetune.data.conversation import Origin
 from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source, open_unpacked
 from truetune.data.parquet_and_arrow_rows import (
-    as_data_errors,
+    arrow_errors_as_data_errors,
     batch_to_rows,
     drop_null_fields,
-    read_batches,
+    read_record_batches,
 )
 from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.fixing.fix_text_files import FixRows, OnBroken
@@ -115,12 +115,12 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
     Raises DataError, OSError.
     """
     if source.kind != "parquet":
-        with as_data_errors(source):
+        with arrow_errors_as_data_errors(source):
             schema, make = _arrow_schema(source, raw)
         with make(file, schema) as writer:
             yield writer.write_batch
         return
-    with as_data_errors(source):
+    with arrow_errors_as_data_errors(source):
         about = open_parquet(open_unpacked(raw, source.path))
     groups = about.metadata.num_row_groups
     columns = (
@@ -164,7 +164,7 @@ class _RowGroupWriter:
 
 def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
     """The batches of a file, in slices of some hundred rows."""
-    for batch in read_batches(source, raw, at_once=ROWS_AT_ONCE):
+    for batch in read_record_batches(source, raw, at_once=ROWS_AT_ONCE):
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield batch.slice(start, ROWS_AT_ONCE)
 

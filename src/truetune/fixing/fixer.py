@@ -18,7 +18,7 @@ from truetune.checks.rule_runner import describe_failure
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, problems_of
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, count_problems
 from truetune.fixing.row_body import Body
 from truetune.fixing.row_edits import (
     DropRow,
@@ -281,7 +281,7 @@ def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
     A row that a template refuses is a loud fault. A row that it takes without writing the tool call is
     a silent one, and worse.
     """
-    if problems_of(after.batch) > problems_of(before.batch):
+    if count_problems(after.batch) > count_problems(before.batch):
         return False
     if len(after.rejected) > len(before.rejected):
         return False

@@ -22,7 +22,7 @@ from truetune.checks.reread_rows import reread_rows
 from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.parquet_and_arrow_rows import read_batches
+from truetune.data.parquet_and_arrow_rows import read_record_batches
 from truetune.data.remote_path import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.fix_tables import TypedBody
@@ -210,7 +210,7 @@ def _bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Bod
 def _schema_of(source: Source) -> Any:
     """The schema of a table."""
     with open_raw(source.path) as raw:
-        return next(iter(read_batches(source, raw))).schema
+        return next(iter(read_record_batches(source, raw))).schema
 
 
 def _evidence_line(group: _CauseGroup, *, is_best: bool) -> str:

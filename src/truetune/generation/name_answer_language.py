@@ -37,7 +37,7 @@ MIN_SCRIPT_SHARE = 0.15
 """Of the letters, from which a script is named beside the commonest"""
 
 
-def language_name(text: str) -> str:
+def name_answer_language(text: str) -> str:
     """The language of a text, in English.
 
     Returns:

@@ -157,7 +157,7 @@ def _find_architecture(named: str) -> Architecture:
 def _large_shares(estimate: Estimate) -> Iterator[str]:
     """Settings that take much of the memory, and that users overlook."""
     architecture, settings = estimate.architecture, estimate.settings
-    scores = activation_memory.eager_scores(architecture, settings) * settings.tokens
+    scores = activation_memory.eager_score_bytes_per_token(architecture, settings) * settings.tokens
     if scores > MIN_NAMED_SHARE * estimate.peak.total:
         instead = "flash_attention_2 or flex_attention" if architecture.softcap else "sdpa"
         yield (

@@ -54,9 +54,9 @@ class TrainerRun:
         """Its first batches, its model and its loss."""
         from truetune.probe.observe_run import observe_run
         from truetune.probe.run_record import write_record_files
-        from truetune.probe.temporary_data_loader import ready_trainer
+        from truetune.probe.temporary_data_loader import temporary_data_loader
 
-        with ready_trainer(self.trainer, self.loader) as (loader, tokenizer):
+        with temporary_data_loader(self.trainer, self.loader) as (loader, tokenizer):
             return observe_run(
                 folder,
                 model=self.trainer.model,

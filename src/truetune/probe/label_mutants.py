@@ -42,7 +42,7 @@ def snapshot_weights(model: torch.nn.Module) -> Fresh:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def of_rows(
+def measure_row_mutants(
     trainer: Any,
     model: Any,
     fresh: Fresh,
@@ -142,7 +142,7 @@ def _lines_at(
     ]
 
 
-def of_pairs(
+def measure_pair_mutants(
     trainer: Any,
     model: Any,
     fresh: Fresh,

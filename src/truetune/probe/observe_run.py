@@ -30,7 +30,7 @@ from truetune.probe.name_batch_tensors import (
     unreadable_reasons,
     unshift_labels,
 )
-from truetune.probe.peek_batches import Peeked, loader_components, peek_batches
+from truetune.probe.peek_batches import PeekedBatch, loader_components, peek_batches
 from truetune.probe.preserve_state import preserve_state
 from truetune.probe.run_record import Arrays, Record
 from truetune.probe.run_values_to_json import to_json
@@ -56,10 +56,10 @@ NO_MODEL: Mapping[str, Any] = {
 KINDS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
 
 
-class Seen(NamedTuple):
+class ObservedData(NamedTuple):
     """What was seen of the data of a run."""
 
-    peeked: list[Peeked]
+    peeked: list[PeekedBatch]
     """Micro-batches"""
     collate: Any
     """The collator: rows -> batch; None where it is not known"""
@@ -94,7 +94,7 @@ def observe_run(
     names, keys = law_names(laws), check_keys(keys)
     model = unwrap_model(model)
     facts = model_facts(model)
-    seen = Seen(
+    seen = ObservedData(
         peek_batches(loader, count, keys, facts["embedding_rows"]),
         loader.collate_fn,
         loader.dataset,
@@ -124,7 +124,7 @@ def observe_run(
 
 def first_record(
     folder: Path,
-    seen: Seen,
+    seen: ObservedData,
     model: dict[str, Any],
     *,
     source_data: Any = None,
@@ -179,14 +179,18 @@ def _package_versions() -> dict[str, str]:
     }
 
 
-def _row_columns(peeked: Sequence[Peeked]) -> list[str]:
+def _row_columns(peeked: Sequence[PeekedBatch]) -> list[str]:
     """Columns of the rows that the batches are made of."""
     rows = [row for batch in peeked for row in batch.rows if isinstance(row, Mapping)]
     return sorted({key for row in rows for key in row})
 
 
 def _what_was_not_seen(
-    peeked: Sequence[Peeked], complete: bool, trainer: Any, tokenizer: Any, model: dict[str, Any]
+    peeked: Sequence[PeekedBatch],
+    complete: bool,
+    trainer: Any,
+    tokenizer: Any,
+    model: dict[str, Any],
 ) -> Iterator[str]:
     """What of the run could not be seen, each in a sentence."""
     if not peeked:
@@ -241,7 +245,9 @@ def law_names(laws: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def trial_of(model: Any, seen: Seen, tokenizer: Any, trainer: Any, loss: Any, kind: str) -> Trial:
+def trial_of(
+    model: Any, seen: ObservedData, tokenizer: Any, trainer: Any, loss: Any, kind: str
+) -> Trial:
     """The batches on the model's device, and the loss as this trainer computes it."""
     device = next(model.parameters()).device
     batches = [

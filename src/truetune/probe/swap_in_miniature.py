@@ -18,7 +18,7 @@ STATE = ("model_wrapped", "ref_model", "optimizer", "_metrics", "_total_train_to
 
 
 @contextmanager
-def stand_in(trainer: Any, own: bool) -> Iterator[Any]:
+def swap_in_miniature(trainer: Any, own: bool) -> Iterator[Any]:
     """A miniature in the place of the trainer's model, as often as the trainer holds it.
 
     In a process of our `own` a model that is one already stays.

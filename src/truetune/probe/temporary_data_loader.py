@@ -11,7 +11,7 @@ from truetune.probe.preserve_state import preserve_state
 
 
 @contextmanager
-def ready_trainer(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
+def temporary_data_loader(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
     """The data loader of the trainer (or the one given) and its tokenizer; the trainer is as before afterwards."""
     if trainer is None:
         yield loader, _collator_tokenizer(loader)

@@ -154,7 +154,8 @@ class Hook:
         )
 
     def audit(self, ready: ReadyTrainer) -> str:
-        """GO or STOP. Raises whatever goes wrong."""
+        """Audit the run, in a copy of the process where that works: its verdict, GO or STOP. Raises whatever goes
+        wrong."""
         # Here, since it is needed once a run, and a program that never trains does not pay for it.
         from truetune.probe.audit_session import TrainerRun, audit_in_copy, audit_in_place
 

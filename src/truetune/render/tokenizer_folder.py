@@ -43,7 +43,7 @@ def files_of(folder: Path, weights: Path) -> list[Path]:
     )
 
 
-def locate(name: str) -> Path:
+def find_tokenizer_folder(name: str) -> Path:
     """The folder that a path, a path to tokenizer.json, or the name of a model in the local hub cache means.
 
     Raises TokenizerError where there is none. The network is never asked.

@@ -20,7 +20,7 @@ from truetune.report.terminal_output import print_visible
 from truetune.report.visible_text import count_noun, format_share, visible
 
 if TYPE_CHECKING:
-    from truetune.tokenized.verify_token_cache import Comparison
+    from truetune.tokenized.verify_token_cache import CacheComparison
 
 MAX_DIFFERENCES = 3
 """Places of each kind"""
@@ -148,7 +148,7 @@ def render_estimate(estimate: Estimate, console: Console) -> None:
         _print_line(console, f"note: {count:,} x {reason}")
 
 
-def render_comparison(comparison: Comparison, path: str, console: Console) -> None:
+def render_comparison(comparison: CacheComparison, path: str, console: Console) -> None:
     """Draw counts, and the first places of each kind."""
     print_visible(
         console,

@@ -25,9 +25,9 @@ from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend
 from truetune.generation.proof_prompts import prepare_prompts
 from truetune.lazy_report_drawers import drawer
-from truetune.render.serving_contract import contract_of, verify
+from truetune.render.serving_contract import make_serving_contract, verify
 from truetune.render.tokenizer import Tokenizer
-from truetune.serving.adapter_effect import Effect, SequenceLogprobs, measure_effect
+from truetune.serving.adapter_effect import AdapterEffect, SequenceLogprobs, measure_effect
 
 # Chosen, not measured: as in `adapter_strength`, a hundred tokens over four prompts are enough for factor and cosine.
 MAX_NEW_TOKENS = 32
@@ -56,7 +56,7 @@ class Rung:
     """One form of the model."""
 
     name: str
-    effect: Effect | None = None
+    effect: AdapterEffect | None = None
     note: str = ""
     """Why it could not be measured"""
     fault: str = ""
@@ -246,7 +246,7 @@ class _FormScorer:
             return ""
         try:
             # The weights may be right and the answers wrong: exports often come with the base's template.
-            differences = verify(contract_of(self.source.prepared()), source.folder)
+            differences = verify(make_serving_contract(self.source.prepared()), source.folder)
         except TruetuneError as error:
             return f"its tokenizer or template can't be read: {error}"
         return (

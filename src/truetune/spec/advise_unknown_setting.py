@@ -192,7 +192,7 @@ def advise_unknown_setting(place: Sequence[str], value: Any) -> str:
 
 
 @cache
-def settings() -> tuple[Setting, ...]:
+def all_settings() -> tuple[Setting, ...]:
     """All settings of ours, those that hold settings left out."""
     return tuple(
         Setting((*place, name))
@@ -205,7 +205,7 @@ def settings() -> tuple[Setting, ...]:
 def _at_another_place(name: str, inside: tuple[str, ...], value: Any) -> str:
     if (name, str(value).lower()) in VALUES or (name in LINES and not isinstance(value, dict)):
         return ""  # `packing: true` is encode.packing, and training's is that of other stacks
-    places = [setting for setting in settings() if setting.name == name]
+    places = [setting for setting in all_settings() if setting.name == name]
     places += [
         Setting(place)
         for place in SETTING_GROUPS
@@ -236,12 +236,12 @@ def _of_another_stack(name: str, value: Any) -> str:
 
 def _slip(name: str, inside: tuple[str, ...]) -> str:
     """Of the names at the same place first, then of all."""
-    here = [setting.name for setting in settings() if setting.place[:-1] == inside]
+    here = [setting.name for setting in all_settings() if setting.place[:-1] == inside]
     here += [place[-1] for place in SETTING_GROUPS if place and place[:-1] == inside]
     near = difflib.get_close_matches(name, here, n=1, cutoff=ALIKE)
     if near:
         return f"did you mean {near[0]}?"
-    elsewhere = {setting.name: ".".join(setting.place) for setting in settings()}
+    elsewhere = {setting.name: ".".join(setting.place) for setting in all_settings()}
     pool = list(dict.fromkeys((*elsewhere, *FIELD_OF_OTHER_NAME, *LINES, *NOT_NEEDED)))
     for found in difflib.get_close_matches(name, pool, n=1, cutoff=ALIKE_ELSEWHERE):
         return (
@@ -260,11 +260,13 @@ def _few(name: str, inside: tuple[str, ...]) -> str:
     """Those that share a word with it; else the first of its place."""
     words = {word for word in re.split(r"[_.\W]+", name) if len(word) > 2}
     sharing = [
-        ".".join(setting.place) for setting in settings() if words & set(setting.name.split("_"))
+        ".".join(setting.place)
+        for setting in all_settings()
+        if words & set(setting.name.split("_"))
     ]
     if sharing:
         return f"alike are {_listed(sharing)}; docs/reference/settings.md lists all"
-    here = [setting.name for setting in settings() if setting.place[:-1] == inside]
+    here = [setting.name for setting in all_settings() if setting.place[:-1] == inside]
     where = f"{'.'.join(inside)} has" if inside else "there are"
     return f"{where} {_listed(here)}; docs/reference/settings.md lists all"
 

@@ -53,7 +53,7 @@ class Difference:
     now: str
 
 
-def cache_at(path: str) -> TokenCache:
+def open_token_cache(path: str) -> TokenCache:
     """The files of a cache: data files, a saved data set, a folder of them, or what `truetune encode` wrote.
 
     Of a folder that holds several saved data sets the newest is taken, and the others are named.

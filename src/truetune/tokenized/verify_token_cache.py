@@ -17,9 +17,9 @@ import numpy as np
 from truetune.data.conversation import Origin
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream_batches import batches, with_proof
+from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.errors import DataError
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 from truetune.tokenized.place_tokens import TokenPlacer
 from truetune.tokenized.row_chunks import Chunk, read_chunks
@@ -31,7 +31,7 @@ MAX_KEPT_PLACES = 20
 
 
 @dataclass
-class Comparison:
+class CacheComparison:
     """What a cache has of the data."""
 
     examples: int = 0
@@ -87,7 +87,7 @@ class Comparison:
             self.places.append((what, origin))
 
 
-def verify_cache(spec: RunSpec, cache: TokenCache) -> Comparison:
+def verify_cache(spec: RunSpec, cache: TokenCache) -> CacheComparison:
     """Encode the data of `spec` and compare with a cache.
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
@@ -106,16 +106,16 @@ class _Stored:
     places: dict[bytes, Origin] = field(default_factory=dict)
 
 
-def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) -> Comparison:
+def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) -> CacheComparison:
     """As `verify_cache`, once; with shortcuts of the encoder or without."""
-    probes = prepared(spec)
-    comparison = Comparison()
+    probes = prepare_probes_of_run(spec)
+    comparison = CacheComparison()
     # The cache is held and the data pass by: the cache must be read to its end either way, and data
     # may be a stream.
     stored = _read_stored(cache, probes, comparison)
     encoder = Encoder(probes.tokenizer.backend, only_reference=only_reference)
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map)
-    for batch in batches(rows, probes.renderer(), encoder):
+    for batch in stream_batches(rows, probes.renderer(), encoder):
         comparison.rejected += len(batch.rejected)
         for i, example in enumerate(batch.examples):
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
@@ -132,7 +132,7 @@ def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) ->
 
 
 def _match_example(
-    ids: Any, supervised: Any, origin: Origin, stored: _Stored, comparison: Comparison
+    ids: Any, supervised: Any, origin: Origin, stored: _Stored, comparison: CacheComparison
 ) -> None:
     """Compare an example of the data with the documents of the same ids, and take one of them."""
     labels = stored.labels.get(_digest_of_values(ids))
@@ -152,7 +152,7 @@ def _match_example(
     labels[next(digest for digest, count in labels.items() if count > 0)] -= 1
 
 
-def _read_stored(cache: TokenCache, probes: Probes, comparison: Comparison) -> _Stored:
+def _read_stored(cache: TokenCache, probes: Probes, comparison: CacheComparison) -> _Stored:
     """The digests of all documents of a cache. Raises DataError where rows can't be read."""
     placer, stored = TokenPlacer(probes), _Stored()
     for chunk in read_chunks(cache.sources):

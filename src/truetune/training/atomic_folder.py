@@ -100,9 +100,9 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
                     # A rename may reach the disk before the data does; after a power cut the folder
                     # would then be there with empty files.
                     os.fsync(file.fileno())
-        write_atomically.sync_folder(part)
+        write_atomically.sync_folder_to_disk(part)
         part.replace(folder)
-        write_atomically.sync_folder(folder.parent)
+        write_atomically.sync_folder_to_disk(folder.parent)
     # mkdir of the work folder: another process has the same number in another container, or the
     # user has made it.
     except FileExistsError:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from truetune.errors import UsageError
-from truetune.render.probes import ANSWER, QUESTION, Probes, chat
+from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat
 from truetune.spec.run_spec import RunSpec
 from truetune.training.training_recipe import Choice
 
@@ -22,7 +22,7 @@ ROWS_MULTIPLE = 64
 """Rows of an enlarged embedding: what matrix units take well"""
 
 
-def enlarge(model: Any, ids: int) -> int:
+def enlarge_embeddings(model: Any, ids: int) -> int:
     """Rows for `ids` ids, to a multiple of 64; new ones near the mean of the others, always the same ones.
 
     Returns the number of rows there were. Whoever loads an adapter that was trained on such a model enlarges the base
@@ -75,7 +75,7 @@ def fit_embedding_rows(
         *_rendered_ids(probes),
         *(stop.id for stop in probes.stops),
     }
-    rows = enlarge(model, max(used) + 1)
+    rows = enlarge_embeddings(model, max(used) + 1)
     # Ids above the old rows that the vocabulary already had: the published model has no row for
     # them. The pad is left out, for it is never read nor learned.
     beyond = {id for id in known.values() if rows <= id <= max(used)} - {tokenizer.pad_token_id}
@@ -102,5 +102,5 @@ def trainable_token_rows(model: Any, ids: Iterable[int]) -> dict[str, list[int]]
 
 def _rendered_ids(probes: Probes) -> list[int]:
     """The ids that the chat template itself writes."""
-    text = probes.text(chat(QUESTION, ANSWER)) or ""
+    text = probes.text(alternating_chat(QUESTION, ANSWER)) or ""
     return list(probes.tokenizer.backend.encode(text, add_special_tokens=False).ids)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.encode_run import Encoded, Progress, encode
-from truetune.encoding.pack_documents import best_fit
+from truetune.encoding.pack_documents import pack_best_fit
 from truetune.errors import DataError, UsageError
 from truetune.render.rendering import IGNORED
 from truetune.spec.run_spec import RunSpec
@@ -108,10 +108,10 @@ def load_rows(spec: RunSpec, *, progress: Progress | None = None) -> TrainingDat
     encoded = encode(unpacked, progress=progress)
     table = open_table(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
-    chosen = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
+    chosen = choose_held_out_rows(numbers, 0 if spec.eval_data else spec.training.val_size)
     # A row that is held out while its copy is trained on would make the held-out loss look better
     # than it is.
-    held = add_copies(row_texts(table), numbers, chosen)
+    held = with_copies_of_held_out(row_ids_as_bytes(table), numbers, chosen)
     apart = np.isin(numbers, sorted(held))
     held_out: TrainingRows | None = None
     if spec.eval_data:
@@ -128,9 +128,10 @@ def load_rows(spec: RunSpec, *, progress: Progress | None = None) -> TrainingDat
         # Held-out rows are never packed: their loss must not depend on which rows happen to share
         # one.
         packs = [
-            [kept[i] for i in pack] for pack in best_fit(lengths, spec.max_length or max(lengths))
+            [kept[i] for i in pack]
+            for pack in pack_best_fit(lengths, spec.max_length or max(lengths))
         ]
-    choices = tuple(row_choices(spec, held, encoded.manifest))
+    choices = tuple(describe_row_choices(spec, held, encoded.manifest))
     return TrainingData(
         TrainingRows(table, packs), held_out, encoded, len(kept), sum(lengths), held, choices
     )
@@ -158,10 +159,10 @@ def _single_packs(places: Iterable[int]) -> list[list[int]]:
     return [[i] for i in places]
 
 
-def row_choices(
+def describe_row_choices(
     spec: RunSpec, held: frozenset[int], manifest: Mapping[str, Any]
 ) -> Iterator[Choice]:
-    """What a user should know of the rows."""
+    """What was chosen for the rows as a whole, as notices to the user: which are encoded, and which held out."""
     for notice in manifest["notices"]:
         yield Choice(
             "data",
@@ -176,7 +177,7 @@ def row_choices(
         )
 
 
-def hold_out(numbers: Any, size: float | None) -> frozenset[int]:
+def choose_held_out_rows(numbers: Any, size: float | None) -> frozenset[int]:
     """Some rows, by a hash of their number: the same in every run on the same data."""
     rows = np.unique(numbers).tolist()
     if size is None:
@@ -199,7 +200,9 @@ def hold_out(numbers: Any, size: float | None) -> frozenset[int]:
     return frozenset(sorted(rows, key=_hash_row)[: min(count, len(rows) - 1)])
 
 
-def add_copies(texts: Iterable[bytes], numbers: Any, held: frozenset[int]) -> frozenset[int]:
+def with_copies_of_held_out(
+    texts: Iterable[bytes], numbers: Any, held: frozenset[int]
+) -> frozenset[int]:
     """The rows that are held out, and those with the same text as one of them; none where no other row is left.
 
     Args:
@@ -221,7 +224,7 @@ def add_copies(texts: Iterable[bytes], numbers: Any, held: frozenset[int]) -> fr
     return with_theirs if len(with_theirs) < len(set(rows)) else frozenset()
 
 
-def row_texts(table: Any) -> Iterator[bytes]:
+def row_ids_as_bytes(table: Any) -> Iterator[bytes]:
     """The ids of each row."""
     return (np.asarray(ids.values).tobytes() for ids in table.data.table["input_ids"])
 

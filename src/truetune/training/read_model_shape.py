@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read_architecture
-from truetune.render.tokenizer_folder import locate, read_json
+from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
 from truetune.spec.run_spec import RunSpec
 
 
@@ -26,7 +26,7 @@ def read_model_shape(spec: RunSpec) -> ModelShape:
     name = spec.model or spec.tokenizer
     if name is None:
         raise SpecError("no model is named")
-    folder = locate(name)
+    folder = find_tokenizer_folder(name)
     architecture = read_architecture(folder)
     values = read_json(folder / "config.json") or {}
     # Models of several modalities keep the language model's numbers one level below.

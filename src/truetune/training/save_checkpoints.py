@@ -33,7 +33,7 @@ from truetune.checkpoint.run_folder import (
     list_files,
 )
 from truetune.data import write_atomically
-from truetune.data.guard_output_folder import Stranger, stranger_error
+from truetune.data.guard_output_folder import ForeignFile, foreign_file_error
 from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
@@ -88,7 +88,7 @@ class CheckpointSaver(TrainerCallback):
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if PartialState().is_main_process:
             if os.path.lexists(folder):
-                raise stranger_error(Stranger(folder, "this run did not write it"))
+                raise foreign_file_error(ForeignFile(folder, "this run did not write it"))
             self.record.put(writing=folder.name)
         PartialState().wait_for_everyone()
         self._write_checkpoint(*arguments, **named)
@@ -344,7 +344,7 @@ def mark_whole(folder: Path, *, resumes: bool) -> None:
                 # whole.json must not be on the disk before what it vouches for.
                 os.fsync(file.fileno())
         elif path.is_dir():
-            write_atomically.sync_folder(path)
+            write_atomically.sync_folder_to_disk(path)
     whole = {
         "format": RECORD_FORMAT,
         "step": checkpoint_step(folder),
@@ -352,8 +352,8 @@ def mark_whole(folder: Path, *, resumes: bool) -> None:
         "files": list_files(folder),
     }
     write_atomically.write_atomically(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
-    write_atomically.sync_folder(folder)
-    write_atomically.sync_folder(folder.parent)
+    write_atomically.sync_folder_to_disk(folder)
+    write_atomically.sync_folder_to_disk(folder.parent)
 
 
 def collect_sums(trainer: Any) -> dict[str, Any]:

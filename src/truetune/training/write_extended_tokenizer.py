@@ -13,7 +13,7 @@ from pathlib import Path
 import tokenizers
 
 from truetune.data.write_atomically import write_atomically
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import files_of, read_json
 from truetune.spec.run_spec import RunSpec
 
@@ -45,7 +45,7 @@ def extend_tokenizer(spec: RunSpec, folder: Path) -> RunSpec:
     """
     if not spec.training.added_tokens or spec.tokenizer is None:
         return spec
-    tokenizer = load(spec.tokenizer, model=spec.model)
+    tokenizer = load_tokenizer(spec.tokenizer, model=spec.model)
     new = [
         token
         for token in spec.training.added_tokens

@@ -75,7 +75,7 @@ class ConversationRows:
         fine = {e.row.origin.row for e, count in zip(batch.examples, learned, strict=True) if count}
         return next((origin.row for origin, _ in conversations if origin.row not in fine), None)
 
-    def text(self, record: Record) -> str:
+    def searched_text(self, record: Record) -> str:
         """What is searched, where a record does not stand on a line."""
         return json.dumps(record.row, ensure_ascii=False, default=str)
 

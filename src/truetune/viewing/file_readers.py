@@ -80,7 +80,7 @@ class ForwardReader:
         self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
     ) -> None:
         """`over`: is nothing to be read any more?"""
-        from truetune.data.parquet_and_arrow_rows import read_batches
+        from truetune.data.parquet_and_arrow_rows import read_record_batches
 
         self.part = part
         self.reached = 0
@@ -89,7 +89,7 @@ class ForwardReader:
         self._held: deque[tuple[int, Any]] = deque()
         """Batches of `kept` rows or more, each with the number of its first row"""
         self._raw = open_raw(source.path)
-        self._batches = read_batches(source, self._raw, group, kept)
+        self._batches = read_record_batches(source, self._raw, group, kept)
 
     def reaches(self, at: int) -> bool:
         """Can it give the row `at` without a new start?"""

@@ -22,7 +22,7 @@ from truetune.checks.pairs.evidence.token_edit_distance import (
     min_edit_distance,
     without_common_ends,
 )
-from truetune.data.pair_score_columns import scores_of
+from truetune.data.pair_score_columns import pair_scores_of_row
 
 IDS = st.lists(st.integers(0, 3), max_size=12)
 
@@ -152,4 +152,4 @@ def test_priors_take_no_long_over_hostile_texts() -> None:
     ],
 )
 def test_scores(row: dict[str, object], wanted: tuple[float, float] | None) -> None:
-    assert scores_of(row) == wanted
+    assert pair_scores_of_row(row) == wanted

@@ -24,7 +24,7 @@ from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.packed_documents import document_spans
 from truetune.probe.measuring.rounding_tolerance import coarsest_precision
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.temporary_data_loader import ready_trainer
+from truetune.probe.temporary_data_loader import temporary_data_loader
 
 PADDED = (
     "padding-invariance",
@@ -316,7 +316,7 @@ class Measuring(transformers.TrainerCallback):
         self.trainer: Any = None
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        with ready_trainer(self.trainer) as (loader, _):
+        with temporary_data_loader(self.trainer) as (loader, _):
             batch = peek_batches(loader, 1)[0].inputs
         trial = Trial(self.trainer.model, [batch], [[]], self.trainer, tokenizer=TOKENIZER)
         self.found = measure_laws(trial, [law for law in PADDED if law != "save-load"])

@@ -51,7 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 CONTROL_TOKEN = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 """What is a control token in all templates that write it"""
@@ -141,7 +141,7 @@ class ControlTokenSpelledAsText(BatchRule):
 
 def _template_markers(audit: Audit) -> list[str]:
     """Markers that the template writes and no given row contains."""
-    text = (audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None) or ""
+    text = (audit.probes.text(alternating_chat(QUESTION, ANSWER)) if audit.probes else None) or ""
     rows = json.dumps([record.rows for record in audit.records], ensure_ascii=False)
     return [name for name in dict.fromkeys(CONTROL_TOKEN.findall(text)) if name not in rows]
 

@@ -52,7 +52,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 
 class TemplateNeverApplied(BatchRule):
@@ -109,7 +109,7 @@ class TemplateNeverApplied(BatchRule):
 
 def _template_markers(audit: Audit) -> dict[int, str]:
     """Control tokens that the template writes around turns: not BOS at the start, nor EOS, which trainers add."""
-    text = audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None
+    text = audit.probes.text(alternating_chat(QUESTION, ANSWER)) if audit.probes else None
     if audit.probes is None or text is None or ANSWER not in text:
         return {}
     tokenizer = audit.probes.tokenizer

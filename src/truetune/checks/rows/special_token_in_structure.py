@@ -45,7 +45,7 @@ from truetune.checks.token_cases import case_at_character, last_example, message
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.find_forged_tokens import find_forged_token
-from truetune.encoding.split_at_added_tokens import any_of
+from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 
 
 class SpecialTokenInStructure(DataRule):
@@ -59,7 +59,7 @@ class SpecialTokenInStructure(DataRule):
             str(setup.tokenizer.backend.id_to_token(id)) for id in setup.tokenizer.control
         )
         # "(?!)" matches nothing: a tokenizer without control tokens has none to forge.
-        self.controls = re.compile(any_of(tokens) if tokens else "(?!)")
+        self.controls = re.compile(pattern_of_longest_word(tokens) if tokens else "(?!)")
         self.rows = self.odd = 0
         self.cases: list[Case] = []
 

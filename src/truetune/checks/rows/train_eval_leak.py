@@ -47,7 +47,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.row_fingerprints import EMPTY_TEXT_HASH
-from truetune.encoding.stream_batches import batches
+from truetune.encoding.stream_batches import stream_batches
 
 KINDS = ("exact", "normal", "prompt", "near")
 LEAKS = {
@@ -83,7 +83,7 @@ class TrainEvalLeak(DataRule):
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         sketches = []
-        for batch in batches(
+        for batch in stream_batches(
             rows,
             self.probes.renderer(),
             Encoder(self.tokenizer.backend, only_reference=self.probes.only_reference),

@@ -47,7 +47,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule
 from truetune.checks.token_cases import case_at_character, first_answer
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 # They differ in each part of a date and a time, so that no format of it looks the same on both.
 PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
@@ -77,7 +77,9 @@ class DateInTemplate(DataRule):
     def findings(self) -> Iterator[Finding]:
         if not self.chats:
             return
-        early, late = (self.probes.at(day).text(chat(QUESTION, ANSWER)) for day in PROBE_DAYS)
+        early, late = (
+            self.probes.at(day).text(alternating_chat(QUESTION, ANSWER)) for day in PROBE_DAYS
+        )
         if early is not None and late is not None and early != late:
             # The longest stretch that both share mostly begins with the text: where it ends, the
             # date begins.

@@ -48,7 +48,7 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.token_cases import case_at_character
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 PROBE_SYSTEM_PROMPT = "Mind the canary."
 # Chosen, not measured: role names and headers are one word or two ("Human", "BEGINNING OF"), a
@@ -112,9 +112,12 @@ class DefaultSystemPromptInjected(DataRule):
 
     def _find_injected_prompt(self) -> str:
         """What stands before the first user turn, less what stands there after a given system message."""
-        plain = self.probes.text(chat(QUESTION, ANSWER))
+        plain = self.probes.text(alternating_chat(QUESTION, ANSWER))
         with_system = self.probes.text(
-            [{"role": "system", "content": PROBE_SYSTEM_PROMPT}, *chat(QUESTION, ANSWER)]
+            [
+                {"role": "system", "content": PROBE_SYSTEM_PROMPT},
+                *alternating_chat(QUESTION, ANSWER),
+            ]
         )
         if plain is None or QUESTION not in plain:
             return ""

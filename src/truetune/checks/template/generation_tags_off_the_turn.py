@@ -48,7 +48,7 @@ from truetune.checks.template.evidence.generation_tags import (
 from truetune.checks.token_cases import case_at_stop, case_at_turn, first_answer
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 from truetune.render.rendering import Turn
 from truetune.render.template import Template
 
@@ -136,7 +136,7 @@ class GenerationTagsOffTheTurn(DataRule):
         # whole turns.
         try:
             (rendering,) = self.probes.renderings(
-                chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
+                alternating_chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
             )
         except (TemplateError, ValueError):
             return None
@@ -153,7 +153,7 @@ class GenerationTagsOffTheTurn(DataRule):
 def _find_tagged_answer(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
     """The probe's text, and where the tags of its answer begin and end; None where there are none."""
     probes = replace(rule.probes, template=mark_generation_tags(template))
-    marked = probes.text(chat(QUESTION, ANSWER))
+    marked = probes.text(alternating_chat(QUESTION, ANSWER))
     if marked is None or (marked.count(OPEN_MARK), marked.count(CLOSE_MARK)) != (1, 1):
         return None
     # Without the mark of the opening tag, all behind it moves one character to the left.

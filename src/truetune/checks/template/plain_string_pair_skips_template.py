@@ -41,7 +41,7 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.checks.token_cases import case_in_row
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 
 class PlainStringPairSkipsTemplate(DataRule):
@@ -53,7 +53,7 @@ class PlainStringPairSkipsTemplate(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        text = setup.probes.text(chat(QUESTION, ANSWER)) or ""
+        text = setup.probes.text(alternating_chat(QUESTION, ANSWER)) or ""
         between = (
             text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
         )

@@ -6,8 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.encoding.split_at_added_tokens import any_of
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, as_one_attempt
+from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
+from truetune.fixing.remedy import (
+    Attempt,
+    Context,
+    Remedy,
+    RowView,
+    Stage,
+    combine_into_one_attempt,
+)
 from truetune.fixing.row_edits import Edit, PutValue, ValuePath
 from truetune.fixing.row_turns import parse_json_value
 from truetune.render.template import REASONING_KEYS
@@ -28,7 +35,7 @@ class _RemoveTokens(Remedy):
         if context.setup is not None:
             tokenizer = context.setup.tokenizer
             tokens = sorted(str(tokenizer.backend.id_to_token(id)) for id in tokenizer.control)
-            self._control = re.compile(any_of(tokens) if tokens else "(?!)")
+            self._control = re.compile(pattern_of_longest_word(tokens) if tokens else "(?!)")
 
     def _without(self, text: str) -> str:
         """The text without control tokens. What is left may be a token again: `<|im_<|im_end|>end|>`."""
@@ -64,7 +71,7 @@ class RemoveFromContent(_RemoveTokens):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All turns in one attempt, then the columns of text."""
-        yield from as_one_attempt(
+        yield from combine_into_one_attempt(
             edit
             for turn in row.turns
             for key in CONTENT_KEYS
@@ -76,7 +83,7 @@ class RemoveFromContent(_RemoveTokens):
             # that it names.
             row.value.keys() - {turn.path[0] for turn in row.turns} - set(row.conversation.unused)
         )
-        yield from as_one_attempt(
+        yield from combine_into_one_attempt(
             edit for name in sorted(texts) for edit in self._edits(row.value[name], (name,))
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.fixing.remedies.rename_role_aliases import role_meant
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_turns import Turn
 from truetune.render.template import REASONING_KEYS
@@ -25,7 +25,9 @@ class WriteEmptyContent(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All such turns in one attempt."""
-        yield from as_one_attempt(edit for turn in row.turns for edit in _edits_of_turn(turn))
+        yield from combine_into_one_attempt(
+            edit for turn in row.turns for edit in _edits_of_turn(turn)
+        )
 
 
 def _edits_of_turn(turn: Turn) -> Iterator[Edit]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.column_names import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 
 
@@ -33,7 +33,7 @@ class RemoveLeadingBos(Remedy):
         bos = row.context.setup.tokenizer.special.get("bos")
         if bos is not None:
             columns = _texts_of_columns(row, "text", "prompt", "instruction")
-            yield from as_one_attempt(
+            yield from combine_into_one_attempt(
                 PutValue((name,), text.removeprefix(bos.token))
                 for name, text in columns
                 # A text that is BOS alone would become empty, which is another fault.
@@ -53,7 +53,7 @@ class RemoveTrailingStop(Remedy):
         """All columns that an answer may end in."""
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
-        yield from as_one_attempt(self._edits(row, stops))
+        yield from combine_into_one_attempt(self._edits(row, stops))
 
     def _edits(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
         """The stop token at the end of each text, with the space behind it."""
@@ -85,7 +85,7 @@ class EndBothSides(Remedy):
         # Neither side ends with one: which token would be right is then a question to the template.
         stop = next(filter(None, ends), None)
         if len(sides) == 2 and stop is not None:
-            yield from as_one_attempt(
+            yield from combine_into_one_attempt(
                 PutValue((name,), text + stop)
                 for (name, text), end in zip(sides, ends, strict=True)
                 if not end
@@ -133,4 +133,6 @@ class EndTextWithEos(Remedy):
                 if row.conversation.text is not None
                 else _texts_of_columns(row, "completion", "chosen")
             )
-            yield from as_one_attempt(PutValue((name,), text + eos.token) for name, text in columns)
+            yield from combine_into_one_attempt(
+                PutValue((name,), text + eos.token) for name, text in columns
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import PutValue
 
 
@@ -34,7 +34,7 @@ class UnlistOneString(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """Each content that is a list of one string."""
-        yield from as_one_attempt(
+        yield from combine_into_one_attempt(
             PutValue(path, parts[0], row.json_text_at((*path, 0)))
             for path, parts in strings_in(row)
             if len(parts) == 1
@@ -52,6 +52,6 @@ class JoinStrings(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """Each content that is a list of strings, joined."""
-        yield from as_one_attempt(
+        yield from combine_into_one_attempt(
             PutValue(path, "\n".join(parts)) for path, parts in strings_in(row)
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.fixing.remedies.rename_role_aliases import role_meant
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, RenameKey
 from truetune.fixing.row_turns import ROLE_KEYS, TEXT_KEYS, Turn
 
@@ -27,7 +27,9 @@ class RenameKeys(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All messages of the row in one attempt: a chat has one form."""
-        yield from as_one_attempt(edit for turn in row.turns for edit in _edits_of_turn(turn))
+        yield from combine_into_one_attempt(
+            edit for turn in row.turns for edit in _edits_of_turn(turn)
+        )
 
 
 def _edits_of_turn(turn: Turn) -> Iterator[Edit]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.column_names import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 
 
@@ -19,7 +19,7 @@ class WriteStringsAsMessages(Remedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All columns of the row in one attempt."""
-        yield from as_one_attempt(self._edits(row))
+        yield from combine_into_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
         """Each text of the pair as one message of its role."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import RemoveRepeatedKey
 
 
@@ -20,7 +20,7 @@ class RemoveEqualKeys(ProblemRemedy):
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """Remove the first of two members that say the same."""
         repeated = list(row.body.repeated_keys())
-        yield from as_one_attempt(
+        yield from combine_into_one_attempt(
             RemoveRepeatedKey(path, key) for path, key, differ in repeated if not differ
         )
 
@@ -36,6 +36,6 @@ class KeepLastKey(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """Remove all but the last member of each key."""
-        yield from as_one_attempt(
+        yield from combine_into_one_attempt(
             RemoveRepeatedKey(path, key) for path, key, _ in row.body.repeated_keys()
         )

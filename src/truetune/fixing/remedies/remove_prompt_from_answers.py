@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.column_names import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue, RemoveEntry
 from truetune.fixing.row_turns import parse_json_value
 
@@ -32,7 +32,7 @@ class TakePromptOutOfAnswers(Remedy):
         # Both or neither: one side with the prompt and one without would differ in more than the
         # answer.
         if all(edits):
-            yield from as_one_attempt(edit for side in edits for edit in side)
+            yield from combine_into_one_attempt(edit for side in edits for edit in side)
 
     def _edits(self, column: str, side: object, prompt: object) -> list[Edit]:
         """Edits that take the prompt from the beginning of a side; none where it does not begin with it."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.data.parse_messages import ROLE_BY_SHAREGPT_NAME, ROLES
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_turns import Turn
 
@@ -71,7 +71,9 @@ class RenameRoles(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All turns of the row in one attempt."""
-        yield from as_one_attempt(edit for turn in row.turns for edit in self._edits(row, turn))
+        yield from combine_into_one_attempt(
+            edit for turn in row.turns for edit in self._edits(row, turn)
+        )
 
     def _edits(self, row: RowView, turn: Turn) -> Iterator[Edit]:
         """The role of a turn, where its name is known and not read as it stands."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue, RenameKey, ValuePath
 from truetune.fixing.row_turns import parse_json_value
 
@@ -24,7 +24,7 @@ class ReplaceHalfSurrogates(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All texts and keys of the row in one attempt."""
-        yield from as_one_attempt(_edits_of_value(row.value, ()))
+        yield from combine_into_one_attempt(_edits_of_value(row.value, ()))
 
 
 def _edits_of_value(value: Any, path: ValuePath) -> Iterator[Edit]:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from truetune.data.column_names import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 
 NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
@@ -37,7 +37,7 @@ class WriteScalarsAsText(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All contents and columns of the row in one attempt."""
-        yield from as_one_attempt(self._edits(row))
+        yield from combine_into_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
         """Each number or truth value that stands where text is read."""
@@ -71,7 +71,7 @@ class WriteTurnSettings(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All turns of the row in one attempt."""
-        yield from as_one_attempt(
+        yield from combine_into_one_attempt(
             edit for turn in row.turns for edit in _edits_of_settings(turn.path, turn.message)
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.fixing.remedies.reshape_rows_for_template import argument_objects, object_text
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit
 
 
@@ -19,7 +19,7 @@ class MakeArgumentsObjects(Remedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All calls of the row in one attempt."""
-        yield from as_one_attempt(self._edits(row))
+        yield from combine_into_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
         """The arguments of each call as an object; of those that are none, a note."""

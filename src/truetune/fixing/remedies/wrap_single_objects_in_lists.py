@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.column_names import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
 from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_turns import parse_json_value
 
@@ -21,7 +21,7 @@ class ListSingleObjects(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         """All of them in one attempt."""
-        yield from as_one_attempt(self._edits(row))
+        yield from combine_into_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
         """Calls, tools and documents that stand alone, or as JSON text inside of a list."""

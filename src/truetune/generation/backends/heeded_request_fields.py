@@ -7,7 +7,7 @@ that does nothing looks like one that works. So nothing is believed by the name 
 answer could have shown it.
 
 Two users: the server backend tries the few optional fields that it would like (`try_fields`), in one request where that
-succeeds; `truetune serve-check` surveys all of them (`survey_fields`), one by one, at some 15 short requests.
+succeeds; `truetune serve-check` surveys all of them (`survey_heeded_fields`), one by one, at some 15 short requests.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def try_fields(
     return best, support
 
 
-def survey_fields(
+def survey_heeded_fields(
     ask: SendBody, plain: Mapping[str, Any], *, settings: Mapping[str, Any] | None = None
 ) -> list[FieldSupport]:
     """Find out what a server does with each field that users send.

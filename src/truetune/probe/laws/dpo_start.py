@@ -11,9 +11,9 @@ from truetune.probe.measuring.preference_ratios import (
     is_precomputed,
     log_probability_tolerance,
     log_ratios,
-    of_a_start,
     pair_batches,
     refuse_others_figures,
+    require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
 
@@ -36,7 +36,7 @@ KNOWN = {
 
 def measure_law(trial: Trial) -> Measured:
     """Largest log-ratio of policy to reference, in nats a token of the shorter side, without dropout."""
-    of_a_start(trial)
+    require_start_with_reference(trial)
     refuse_others_figures(trial)
     worst = 0.0
     rows: list[dict[str, float]] = []

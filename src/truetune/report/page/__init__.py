@@ -43,11 +43,11 @@ def html_page(report: Report) -> str:
     """A whole HTML document; of data it shows as many rows as it has room for."""
     from truetune.checks.check_data import add_token_views
     from truetune.checks.reports import DataReport
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
     from truetune.report.page.token_rows import with_raw_text
 
     # A check keeps few rows; a page has room for more, so they are read once again.
-    result = as_dict(add_token_views(report) if isinstance(report, DataReport) else report)
+    result = report_as_dict(add_token_views(report) if isinstance(report, DataReport) else report)
     return page_of(result | {"views": with_raw_text(result["views"], report.spec)})
 
 
@@ -60,9 +60,9 @@ def page_of(result: Result) -> str:
 def notebook_html(report: Report) -> str:
     """The page for a notebook: in a frame of its own, without access to the notebook; with few rows, for it is saved
     there."""
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
 
-    return notebook_frame(page_of(as_dict(report)), "truetune report")
+    return notebook_frame(page_of(report_as_dict(report)), "truetune report")
 
 
 def _page_title(result: Result) -> str:

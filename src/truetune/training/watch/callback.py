@@ -28,7 +28,7 @@ from truetune.generation.identical_answers import mark_identical_answers
 from truetune.probe.find_trainer import trainer_of_frames
 from truetune.spec.run_spec import RunSpec
 from truetune.training.watch.experiment_trackers import track_pass
-from truetune.training.watch.forget_later_samples import rewind_samples
+from truetune.training.watch.forget_later_samples import forget_later_samples
 from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses
 from truetune.training.watch.process_group import (
     broadcast_object,
@@ -188,14 +188,14 @@ class Watcher(TrainerCallback):
         self.folder.mkdir(parents=True, exist_ok=True)
         # Passes behind the checkpoint belong to steps that will be made again, with other answers
         # perhaps.
-        findings, removed = rewind_samples(self.folder, step)
+        findings, removed = forget_later_samples(self.folder, step)
         if removed:
             self._note(
                 f"{removed} looks of an earlier run, behind step {step:,}, are removed from"
                 f" {self.folder}"
             )
         prompt_of_ids = {prompt.ids: prompt for prompt in self.prompts}
-        earlier = sample_files.read_passes(self.folder) if step else []
+        earlier = sample_files.read_passes_with_limits(self.folder) if step else []
         if not earlier:
             return None
         last, limit = earlier[-1]

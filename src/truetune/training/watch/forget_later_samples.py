@@ -15,7 +15,7 @@ from truetune.data.write_atomically import write_atomically
 from truetune.generation.sample_files import SAMPLES, is_sample_file
 
 
-def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
+def forget_later_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
     """Forget what was seen after a step, where a run continues from there.
 
     Args:

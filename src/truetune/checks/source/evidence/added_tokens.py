@@ -15,7 +15,7 @@ from truetune.checks.source.evidence.published_families import (
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -111,7 +111,7 @@ def _rows_of_embedding(module: Module, call: Call) -> int | None:
     # Only what is on this machine: no name is asked for on the hub.
     for name in model_names_of_tokenizer(module, call.receiver):
         try:
-            config = read_json(locate(name) / "config.json", MODEL_FILE)
+            config = read_json(find_tokenizer_folder(name) / "config.json", MODEL_FILE)
         except (TokenizerError, OSError, ValueError):
             continue
         if isinstance(config, dict) and isinstance(config.get("vocab_size"), int):

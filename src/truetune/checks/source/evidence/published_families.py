@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 
 MEASURED = (
@@ -177,7 +177,7 @@ def vocabulary_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> froze
     found: frozenset[str] = frozenset()
     for name in model_names_of_tokenizer(module, tokenizer):
         try:
-            found |= _tokens_in_folder(locate(name))
+            found |= _tokens_in_folder(find_tokenizer_folder(name))
         except (TokenizerError, OSError, ValueError):
             continue
     return found
