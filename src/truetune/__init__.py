@@ -389,7 +389,7 @@ def sample(
     `model`, and another one to `compare` it with, is the folder of a model or an adapter, a GGUF file, or the URL of a
     server; `options` say how it is opened (backend, device, dtype, ...). Without `data` the rows that its run held out
     are asked. `parser` is json, json-schema:FILE, number, choice, regex:PATTERN or python:module.function. `settings`
-    are seed, temperature, top_p, base, tokenizer, min_success, all_rows, and fields of `RunSpec`.
+    are seed, temperature, top_p, min_p, base, tokenizer, min_success, all_rows, and fields of `RunSpec`.
 
     Raises a `truetune.errors.TruetuneError`.
     """

@@ -191,6 +191,40 @@ def test_greedy_takes_the_likeliest_and_sampling_draws_by_probability() -> None:
     } == {1}
 
 
+@pytest.mark.parametrize(
+    ("top_p", "min_p", "kept"),
+    [
+        (1.0, 0.4, {1, 2}),
+        (1.0, 0.6, {1}),
+        (1.0, 1.0, {1}),
+        (1.0, 0.1, {0, 1, 2}),
+        (0.5, 0.1, {1}),
+        (0.8, 0.4, {1, 2}),
+    ],
+)
+def test_min_p_leaves_the_tokens_near_the_likeliest(
+    top_p: float, min_p: float, kept: set[int]
+) -> None:
+    logits = np.log(np.array([0.1, 0.6, 0.3], np.float32))
+    random = np.random.default_rng(0)
+    decoding = Decoding(frozenset(), temperature=1.0, top_p=top_p, min_p=min_p)
+    drawn = [choose_token(logits, decoding, random) for _ in range(300)]
+    assert set(drawn) == kept
+    # At a temperature of 3 the other two are 0.79 and 0.55 times as likely as the likeliest.
+    hot = replace(decoding, temperature=3.0, top_p=1.0, min_p=0.7)
+    assert {choose_token(logits, hot, random) for _ in range(300)} == {1, 2}
+
+
+def test_vllm_is_given_all_of_the_decoding() -> None:
+    decoding = Decoding(frozenset({7, 2}), temperature=0.7, top_p=0.9, min_p=0.05)
+    fields = vllm_backend.sampling_fields(decoding)
+    assert (fields["temperature"], fields["top_p"], fields["min_p"]) == (0.7, 0.9, 0.05)
+    assert fields["stop_token_ids"] == [2, 7]
+    if not WITHOUT["vllm"]:
+        made = vllm_backend.import_vllm().SamplingParams(**fields)
+        assert made.min_p == 0.05
+
+
 def test_a_high_temperature_flattens() -> None:
     logits, random = np.array([0.0, 8.0], np.float32), np.random.default_rng(0)
     drawn = [

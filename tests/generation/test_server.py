@@ -128,6 +128,7 @@ def test_fields_of_transformers_serve(
         "temperature": "ignored",
         "seed": "unknown",
         "top_p": "unknown",
+        "min_p": "refused",
     }
 
 
@@ -165,6 +166,90 @@ def test_an_answer_without_a_temperature(
         server.answers(prompts(tiny_folder, tmp_path, 1), replace(PLAIN, temperature=1.0))
     why = "(the greedy answer at a temperature of 50): its answers are not sampled as asked"
     assert f"the server ignores `temperature` {why}" in server.notes
+
+
+@pytest.mark.parametrize("route", ["chat", "completions"])
+def test_a_min_p_that_is_refused(
+    route: str, transformers_serve: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    asked = prompts(tiny_folder, tmp_path, 1)
+    said = r"the server refuses `min_p` \(422 .*drawn from unlikely tokens too; leave out --min-p"
+    with backend(transformers_serve, tiny_folder, route=route) as server:
+        with pytest.raises(UsageError, match=said):
+            server.answers(asked, replace(PLAIN, temperature=1.0, min_p=0.1))
+        server.answers(asked, PLAIN)
+
+
+SAMPLES = {"temperature", "seed", "top_p", "min_p"}
+
+
+def test_a_min_p_that_is_heeded(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    served = Completions(model, tiny.tokenizer(), SAMPLES)
+    asked = prompts(tiny_folder, tmp_path, 4)
+    hot = replace(PLAIN, temperature=5.0, max_new_tokens=8)
+    with backend(started(served), tiny_folder, served_model=None, route="completions") as server:
+        greedy = server.answers(asked, replace(hot, temperature=0.0))
+        assert not any("min_p" in body for body in served.asked)
+        drawn = server.answers(asked, hot)
+        answers = [body for body in served.asked if body["max_tokens"] == 8]
+        assert not any("min_p" in body for body in answers)
+        cut = server.answers(asked, replace(hot, min_p=1.0))
+    assert [body.get("min_p") for body in served.asked if body["max_tokens"] == 8][-4:] == [1.0] * 4
+    assert heard(cut) == heard(greedy) == heard(local(tiny_folder, asked, 8))
+    assert heard(drawn) != heard(greedy)
+    assert not any("min_p" in note for note in server.notes)
+
+
+# Without a seed, the same answer twice must not be taken for what min_p left.
+@pytest.mark.parametrize("heeds", [{"temperature", "seed", "top_p"}, {"temperature"}])
+def test_a_min_p_that_is_ignored(
+    heeds: set[str], model: Any, tiny_folder: Path, tmp_path: Path
+) -> None:
+    url = started(Completions(model, tiny.tokenizer(), heeds))
+    asked = prompts(tiny_folder, tmp_path, 2)
+    said = r"the server ignores `min_p`: .*; leave out --min-p"
+    with backend(url, tiny_folder, served_model=None, route="completions") as server:
+        with pytest.raises(UsageError, match=said):
+            server.answers(asked, replace(PLAIN, temperature=1.0, min_p=0.1))
+        server.answers(asked, replace(PLAIN, temperature=1.0))
+        assert not any("min_p" in note for note in server.notes)
+
+
+def test_a_min_p_whose_effect_can_not_be_seen(
+    model: Any, tiny_folder: Path, tmp_path: Path
+) -> None:
+    url = started(Completions(model, tiny.tokenizer(), set()))
+    with backend(url, tiny_folder, served_model=None, route="completions") as server:
+        server.answers(
+            prompts(tiny_folder, tmp_path, 1), replace(PLAIN, temperature=1.0, min_p=0.1)
+        )
+    why = "(the greedy answer at a temperature of 50)"
+    assert f"whether the server heeds `min_p` can't be seen {why}" in server.notes
+
+
+class EquallyLikely(torch.nn.Module):
+    """A model whose every token has a twin that is as likely."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor) -> Any:
+        output = self.model(ids)
+        half = output.logits.shape[-1] // 2
+        output.logits = output.logits.clone()
+        output.logits[..., half : 2 * half] = output.logits[..., :half]
+        return output
+
+
+def test_a_min_p_that_leaves_two_tokens_is_heeded(model: Any, tiny_folder: Path) -> None:
+    served = Completions(EquallyLikely(model), tiny.tokenizer(), SAMPLES)
+    ask = body_sender(f"{started(served)}/v1/completions")
+    for text in ("one", "two", "ten figs", "apples"):
+        seen = survey_heeded_fields(ask, {"prompt": text})
+        assert {"min_p": "kept", "seed": "kept"}.items() <= {
+            one.name: one.verdict for one in seen
+        }.items()
 
 
 def test_a_model_that_is_not_there(

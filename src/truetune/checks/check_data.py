@@ -121,6 +121,7 @@ def _check_data(
         rejected=tally.rejected,
         unsupervised=tally.unsupervised,
         formats=dict(tally.formats),
+        templates=dict(sorted(tally.templates.items())),
         ledger=tally.ledger(),
         lengths=lengths,
         data=data,
@@ -175,7 +176,8 @@ def view_row_tokens(spec: RunSpec, row: int = 0, *, line: int | None = None) -> 
             batch = one_batch([conversation], setup.probes.renderer(), encoder, exact=True)
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
-            return make_token_views(batch, encoder.vocabulary)
+            views = make_token_views(batch, encoder.vocabulary)
+            return _with_template_names(views) if len(setup.tokenizer.templates) > 1 else views
         last = conversation.origin
     if last.row < 0:
         raise DataError(f"{named}: there is no row in it")
@@ -184,6 +186,11 @@ def view_row_tokens(spec: RunSpec, row: int = 0, *, line: int | None = None) -> 
             f"{named}: no row begins at line {line}; of {last.row + 1:,} the last is at {last.line}"
         )
     raise DataError(f"{named}: there is no row {row}; rows are numbered from 0 to {last.row}")
+
+
+def _with_template_names(views: list[TokenView]) -> list[TokenView]:
+    """The views, each with the name of the chat template that rendered it."""
+    return [replace(view, template=view.example.rendering.template) for view in views]
 
 
 def prepare_rule_setup(spec: RunSpec, *, only_reference: bool = False) -> Setup:
@@ -273,6 +280,8 @@ def _tokenizer_facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
         ", ".join(f"{s.token} ({s.id}; {', '.join(s.origins)})" for s in probes.stops) or "none"
     )
     facts["template"] = probes.template.name if probes.template else "none"
+    if probes.tool_template:
+        facts["template"] += f"; of rows with tools {probes.tool_template.name}"
     added = [
         name
         for name, is_added in (("BOS", tokenizer.adds_bos), ("EOS", tokenizer.adds_eos))

@@ -82,6 +82,8 @@ class PathsCheck:
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
     rows_of_scripts: bool = False
     """The rows are those that a script in a folder reads, and nobody asked for them by name"""
+    no_tokenizer: str = ""
+    """Why the tokenizer that settings name can't be had; empty where it can, or where none is named"""
     rows_beside: tuple[str, ...] = ()
     """Files of rows among the paths, which a script among them may train on"""
     trainers: DetectedTrainers = field(default_factory=DetectedTrainers)
@@ -172,22 +174,8 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
-    # Rows without a tokenizer are worth reading where the settings were judged: their fields show faults of their
-    # own.
-    if run.data and run.tokenizer is None and seen.subjects:
-        of_texts = judge_rows_by_text_rules(run, progress)
-        judgement, subject = of_texts or (
-            Judgement(),
-            Subject(title_of_kind("data"), ", ".join(run.data)),
-        )
-        seen.subjects.append(subject)
-        not_rendered = NotJudged(
-            "the prompts, tokens and lengths of the data" if of_texts else "the data",
-            "there is no tokenizer to render them with",
-            unlock="name a tokenizer with -t",
-            asked=not seen.rows_of_scripts,
-        )
-        seen.judged += [judgement, Judgement(not_judged=(not_rendered,))]
+    if run.data and run.tokenizer is None:
+        _judge_texts_of_rows(run, seen, progress)
         return None
     if seen.rows_of_scripts:
         return _judge_rows_of_scripts(run, seen, progress)
@@ -195,6 +183,34 @@ def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
     if run.trained_by is None and note:
         seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
     return _check_rows(seen.trainers.over(run), seen, progress)
+
+
+def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> None:
+    """Note what the rules on texts say of rows whose tokenizer is not at hand, and that the others could not judge.
+
+    Raises a TruetuneError where the rows can't be read, and nothing else was judged.
+    """
+    why = seen.no_tokenizer or "no tokenizer is named"
+    what = "the prompts, tokens and lengths of the data"
+    try:
+        judgement, subject = judge_rows_by_text_rules(
+            run, progress, script_reads_rows=seen.rows_of_scripts, why=why
+        )
+    except TruetuneError as error:
+        if not seen.subjects:
+            raise
+        judgement = Judgement()
+        subject = Subject(title_of_kind("data"), ", ".join(run.data))
+        what, why = "the data", str(error)
+    seen.subjects.append(subject)
+    not_rendered = NotJudged(
+        what,
+        why,
+        unlock="name a tokenizer with -t",
+        # Settings that were judged are an answer by themselves; rows that were named, and half read, are none.
+        asked=not seen.rows_of_scripts and not seen.no_tokenizer,
+    )
+    seen.judged += [judgement, Judgement(not_judged=(not_rendered,))]
 
 
 def _judge_rows_of_scripts(
@@ -260,9 +276,8 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
             raise
         if run.data:
             # transformers appends its own advice behind "Couldn't", which names options that truetune has not.
-            why = str(error).partition("\n")[0].partition(": Couldn't")[0]
-            lacking = NotJudged("the data", why, unlock="name a tokenizer with -t")
-            seen.judged.append(Judgement(not_judged=(lacking,)))
+            seen.no_tokenizer = str(error).partition("\n")[0].partition(": Couldn't")[0]
+            _judge_texts_of_rows(run, seen, progress)
             return None
         seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
         seen.judged.append(
@@ -643,17 +658,19 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
         ),
         *(("note", note) for note in config.notes),
     ]
-    missing = _missing_data(run)
-    if missing:
+    if not run.data:
         unjudged = NotJudged(
             "the data of these settings",
-            missing,
+            "no file of it is on this machine",
             place=path,
             unlock="name DATA and -t TOKENIZER",
             asked=False,
         )
         seen.judged.append(Judgement(not_judged=(unjudged,)))
-    elif run.data:
+    else:
+        seen.no_tokenizer = _lacking_tokenizer(run)
+        if seen.no_tokenizer:
+            run = run.model_copy(update={"tokenizer": None, "model": None})
         seen.run, seen.joined = run, _joins_texts(config)
         if config.own_prompt:
             seen.own_prompt = True
@@ -683,18 +700,15 @@ def _joins_texts(config: Config) -> bool:
     return wraps or training.method == "pretrain" or "completion" in kinds
 
 
-def _missing_data(run: RunSpec) -> str:
-    """Why the data of a configuration can't be looked at."""
-    if not run.data:
-        return "no file of it is on this machine"
+def _lacking_tokenizer(run: RunSpec) -> str:
+    """Why the tokenizer of settings can't be had; empty where it can."""
+    named = run.tokenizer or run.model
+    if not named:
+        return "the settings name none"
     try:
-        find_tokenizer_folder(run.tokenizer or run.model or "")
+        find_tokenizer_folder(named)
     except TokenizerError as error:
-        return (
-            f"{error}; name a tokenizer with -t"
-            if run.tokenizer or run.model
-            else "name a tokenizer with -t"
-        )
+        return str(error)
     return ""
 
 

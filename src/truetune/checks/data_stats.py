@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ class DataStats:
         self.limit = limit
         self.rows = self.examples = self.rejected = self.unsupervised = 0
         self.formats: Counter[str] = Counter()
+        self.templates: Counter[str] = Counter()
+        """Rows by the name of the chat template that rendered them"""
         self.sources: NDArray[np.int64] = np.zeros((len(Source), 2), dtype=np.int64)
         self.by_length: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.learned: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
@@ -46,6 +49,7 @@ class DataStats:
         self.rejected += len(batch.rejected)
         self.media += batch.media
         self.formats.update(row.format for row in batch.rows)
+        self.templates.update(_template_names(batch))
         self.sources += count_tokens(batch.source, batch.supervised).counts
         self.unsupervised += int((supervised == 0).sum())
         self.by_length = add_counts(self.by_length, np.bincount(batch.lengths, minlength=1))
@@ -101,3 +105,10 @@ class DataStats:
             "supervised": count_in_bins(self.learned, lengths.edges).tolist(),
         }
         return {"shares": shares, "order": self.along.report_data(), **self.pairing.report_data()}
+
+
+def _template_names(batch: Batch) -> Iterator[str]:
+    """For each row with an example, the name of the chat template that rendered it; none of plain text."""
+    # By row, for a row may have an example for each of its turns.
+    names = {example.row.origin.row: example.rendering.template for example in batch.examples}
+    return (name for name in names.values() if name is not None)

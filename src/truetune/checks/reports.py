@@ -64,6 +64,8 @@ class TokenView:
     pieces: tuple[str, ...]
     """(tokens,) the characters that each token stands for; a byte of a split character as a lone surrogate
     (`surrogateescape`)."""
+    template: str | None = None
+    """The name of the chat template that rendered it, where the tokenizer has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class DataReport(Report):
     """Examples without a supervised token."""
     formats: dict[str, int]
     """Rows by format."""
+    templates: dict[str, int] = field(default_factory=dict)
+    """Rows that gave an example, by the name of the chat template that rendered them; not those of plain text."""
     ledger: Ledger
     lengths: Lengths
     views: tuple[TokenView, ...]

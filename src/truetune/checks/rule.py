@@ -31,6 +31,7 @@ from truetune.checks.unmet_reasons import (
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
+from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
@@ -85,6 +86,11 @@ class Setup:
     """What the trainer does that will read the rows"""
     embedding: EmbeddingRows | None = None
     """Of a model in memory; None: that of the files counts"""
+
+    @property
+    def is_by_bytes(self) -> bool:
+        """Are the tokens single bytes, because the tokenizer of the rows is not at hand?"""
+        return str(self.tokenizer.folder) == BYTE_TOKENIZER
 
 
 class Rule(Generic[SubjectT]):
@@ -171,6 +177,10 @@ class DataRule(Rule[Setup]):
 
     judges_without_rows: ClassVar[bool] = False
     """Do rows only add to its evidence?"""
+    needs_tokenizer: ClassVar[bool] = True
+    """Does it judge prompts, masks or counts of tokens? One that compares texts judges rows without their tokenizer"""
+    judges_columns: ClassVar[bool] = False
+    """Is it about which column is which? A script that reads the rows may decide that"""
 
     judges_saved_file: ClassVar[bool] = False
     """Is it about what a file of the tokenizer holds? A tokenizer in memory may do otherwise"""

@@ -81,6 +81,16 @@ if TYPE_CHECKING:
     help="Of the tokens that are drawn from.",
 )
 @click.option(
+    "--min-p",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="P",
+    help=(
+        "Draw no token that is less likely than this share of the likeliest; needs a --temperature."
+    ),
+)
+@click.option(
     "--parser",
     metavar="NAME",
     help=(

@@ -62,6 +62,10 @@ FORMAT_HELP = (
     "Format of the rows: messages, sharegpt, alpaca, prompt-completion, text, preference, kto, or one"
     " of a plug-in. Found by the columns when not given."
 )
+TEMPLATE_HELP = (
+    "One of the tokenizer's chat templates, or a .jinja file. Default: `tool_use` for rows with"
+    " tools, where the tokenizer has it, else `default`."
+)
 
 
 def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +78,7 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
-        click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),
+        click.option("--template", metavar="NAME", help=TEMPLATE_HELP),
         click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
                      help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
         click.option("--learn", type=click.Choice(LEARN_CHOICES),
@@ -106,7 +110,7 @@ def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
-        click.option("--template", metavar="NAME", help="One of the tokenizer's chat templates, or a .jinja file."),
+        click.option("--template", metavar="NAME", help=TEMPLATE_HELP),
         click.option("--template-kwarg", "variables", multiple=True, metavar="NAME=JSON",
                      help="Variable for the template: --template-kwarg enable_thinking=false. Repeatable."),
     ]  # fmt: skip

@@ -171,7 +171,7 @@ def find_only_text_column(row: Row) -> str | None:
     its name; and where the text is no longer than a name or a code may be.
     """
     texts = text_columns(row)
-    if len(texts) != 1 or any(_is_answer(name) for name in row):
+    if len(texts) != 1 or any(is_answer_name(name) for name in row):
         return None
     (name,) = texts
     text = row[name].strip()
@@ -180,7 +180,7 @@ def find_only_text_column(row: Row) -> str | None:
     return name if is_long and name not in KNOWN_COLUMNS - {"text"} else None
 
 
-def _is_answer(name: str) -> bool:
+def is_answer_name(name: str) -> bool:
     """Is it a column of answers, by its name?"""
     return not ANSWER_COLUMNS.isdisjoint(_words_of_name(name))
 

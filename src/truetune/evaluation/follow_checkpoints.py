@@ -65,6 +65,9 @@ from truetune.spec.run_spec import RunSpec
 
 # Without it, nobody could say whether kept answers are to the same questions.
 QUESTIONS_FILE = "asked.json"
+# So that folders of older releases can still be continued.
+LATER_QUESTIONS = {"min_p": 0.0}
+"""What older files of questions do not have, and how their answers were made"""
 # Chosen, not measured: checkpoints are minutes apart; a listing of a folder on a network drive costs little at this
 # pace, and twice as long would not be noticed.
 POLL_INTERVAL_S = 5.0
@@ -84,6 +87,7 @@ def follow_checkpoints(
     max_new_tokens: int = 256,
     temperature: float = 0.0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
     parser: str | None = None,
     min_success: float | None = None,
     all_rows: bool = False,
@@ -103,7 +107,7 @@ def follow_checkpoints(
         data: files with rows; else those that the run held out.
         once: ask those that are there, and end.
         looks: the folder that keeps the answers.
-        count, seed, max_new_tokens, temperature, top_p, parser, min_success: as in `sample_model`.
+        count, seed, max_new_tokens, temperature, top_p, min_p, parser, min_success: as in `sample_model`.
         all_rows, diagnose, base, tokenizer, options, progress, settings: as in `sample_model`.
         say: is told of each pass, and of each finding that is new or worse.
         wait: waits for more checkpoints.
@@ -121,12 +125,20 @@ def follow_checkpoints(
         )
     files = find_held_out_files(read_run(folder), data)
     choice = {"count": count, "seed": seed, "all_rows": all_rows}
-    parse = make_parser(parser) if parser else None
     followed = _FollowedRun(
         folder,
         files,
         choice,
-        SamplingSettings(max_new_tokens, temperature, top_p, seed, parse, options, progress),
+        SamplingSettings(
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            min_p=min_p,
+            seed=seed,
+            parse=make_parser(parser) if parser else None,
+            options=options,
+            progress=progress,
+        ),
         {"base": base, "tokenizer": tokenizer},
         recorded_columns(read_run(folder), files) | settings,
     )
@@ -138,6 +150,7 @@ def follow_checkpoints(
         "parser": parser,
         "temperature": temperature,
         "top_p": top_p,
+        "min_p": min_p,
     }
     beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
     keep = Path(looks) if looks else beside_run
@@ -304,6 +317,8 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
     # A link would have us read, and later write, somewhere else.
     is_readable = folder.is_dir() and not (folder / QUESTIONS_FILE).is_symlink()
     before = read_object(folder / QUESTIONS_FILE, []) if is_readable else None
+    if before is not None:
+        before = {**LATER_QUESTIONS, **before}
     # A file of that name with other fields is somebody else's.
     is_ours = before is not None and before.keys() == questions.keys()
 

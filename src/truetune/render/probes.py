@@ -133,9 +133,10 @@ class Probes:
         """The same template with another clock."""
         if self.template is None or self.template.refused:
             return self
-        return replace(
-            self, template=Template(self.template.source, self.template.special, now=lambda: moment)
+        template = Template(
+            self.template.source, self.template.special, name=self.template.name, now=lambda: moment
         )
+        return replace(self, template=template)
 
 
 def tokenizer_of(spec: RunSpec) -> str:

@@ -277,7 +277,14 @@ def _is_compared(fills: int) -> bool:
 def _comparable_facts(rendering: Rendering) -> tuple[Any, ...]:
     """All that a recipe must give as the template does; where in a field a piece begins, only the template knows."""
     turns = [_without_message(turn) for turn in rendering.turns]
-    return rendering.text, rendering.spans, turns, rendering.turn, _merged_fields(rendering)
+    return (
+        rendering.template,
+        rendering.text,
+        rendering.spans,
+        turns,
+        rendering.turn,
+        _merged_fields(rendering),
+    )
 
 
 def _without_message(turn: Turn) -> Turn:

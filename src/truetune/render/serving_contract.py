@@ -120,13 +120,11 @@ def verify(
     """
     with _contract_errors(contract):
         tokenizer = load_tokenizer(str(folder), model=str(model) if model else None)
-        names = [
-            name
-            for name in contract["templates"]
-            if name in tokenizer.templates and name != "tool_use"
-        ]
+        # Two are `default` and `tool_use`, between which tools decide: to name one would leave the other out.
+        names = list(contract["templates"])
+        is_named = len(names) == 1 and names[0] in tokenizer.templates
         spec = RunSpec(
-            template=names[0] if names else None, template_kwargs=contract["template_kwargs"]
+            template=names[0] if is_named else None, template_kwargs=contract["template_kwargs"]
         )
         return contract_breaks(contract, probes(tokenizer, spec))
 

@@ -138,6 +138,7 @@ def _data_json(report: DataReport) -> dict[str, Any]:
         "rejected": report.rejected,
         "unsupervised": report.unsupervised,
         "formats": report.formats,
+        "templates": report.templates,
         "ledger": ledger_json(report.ledger),
         "lengths": {
             "counts": lengths.counts.tolist(),

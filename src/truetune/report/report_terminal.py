@@ -115,6 +115,8 @@ def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
     rows = _with_rows(report)
     if rows:
         print_exact(console, supervision_verdict(rows, console.width))
+        if len(rows.templates) > 1:
+            print_exact(console, _templates_text(rows, console.width))
         if verbose:
             print_exact(console, _facts_text(rows, console.width))
     if isinstance(report, AuditReport):
@@ -263,6 +265,12 @@ def _wrap_first_line(text: Text, console: Console) -> Text:
     for line in lines:
         line.rstrip()
     return Text("\n").join([*lines, *commands])
+
+
+def _templates_text(report: DataReport, width: int) -> Text:
+    """How many rows each of the tokenizer's chat templates rendered."""
+    counts = ", ".join(f"{visible(name)} {rows:,}" for name, rows in report.templates.items())
+    return Text("\n".join(wrap_text(f"rows by chat template: {counts}", width)))
 
 
 def _facts_text(report: DataReport, width: int) -> Text:

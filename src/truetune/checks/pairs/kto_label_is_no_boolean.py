@@ -49,6 +49,7 @@ from truetune.encoding.batch import Batch
 class KtoLabelIsNoBoolean(DataRule):
     code = "PREF012"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -64,6 +64,7 @@ class PairsWithOppositeLabels(PairRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

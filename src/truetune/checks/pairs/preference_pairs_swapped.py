@@ -88,6 +88,7 @@ class PreferencePairsSwapped(PairRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -67,6 +67,7 @@ class AnswerIsANullWord(AnswerTextRule):
     code = "ROW020"
     severity = "warning"
     looks_for = "an answer that is a word for nothing"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         bare = answer.text.strip()

@@ -69,6 +69,7 @@ SHOWN_CHARACTERS = 60
 class AnswersNearlyAllAlike(DataRule):
     code = "ROW016"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -66,6 +66,7 @@ SHOWN_CASES = 20
 class AnswersOfOtherRows(DataRule):
     code = "ROW029"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -56,6 +56,7 @@ class BrokenEncoding(AnswerTextRule):
     code = "ROW021"
     severity = "warning"
     looks_for = "an answer in a broken encoding"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         text = answer.text

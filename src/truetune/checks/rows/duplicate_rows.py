@@ -66,10 +66,13 @@ class DuplicateRows(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.prints = {"exact": GrowingArray(), "normal": GrowingArray(), "near": GrowingArray()}
+        # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
+        kinds = ("exact", "normal") if setup.is_by_bytes else ("exact", "normal", "near")
+        self.prints = {kind: GrowingArray() for kind in kinds}
         self.files: list[str] = []
         self.lines = GrowingArray()
         self.answers, self.answer_phrases = GrowingArray(), GrowingArray()
@@ -78,7 +81,8 @@ class DuplicateRows(DataRule):
         prints = batch.fingerprints
         self.prints["exact"].add(prints.exact)
         self.prints["normal"].add(prints.normal)
-        self.prints["near"].add(prints.phrases)
+        if "near" in self.prints:
+            self.prints["near"].add(prints.phrases)
         self.answers.add(prints.answer)
         self.answer_phrases.add(prints.answer_phrases)
         for row in batch.rows:
@@ -97,9 +101,8 @@ class DuplicateRows(DataRule):
         return len(self.files) - 1 if file == self.files[-1] else self.files.index(file)
 
     def figure(self) -> Measurement:
-        return count_measurement(
-            "rows that are equal or nearly equal to an earlier one", 0, len(self.places)
-        )
+        what = "equal or nearly equal" if "near" in self.prints else "equal"
+        return count_measurement(f"rows that are {what} to an earlier one", 0, len(self.places))
 
     def findings(self) -> Iterator[Finding]:
         lines = self.places

@@ -61,6 +61,7 @@ class EncodedText(RowTextRule):
     code = "ROW027"
     severity = "error"
     looks_for = "encoded text in place of language"
+    needs_tokenizer = False
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
         encoding = detect_text_encoding(CODE.sub(" ", text.text))

@@ -109,6 +109,7 @@ class EscapeSequencesAsText(RowTextRule):
     code = "ROW025"
     severity = "warning"
     looks_for = "escape sequences in place of their characters"
+    needs_tokenizer = False
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':

@@ -66,6 +66,7 @@ class PlaceholderInAnswer(AnswerTextRule):
     code = "ROW018"
     severity = "warning"
     looks_for = "an unreplaced placeholder in an answer"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         if not any(sign in answer.text for sign in "{<[%"):

@@ -92,6 +92,7 @@ class RefusalsInAnswers(AnswerTextRule):
     code = "ROW022"
     severity = "warning"
     looks_for = "an answer that refuses"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         beginning = answer.text[:SEARCHED_CHARACTERS]

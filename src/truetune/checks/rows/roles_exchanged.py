@@ -59,6 +59,7 @@ MIN_CHATS = 10
 class RolesExchanged(DataRule):
     code = "ROW001"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

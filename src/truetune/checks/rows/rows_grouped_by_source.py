@@ -88,6 +88,7 @@ class RowsGroupedBySource(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
     by_trainer = (
         SeverityByFact(
             "shuffles",

@@ -43,6 +43,8 @@ from truetune.encoding.batch import Batch
 class TextColumnGuessed(DataRule):
     code = "ROW024"
     severity = "info"
+    needs_tokenizer = False
+    judges_columns = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

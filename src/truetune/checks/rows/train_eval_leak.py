@@ -71,6 +71,7 @@ class TrainEvalLeak(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -96,7 +97,8 @@ class TrainEvalLeak(DataRule):
                         known.setdefault(value, []).append(len(self.origins) + i)
             self.origins += [row.origin for row in batch.rows]
             sketches.append(prints.phrases)
-        if sketches:
+        # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
+        if sketches and not self.setup.is_by_bytes:
             self.sketches = np.concatenate(sketches)
 
     def batch(self, batch: Batch) -> None:
@@ -109,8 +111,9 @@ class TrainEvalLeak(DataRule):
                 # rows share is looked at once.
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
-        for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
-            self.leaked["near"].setdefault(other, batch.rows[i].origin)
+        if len(self.sketches):
+            for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
+                self.leaked["near"].setdefault(other, batch.rows[i].origin)
 
     def report_data(self) -> dict[str, Any]:
         if not self.origins:

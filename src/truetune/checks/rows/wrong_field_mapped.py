@@ -58,6 +58,8 @@ class WrongFieldMapped(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
+    judges_columns = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

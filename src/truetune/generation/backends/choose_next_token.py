@@ -26,11 +26,11 @@ def log_softmax(logits: Floats) -> Floats:
 
 
 def choose_token(logits: Floats, decoding: Decoding, random: np.random.Generator) -> int:
-    """The next token: the likeliest, or drawn at a temperature among the fewest that hold `top_p` of it.
+    """The next token: the likeliest, or drawn at a temperature among those that `top_p` and `min_p` both leave.
 
     Args:
         logits: (vocabulary,).
-        decoding: the temperature, 0 for the likeliest, and top_p.
+        decoding: the temperature, 0 for the likeliest, top_p and min_p.
         random: draws once, where there is a temperature.
     """
     if decoding.temperature <= 0:
@@ -44,6 +44,9 @@ def choose_token(logits: Floats, decoding: Decoding, random: np.random.Generator
     if decoding.top_p < 1:
         # The token that crosses top_p belongs to the set, so that there is always one.
         count = max(1, int(np.searchsorted(np.cumsum(ordered), decoding.top_p)) + 1)
+    if decoding.min_p > 0:
+        # The likeliest always belongs to them: min_p is 1 at most.
+        count = min(count, int(np.count_nonzero(ordered >= decoding.min_p * ordered[0])))
     shares = ordered[:count] / ordered[:count].sum()
     return int(random.choice(order[:count], p=shares))
 

@@ -40,6 +40,8 @@ HIGH_TEMPERATURES = (50.0, 2.0)
 """At which no two answers are equal; some servers take no more than 2"""
 TINY_TOP_P = 1e-6
 """Leaves the likeliest token alone: a server that heeds it gives the greedy answer at any temperature"""
+WHOLE_MIN_P = 1.0
+"""Leaves the likeliest token alone, as `TINY_TOP_P` does"""
 VERBS = {"ignored": "ignores", "refused": "refuses"}
 CONSEQUENCES = {
     "logprobs": "the log-probabilities of its answers are not known",
@@ -47,6 +49,7 @@ CONSEQUENCES = {
     "temperature": "its answers are not sampled as asked",
     "seed": "another run gives other answers",
     "top_p": "its answers are drawn from all tokens",
+    "min_p": "its answers are drawn from unlikely tokens too",
     "chat_template_kwargs": "its prompts are made without the variables of the template",
 }
 """What follows for a reader where a field is not heeded"""
@@ -197,7 +200,7 @@ def survey_heeded_fields(
 
 
 def probe_sampling(ask: SendBody, plain: Mapping[str, Any], first: Reply) -> list[FieldSupport]:
-    """The temperature, and with it seed and top_p, which do nothing without one.
+    """The temperature, and with it seed, top_p and min_p, which do nothing without one.
 
     Args:
         ask: sends to one route.
@@ -220,13 +223,40 @@ def probe_sampling(ask: SendBody, plain: Mapping[str, Any], first: Reply) -> lis
             FieldSupport("temperature", "ignored" if heat > 10 else "unknown", why),
             FieldSupport("seed", "unknown", why),
             FieldSupport("top_p", "unknown", why),
+            _unseen_min_p(ask({**hot, "min_p": WHOLE_MIN_P}), why),
         ]
     narrow = ask({**hot, "top_p": TINY_TOP_P})
     return [
         FieldSupport("temperature", "kept"),
         FieldSupport("seed", _seed_verdict(same, again, other)),
         _support("top_p", narrow, _answer_text(narrow) == _answer_text(first)),
+        _probe_min_p(ask, hot, first, same if same == again else None),
     ]
+
+
+def _unseen_min_p(reply: Reply, why: str) -> FieldSupport:
+    """What is known of min_p where no answer shows an effect: whether it is refused, as no field of OpenAI's."""
+    if reply.status != 200:
+        return _refused_field("min_p", reply)
+    return FieldSupport("min_p", "unknown", why)
+
+
+def _probe_min_p(
+    ask: SendBody, hot: Mapping[str, Any], first: Reply, unfiltered: str | None
+) -> FieldSupport:
+    """Is an answer drawn with a min_p of 1 the greedy one, or at least another than without it?
+
+    Args:
+        ask: sends to one route.
+        hot: a request at a high temperature.
+        first: the greedy answer.
+        unfiltered: that to `hot` with the seed 1; None where the seed does not decide it.
+    """
+    reply = ask({**hot, "seed": 1, "min_p": WHOLE_MIN_P})
+    text = _answer_text(reply)
+    # Two tokens may be equally likely (logits of bfloat16 often are): then min_p leaves both, and the draw decides.
+    has_effect = text == _answer_text(first) or (unfiltered is not None and text != unfiltered)
+    return _support("min_p", reply, has_effect)
 
 
 def probe_template_variables(

@@ -119,6 +119,7 @@ class LlamaCppBackend(Backend):
     """
 
     kind = "llama.cpp"
+    takes_min_p = True
 
     def __init__(self, name: str, engine: LlamaCppEngine, tokenizer: Tokenizer) -> None:
         super().__init__(name)
