@@ -18,6 +18,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from bench.engines import surveys
 from tests import parts
 from tests.auditing import tiny
 from tests.generation.imitated_server import Completions, started
@@ -31,6 +32,7 @@ from truetune.generation.backends.heeded_request_fields import body_sender, surv
 from truetune.generation.backends.http_client import API_KEY_VARIABLE, find_server, send_request
 from truetune.generation.backends.model_source import find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.backends.server_backend import ServerBackend
 from truetune.generation.build_prompts import build_prompts, make_decoder
 from truetune.generation.generate_answers import generate_answers
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
@@ -572,3 +574,13 @@ def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_p
         [1],
     )
     assert made.answer.logprob == (-1.0 if "logprobs" in choice else None)
+
+
+def test_the_bench_surveys_a_server(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    url = started(Completions(model, tiny.tokenizer(), {"ids", "logprobs", "echo"}))
+    with backend(url, tiny_folder, route="completions", served_model=None) as server:
+        assert isinstance(server, ServerBackend)
+        verdicts = surveys(server, prompts(tiny_folder, tmp_path, 1)[0])
+    assert "logprobs" in verdicts["completions"]["kept"]
+    # This server has no other route.
+    assert "kept" not in verdicts["chat/completions"]

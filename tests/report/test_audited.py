@@ -24,7 +24,7 @@ from truetune.render.probes import probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load_tokenizer
 from truetune.report.as_json import report_as_dict, to_json
-from truetune.report.audit_terminal import audit_verdict, ledger_rows, measured_laws
+from truetune.report.audit_terminal import audit_verdict, ledger_rows, loss_line, measured_laws
 from truetune.report.page import html_page, laws_section, notebook_html
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
@@ -100,6 +100,10 @@ def audited(contents: list[str]) -> AuditReport:
         spec=RunSpec(), subjects=(Subject("training run", f"own {contents[0]}", (("model", contents[0]),)),),
         findings=(finding,), seconds=0.1, ledger=Ledger(total), samples=placed,
         padding=sum(int(s.padding.sum()) for s in placed), notes=(contents[0],), laws=LAWS, canary=CANARY,
+        loss={
+            "name": f"loss {contents[0]}", "file": "train <b>.py", "line": 3, "calls": [], "reason": "",
+            "not_called": [{"given_as": "compute_loss_func", "name": "mine", "file": "own.py", "line": 8}],
+        },
     )  # fmt: skip
 
 
@@ -126,6 +130,26 @@ def test_the_verdict_and_the_ledger_agree(report: AuditReport) -> None:
     none = replace(report, samples=tuple(replace(s, labels=None) for s in report.samples))
     assert audit_verdict(none).startswith("the batches hold no labels")
     assert audit_verdict(replace(report, samples=())) == "no batch was seen"
+
+
+def test_the_loss_stands_in_one_line_in_each_form(report: AuditReport) -> None:
+    line = (
+        "the loss is computed by loss How many figs? (train <b>.py:3);"
+        " not called: compute_loss_func mine (own.py:8)"
+    )
+    assert loss_line(report.loss) == line
+    assert line in " ".join(as_text(report).split())
+    assert report_as_dict(report)["audit"]["loss"]["summary"] == line
+    assert line in html_tests.Parsed(html_page(report)).text
+    unknown = replace(report, loss={})
+    assert "the loss is not known\n" in as_text(unknown)
+    assert report_as_dict(unknown)["audit"]["loss"] == {"summary": "the loss is not known"}
+    assert "the loss is not known" in html_tests.Parsed(html_page(unknown)).text
+    reason = {"name": None, "reason": "no pass was watched"}
+    assert loss_line(reason) == "the loss is not known: no pass was watched"
+    called = {"name": "a", "calls": report.loss["not_called"]}
+    expected = "the loss is computed by a, which calls compute_loss_func mine (own.py:8)"
+    assert loss_line(called) == expected
 
 
 def test_broken_laws_stand_first(report: AuditReport) -> None:

@@ -40,6 +40,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         samples=subject.samples,
         notes=tuple(_audit_notes(subject)),
         laws=subject.laws,
+        loss=subject.loss,
         canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )

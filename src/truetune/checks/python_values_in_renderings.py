@@ -73,8 +73,8 @@ class PythonValueFinder:
         """
         self.looked_at += 1
         message = row.messages[turn]
-        # Templates decide by roles and by which keys are there: messages of one shape are rendered alike.
-        shape = json.dumps([message.get("role"), sorted(message)])
+        # Templates decide by roles and by which keys are there: those of one shape are rendered alike.
+        shape = json.dumps([bool(row.tools), message.get("role"), sorted(message)])
         if shape not in self._prints_none:
             handed_on, empty = self._text(row, turn, None), self._text(row, turn, "")
             both = handed_on is not None and empty is not None
@@ -86,11 +86,7 @@ class PythonValueFinder:
 
     def _text(self, row: Conversation, turn: int, content: str | None) -> str | None:
         """The rendering with this content in a turn, as transformers hands it to the template; None where it raises."""
-        template = (
-            self.probes.tool_template
-            if row.tools and self.probes.tool_template
-            else self.probes.template
-        )
+        template = self.probes.template_for(has_tools=bool(row.tools))
         if template is None:
             return None
         messages = [

@@ -222,6 +222,8 @@ class AuditReport(Report):
     """By name: what was measured, or why it was not; see `truetune.probe.laws`"""
     canary: tuple[dict[str, Any], ...] = ()
     """path, role, text and seen (supervised, context, cut, lost) of each field of the marked row"""
+    loss: dict[str, Any] = field(default_factory=dict)
+    """Which function computes the loss; see `truetune.probe.computed_loss.LossFacts`"""
 
     @property
     def batches(self) -> int:

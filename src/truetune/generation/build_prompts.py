@@ -238,9 +238,7 @@ class PromptMaker:
 
     def _render_prompt(self, row: Conversation, at: int, settings: Mapping[str, Any]) -> str:
         """What serving makes of the messages before number `at`; `settings` are variables of the template."""
-        template = self._renderer.tool_template if row.tools else self._renderer.template
-        assert template is not None
-        prompt = template.render(
+        prompt = self._renderer.template_of(row).render(
             row.messages[:at],
             tools=row.tools,
             documents=row.documents,

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from truetune.errors import UsageError
+from truetune.probe.computed_loss import loss_by_structure, loss_of_one_pass
 from truetune.probe.laws import law_modules as known
 from truetune.probe.laws import measure_laws, names_by_cost
 from truetune.probe.measuring.law_trial import Trial
@@ -35,18 +36,8 @@ from truetune.probe.preserve_state import preserve_state
 from truetune.probe.run_record import Arrays, Record
 from truetune.probe.run_values_to_json import to_json
 from truetune.probe.source_rows import find_source_rows
+from truetune.probe.training_packages import PACKAGES, is_library_module
 
-PACKAGES = (
-    "torch",
-    "transformers",
-    "trl",
-    "peft",
-    "accelerate",
-    "datasets",
-    "unsloth",
-    "axolotl",
-    "llamafactory",
-)
 # The facts of a model that nobody gave.
 NO_MODEL: Mapping[str, Any] = {
     "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
@@ -105,6 +96,7 @@ def observe_run(
             folder, seen, facts, source_data=source_data, tokenizer=tokenizer, trainer=trainer
         )
     record.facts["trainer"]["own_loss"] = loss is not None or _own_loss(trainer)
+    record.facts["trainer"]["loss"] = loss_by_structure(trainer, model, loss)
     if keep is not None:
         keep(record)
     with preserve_state(*loader_components(loader)), warnings.catch_warnings():
@@ -113,6 +105,9 @@ def observe_run(
         if seen.peeked and names and record.facts["rank"] == 0:
             kind = record.facts["trainer"]["kind"]
             trial = trial_of(model, seen, tokenizer, trainer, loss, kind)
+            if loss is None:
+                by_structure = record.facts["trainer"]["loss"]
+                record.facts["trainer"]["loss"] = loss_of_one_pass(trial, by_structure)
             outcomes = record.facts["laws"] = {}
             measure_laws(
                 trial, names, outcomes=outcomes, keep=partial(keep, record) if keep else None
@@ -141,7 +136,11 @@ def first_record(
             "rank": getattr(arguments, "process_index", 0),
             "world": getattr(arguments, "world_size", 1),
             "versions": _package_versions(),
-            "trainer": {**_trainer_facts(trainer, seen.collate), "own_loss": _own_loss(trainer)},
+            "trainer": {
+                **_trainer_facts(trainer, seen.collate),
+                "own_loss": _own_loss(trainer),
+                "loss": loss_by_structure(None, None),
+            },
             "args": _argument_facts(trainer),
             "model": model,
             "tokenizer": _save_and_describe_tokenizer(tokenizer, folder),
@@ -403,12 +402,8 @@ def _own_loss(trainer: Any) -> bool:
     """Does the user's own code compute the loss?"""
     if trainer is None:
         return False
-    home = str(getattr(type(trainer).compute_loss, "__module__", "")).partition(".")[0]
-    return getattr(trainer, "compute_loss_func", None) is not None or home not in (
-        *PACKAGES,
-        "swift",
-        "truetune",
-    )
+    home = str(getattr(type(trainer).compute_loss, "__module__", ""))
+    return getattr(trainer, "compute_loss_func", None) is not None or not is_library_module(home)
 
 
 def _argument_facts(trainer: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from truetune.probe.choose_rows_to_recite import (
     parse_first_rows,
     prompt_difference,
 )
+from truetune.probe.computed_loss import loss_of_one_pass
 from truetune.probe.generate_and_score_answers import (
     MAX_NEW_TOKENS,
     SPARE_TOKENS,
@@ -198,9 +199,12 @@ def _measure_laws(
     record: Record,
     keep: Keep | None,
 ) -> None:
-    """Measure these laws on the miniature, into the record; `keep` is given it after each."""
+    """Measure these laws on the miniature, and see which function computes its loss, into the record; `keep` is given
+    it after each law."""
     kind = record.facts["trainer"]["kind"]
     trial = trial_of(unwrap_model(model), seen, tokenizer, trainer, None, kind)
+    trainer_facts = record.facts["trainer"]
+    trainer_facts["loss"] = loss_of_one_pass(trial, trainer_facts["loss"])
     outcomes = record.facts["laws"] = {}
     measure_laws(trial, laws, outcomes=outcomes, keep=partial(keep, record) if keep else None)
 

@@ -86,6 +86,12 @@ class Probes:
         match = pattern.search(text) if pattern else None
         return Special(match[0], self._control[match[0]]) if match else None
 
+    def template_for(self, *, has_tools: bool) -> Template | None:
+        """The template that renders a conversation, as transformers chooses it: `tool_use` for one with tools.
+
+        None where the tokenizer has none."""
+        return (self.tool_template if has_tools else None) or self.template
+
     def renderer(self, **changes: Any) -> Renderer:
         """A renderer for this run, with some settings of the spec changed."""
         spec = self.spec.model_copy(update=changes)

@@ -258,7 +258,7 @@ def _prompt_entry(
     kwargs = more.get("template_kwargs") or {}
     fields = {"messages": messages, "tools": tools, "template_kwargs": kwargs}
     entry = {"name": name, **{key: value for key, value in fields.items() if value}}
-    template = (probes.tool_template if tools else None) or probes.template
+    template = probes.template_for(has_tools=bool(tools))
     if messages is None:
         # Stacks write BOS before a plain prompt themselves: it is among the ids, and not in the text.
         bos = probes.tokenizer.special["bos"].token if probes.tokenizer.adds_bos else ""

@@ -161,7 +161,7 @@ def _data_json(report: DataReport) -> dict[str, Any]:
 
 
 def _audit_json(report: AuditReport) -> dict[str, Any]:
-    """What an audit has besides: the ledger with what is not attended, its lines, laws, canary and notes."""
+    """What an audit has besides: the ledger with what is not attended, its lines, loss, laws, canary and notes."""
     return {
         "ledger": {
             row.key: {
@@ -189,6 +189,7 @@ def _audit_json(report: AuditReport) -> dict[str, Any]:
             for sample in report.samples
         ],
         "label_columns": audit_terminal.label_columns(report),
+        "loss": {**report.loss, "summary": audit_terminal.loss_line(report.loss)},
         "laws": audit_terminal.json_safe(report.laws),
         "canary": audit_terminal.json_safe(report.canary),
         "notes": list(report.notes),

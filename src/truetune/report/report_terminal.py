@@ -121,9 +121,9 @@ def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
             print_exact(console, _facts_text(rows, console.width))
     if isinstance(report, AuditReport):
         print_exact(console, audit_terminal.verdict_text(report, console.width))
-        columns = audit_terminal.label_columns(report)
-        if columns:
-            print_exact(console, Text("\n".join(wrap_text(visible(columns), console.width))))
+        for line in (audit_terminal.label_columns(report), audit_terminal.loss_line(report.loss)):
+            if line:
+                print_exact(console, Text("\n".join(wrap_text(visible(line), console.width))))
     print_exact(console)
 
 

@@ -181,8 +181,7 @@ def _render_variant(
 ) -> str | None:
     """What a template makes of the prompt, or of it with something changed; None where it refuses."""
     chat = {**trained.chat, **other}
-    # Tokenizers may have a template of their own for chats with tools.
-    template = (probes.tool_template if chat["tools"] else None) or probes.template
+    template = probes.template_for(has_tools=bool(chat["tools"]))
     if template is None:
         return None
     try:

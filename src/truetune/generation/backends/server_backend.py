@@ -292,6 +292,11 @@ class ServerBackend(Backend):
             [said] = field_notes([field])
             raise UsageError(f"{url}: {said}; leave out --min-p")
 
+    @property
+    def server(self) -> Server:
+        """Where requests go, and the model that they name."""
+        return self._server
+
     def _advice(self, reply: Reply) -> str:
         """What to try where a request is refused, for the end of a message."""
         if self._server.model is None and not self._options.served_model:

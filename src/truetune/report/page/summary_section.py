@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.render.rendering import Source
+from truetune.report.audit_terminal import loss_line
 from truetune.report.page.findings_section import findings_with_anchors, outcome_in_words
 from truetune.report.page.page_section import Result, Section, render_template
 
@@ -32,6 +33,7 @@ def verdict_section(result: Result) -> Section:
             amiss=result.get("failed") and not result.get("findings"),
             next=_next_step_link(result),
             subjects=list(_subjects_without_run_facts(result)),
+            loss=_loss_of_audit(result),
             counts=[
                 (s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES
             ],
@@ -52,6 +54,12 @@ def _subjects_without_run_facts(result: Result) -> Iterator[dict[str, Any]]:
         yield subject | {
             "facts": {name: value for name, value in subject["facts"].items() if name not in again}
         }
+
+
+def _loss_of_audit(result: Result) -> str:
+    """Which function computes the loss; "" of reports without an audit, and of those of earlier releases."""
+    loss = (result.get("audit") or {}).get("loss")
+    return "" if loss is None else loss_line(loss)
 
 
 def _next_step_link(result: Result) -> dict[str, str | None]:
