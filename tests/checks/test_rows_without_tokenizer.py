@@ -12,15 +12,17 @@ import yaml
 import truetune
 from tests.checks.pages import block, sections
 from tests.checks.pages.data import write_data
-from truetune.checks.catalogue import rules
 from truetune.checks.check_paths import check_paths
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import Report
 from truetune.checks.rule import DataRule
+from truetune.checks.rule_catalogue import all_rules
 from truetune.errors import DataError
 
 ABSENT = "nobody/no-such-model-9b"
-TEXT_RULES = [rule for rule in rules() if issubclass(rule, DataRule) and not rule.needs_tokenizer]
+TEXT_RULES = [
+    rule for rule in all_rules() if issubclass(rule, DataRule) and not rule.needs_tokenizer
+]
 WHOLE = "Für die Tomaten genügt es, alle {0} Tage zu gießen, und zwar früh am Morgen."
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
 from truetune.cli.sample_command import sample as command
-from truetune.data.output_folder import file_digest
+from truetune.data.guard_output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
 from truetune.evaluation.choose_prompts import ChosenPrompts
 from truetune.evaluation.choose_prompts import choose_prompts as choose

@@ -18,16 +18,16 @@ from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends import vllm_backend
 from truetune.generation.backends.backend import Decoding
-from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
-from truetune.generation.backends.model_source import ModelSource, find_model_source
-from truetune.generation.backends.next_token import (
+from truetune.generation.backends.choose_next_token import (
     choose_token,
     log_softmax,
     reference_before_stop,
     stop_probability,
 )
+from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
+from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 
 WITHOUT = {name: importlib.util.find_spec(name) is None for name in ("llama_cpp", "vllm")}
 GGUF = os.environ.get("TRUETUNE_GGUF")
@@ -36,7 +36,7 @@ GGUF = os.environ.get("TRUETUNE_GGUF")
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return load(str(TOKENIZER))
+    return load_tokenizer(str(TOKENIZER))
 
 
 @pytest.fixture

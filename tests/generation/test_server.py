@@ -28,14 +28,14 @@ from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding
 from truetune.generation.backends.chat_reply import ReplyReader
+from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
 from truetune.generation.backends.http_client import API_KEY_VARIABLE, find_server, send_request
 from truetune.generation.backends.model_source import find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.generation.backends.request_fields import body_sender, survey_fields
 from truetune.generation.backends.server_backend import ServerBackend
 from truetune.generation.build_prompts import build_prompts, make_decoder
 from truetune.generation.generate_answers import generate_answers
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 __all__ = ["tiny_folder", "transformers_serve"]
@@ -58,7 +58,7 @@ def prompts(folder: Path, path: Path, count: int = 6) -> list[Prompt]:
 
 
 def local(folder: Path, asked: list[Prompt], limit: int) -> list[Answer | None]:
-    tokenizer = load(str(folder))
+    tokenizer = load_tokenizer(str(folder))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     stops = serving_stops(tokenizer)
     return generate_answers(
@@ -114,7 +114,7 @@ def test_fields_of_transformers_serve(
     text = tiny.tokenizer().apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     what = {"messages": chat} if route == "chat" else {"prompt": text}
     path = "chat/completions" if route == "chat" else route
-    seen = survey_fields(
+    seen = survey_heeded_fields(
         body_sender(f"{transformers_serve}/v1/{path}"), {"model": str(tiny_folder), **what}
     )
     verdicts = {one.name: one.verdict for one in seen}
@@ -143,7 +143,7 @@ def test_variables_of_the_template(
     template.write_text("{% if brief %}{{ 'Be brief. ' }}{% endif %}" + template.read_text())
     url, chat = f"{transformers_serve}/v1/chat/completions", tiny.chats(1)[0]["messages"][:1]
     for settings, verdict in (({"brief": True}, "kept"), ({"long": True}, "ignored")):
-        seen = survey_fields(
+        seen = survey_heeded_fields(
             body_sender(url), {"model": str(folder), "messages": chat}, settings=settings
         )
         assert seen[-1].name == "chat_template_kwargs"
@@ -248,7 +248,7 @@ def test_a_min_p_that_leaves_two_tokens_is_heeded(model: Any, tiny_folder: Path)
     served = Completions(EquallyLikely(model), tiny.tokenizer(), SAMPLES)
     ask = body_sender(f"{started(served)}/v1/completions")
     for text in ("one", "two", "ten figs", "apples"):
-        seen = survey_fields(ask, {"prompt": text})
+        seen = survey_heeded_fields(ask, {"prompt": text})
         assert {"min_p": "kept", "seed": "kept"}.items() <= {
             one.name: one.verdict for one in seen
         }.items()
@@ -516,7 +516,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
         "type": "function",
         "function": {"name": "weigh", "arguments": '{"fruit": "figs"}'},
     }
-    qwen = load(str(parts.folder("qwen3")))
+    qwen = load_tokenizer(str(parts.folder("qwen3")))
     text, guess = read_message(
         qwen, tmp_path, content="So.", reasoning_content="Hm.", tool_calls=[call]
     )
@@ -526,7 +526,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
         == '<think>\nHm.\n</think>\n\nSo.\n<tool_call>\n{"name": "weigh", "arguments": {"fruit":'
         ' "figs"}}\n</tool_call>'
     )
-    plain = replace(load(str(tiny.TOKENIZER)), templates={})
+    plain = replace(load_tokenizer(str(tiny.TOKENIZER)), templates={})
     assert read_message(plain, tmp_path, content="So.", reasoning="Hm.") == (
         "<think>\nHm.\n</think>\n\nSo.",
         True,
@@ -559,7 +559,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
     ],
 )
 def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_path: Path) -> None:
-    tokenizer = load(str(tiny.TOKENIZER))
+    tokenizer = load_tokenizer(str(tiny.TOKENIZER))
     asked = prompts(Path(tiny.TOKENIZER), tmp_path, 1)[0]
     body = {
         "choices": [{"message": {"content": "?"}, "finish_reason": "stop", **choice}],

@@ -25,7 +25,7 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend, choose_device
 from truetune.generation.decode_batch import draw_tokens
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 
 STOP = 2
 
@@ -61,7 +61,9 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def backend(folder: Path, **options: Any) -> TransformersBackend:
     place = find_model_source(str(folder))
-    made = open_backend(place, load(str(place.tokenizer)), Options(**{"device": "cpu", **options}))
+    made = open_backend(
+        place, load_tokenizer(str(place.tokenizer)), Options(**{"device": "cpu", **options})
+    )
     assert isinstance(made, TransformersBackend)
     return made
 
@@ -176,7 +178,7 @@ MIN_PS = [0.02, 0.1, 0.5, 1.0]
 @pytest.mark.parametrize("min_p", MIN_PS)
 def test_min_p_draws_from_the_tokens_that_transformers_leaves(min_p: float) -> None:
     folder = parts.model()
-    tokenizer = load(str(folder))
+    tokenizer = load_tokenizer(str(folder))
     texts = ["The capital of France is", "Once upon a time there was a", "1 2 3 4 5"]
     asked = [prompt(tokenizer.backend.encode(text, add_special_tokens=False).ids) for text in texts]
     decoding = Decoding(frozenset({STOP}), 6, temperature=1.5, min_p=min_p, seed=1)
@@ -274,7 +276,7 @@ def test_a_gguf_file(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     (ids,) = ids_of(12)
     with open_backend(
-        place, load(str(TOKENIZER)), Options(backend="transformers", device="cpu")
+        place, load_tokenizer(str(TOKENIZER)), Options(backend="transformers", device="cpu")
     ) as found:
         (scored,) = found.score([ids]) or []
         assert scored.logprobs[1:] == pytest.approx(

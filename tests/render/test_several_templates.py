@@ -17,12 +17,12 @@ import pytest
 
 from tests import parts
 from tests.render.conversations import CONVERSATIONS, TOOLS, Message, turns
-from truetune.checks.check_data import check, view
+from truetune.checks.check_data import check, view_row_tokens
 from truetune.data.conversation import Conversation, Origin
 from truetune.errors import SpecError, TemplateError
-from truetune.render.probes import prepared
+from truetune.render.probes import prepare_probes_of_run
 from truetune.render.renderer import Renderer
-from truetune.render.serving_contract import contract_of, verify
+from truetune.render.serving_contract import make_serving_contract, verify
 from truetune.report.report_terminal import as_text
 from truetune.spec.run_spec import RunSpec
 
@@ -117,7 +117,7 @@ def test_text_and_name_are_those_of_transformers(
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert set(tokenizer.chat_template) == {"default", *PUBLISHED}
     spec = RunSpec(tokenizer=str(folder), template=name, history="single")
-    renderer = prepared(spec).renderer()
+    renderer = prepare_probes_of_run(spec).renderer()
     rendered = 0
     for messages in CONVERSATIONS.values():
         for tools in (None, TOOLS):
@@ -152,13 +152,17 @@ def test_where_no_template_is_the_default_one_must_be_chosen(layout: str, tmp_pa
     with pytest.raises(ValueError, match=r"\['rag', 'tool_use'\]"):
         tokenizer.apply_chat_template(turns(1), tokenize=False)
     with pytest.raises(SpecError, match=r"templates are rag, tool_use; choose one with --template"):
-        prepared(RunSpec(tokenizer=str(folder)))
-    assert prepared(RunSpec(tokenizer=str(folder), template="rag")).template is not None
+        prepare_probes_of_run(RunSpec(tokenizer=str(folder)))
+    assert (
+        prepare_probes_of_run(RunSpec(tokenizer=str(folder), template="rag")).template is not None
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_contract_is_kept_by_the_folder_that_it_is_of(name: str | None, folder: Path) -> None:
-    made = contract_of(prepared(RunSpec(tokenizer=str(folder), template=name)))
+    made = make_serving_contract(
+        prepare_probes_of_run(RunSpec(tokenizer=str(folder), template=name))
+    )
     assert list(made["templates"]) == ([name] if name else ["default", "tool_use"])
     assert verify(made, folder) == []
     (folder / "additional_chat_templates" / "tool_use.jinja").write_text("another")
@@ -197,7 +201,7 @@ def test_a_row_of_several_examples_is_one_row(tmp_path: Path) -> None:
 def test_views_are_named_where_there_are_several_templates(folder: Path, rows: Path) -> None:
     def named(row: int, tokenizer: Path = folder, template: str | None = None) -> str | None:
         spec = RunSpec(data=(str(rows),), tokenizer=str(tokenizer), template=template)
-        return view(spec, row)[0].template
+        return view_row_tokens(spec, row)[0].template
 
     assert [named(row) for row in range(6)] == [
         "default",

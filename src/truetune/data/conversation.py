@@ -79,7 +79,7 @@ class Conversation:
     read: Callable[[dict[str, Any], Origin], Conversation] | None = field(
         default=None, repr=False, compare=False
     )
-    """What made this of `raw`: `render.text_origins` has it read again, to see where each text stands."""
+    """What made this of `raw`: `render.text_origins_in_file` has it read again, to see where each text stands."""
 
     @property
     def is_chat(self) -> bool:

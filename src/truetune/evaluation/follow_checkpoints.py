@@ -25,8 +25,13 @@ from truetune.checkpoint.run_folder import (
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import answer_findings, judge_answers, new_or_worse
-from truetune.data.atomic import write_atomically
-from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
+from truetune.data.guard_output_folder import (
+    Input,
+    check_output_folder,
+    find_foreign_files,
+    foreign_file_error,
+)
+from truetune.data.write_atomically import write_atomically
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.choose_prompts import (
     ChosenPrompts,
@@ -49,7 +54,12 @@ from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Prompt, SampledRun, SamplingPass
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.generation.sample_files import SAMPLES, is_sample_file, read_passes, save_pass
+from truetune.generation.sample_files import (
+    SAMPLES,
+    is_sample_file,
+    read_passes_with_limits,
+    save_pass,
+)
 from truetune.render.probes import Probes
 from truetune.spec.run_spec import RunSpec
 
@@ -147,7 +157,7 @@ def follow_checkpoints(
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
     answers_folder = _open_answers_folder(keep, questions)
-    followed.looks |= {look.step: look for look, _ in read_passes(answers_folder)}
+    followed.looks |= {look.step: look for look, _ in read_passes_with_limits(answers_folder)}
     for look in followed.sampled_run().looks:
         say(_describe_pass(look, max_new_tokens, "asked before"))
     # What was already told, so that a fault of all checkpoints is told once.
@@ -318,12 +328,12 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
         is_sample = path.parent == Path(SAMPLES) and is_sample_file(folder / path)
         return path == Path(QUESTIONS_FILE) or is_sample
 
-    strangers = find_strangers(
+    strangers = find_foreign_files(
         folder, {}, folders=(SAMPLES,) if is_ours else (), also_ours=is_own_file
     )
     stranger = next(strangers, None)
     if stranger is not None:
-        raise stranger_error(
+        raise foreign_file_error(
             stranger, "nothing was written: move it elsewhere, or name another folder with --looks"
         )
     if before is None:

@@ -25,12 +25,12 @@ from truetune.evaluation.choose_prompts import (
     rebuild_prompts,
     recorded_columns,
 )
-from truetune.evaluation.compare_samples import SampleComparison, compare_samples
+from truetune.evaluation.compare_model_answers import SampleComparison, compare_model_answers
 from truetune.evaluation.gather_evidence import gather_evidence
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_samples import Prompt, Sample, SampledRun, SamplingPass
-from truetune.generation.answer_verdicts import good
+from truetune.generation.answer_verdicts import is_good_answer
 from truetune.generation.backends.backend import Backend, Decoding
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
@@ -281,7 +281,7 @@ def judge_with_causes(
 
 def has_failures(look: SamplingPass, limit: int) -> bool:
     """Is there an answer that is not good, or none that can be told?"""
-    verdicts = [good(sample, limit) for sample in look.samples]
+    verdicts = [is_good_answer(sample, limit) for sample in look.samples]
     return False in verdicts or True not in verdicts
 
 
@@ -398,7 +398,7 @@ def _compare_with(
     answered = [
         (sample, other_by_row[prompt.row]) for sample, prompt in pairs if prompt.row in other_by_row
     ]
-    return compare_samples(other.name, answered, asking.max_new_tokens, notes)
+    return compare_model_answers(other.name, answered, asking.max_new_tokens, notes)
 
 
 def _note_differing_prompts(

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from truetune.probe.laws import out_of_reach
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     loss_of,
     refuse_generators,
@@ -33,7 +34,6 @@ from truetune.probe.measuring.trainer_gradients import (
     require_whole_weights,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.training_packages import is_own_code
 
 LossFacts = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 Arrays = dict[str, NDArray[Any]]
 """A micro-batch as the collator made it: key -> array, as a rule (rows, tokens)"""

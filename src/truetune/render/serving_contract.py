@@ -24,7 +24,7 @@ from truetune.errors import SpecError, TemplateError
 from truetune.package import __version__
 from truetune.render.probes import Probes, probes
 from truetune.render.template import OWN_KEYS, Template
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import files_of
 from truetune.render.traced_string import parts
 from truetune.spec.run_spec import RunSpec
@@ -66,7 +66,7 @@ TOOL_CHAT: list[Message] = [
 ]  # fmt: skip
 
 
-def contract_of(
+def make_serving_contract(
     probes: Probes,
     rows: Iterable[Conversation] = (),
     *,
@@ -119,7 +119,7 @@ def verify(
     TemplateError where the folder can't be read, SpecError for a contract that is none.
     """
     with _contract_errors(contract):
-        tokenizer = load(str(folder), model=str(model) if model else None)
+        tokenizer = load_tokenizer(str(folder), model=str(model) if model else None)
         # Two are `default` and `tool_use`, between which tools decide: to name one would leave the other out.
         names = list(contract["templates"])
         is_named = len(names) == 1 and names[0] in tokenizer.templates

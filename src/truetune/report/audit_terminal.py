@@ -19,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.auditing.audit import Field
-from truetune.checks.catalogue import rules
 from truetune.checks.reports import AuditReport
 from truetune.checks.rule import LawRule
+from truetune.checks.rule_catalogue import all_rules
 from truetune.render.rendering import Source
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, format_share, visible, wrap_text
@@ -216,7 +216,7 @@ def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> 
     # above the tolerance.
     severities = {
         rule.code: severity_by_code[rule.code]
-        for rule in rules("law")
+        for rule in all_rules("law")
         if issubclass(rule, LawRule) and rule.law == law and rule.code in severity_by_code
     }
     if not severities:

@@ -20,8 +20,8 @@ from truetune.checks.reports import AuditReport, DataReport, Report, Subject
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audit_terminal
-from truetune.report.draw_by_kind import draw_more_of
-from truetune.report.headline import next_step
+from truetune.report.draw_by_kind import draw_details_of_report
+from truetune.report.headline import next_step_of_report
 from truetune.report.judgement_lines import judgement_counts, judgement_lines
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.report.terminal_output import borderless_table, print_exact
@@ -93,7 +93,7 @@ def render_report(
                 style="" if verbose else "yellow",
             ),
         )
-    draw_more_of(report, console, verbose)
+    draw_details_of_report(report, console, verbose)
     print_exact(console, _wrap_first_line(closing_lines(report), console))
     # The figures are never the news while something is wrong.
     folds_figures = report.outcome == "findings" and not verbose
@@ -252,7 +252,7 @@ def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
         on_a_row = " · on a row: truetune show FILE:LINE" if _with_rows(report) else ""
         yield f"more on a rule: truetune explain RULE{on_a_row}"
     else:
-        step = next_step(report)
+        step = next_step_of_report(report)
         if step:
             yield f"next: {step}"
 

@@ -40,9 +40,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import Grown, near_copies
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
@@ -72,10 +72,10 @@ class DuplicateRows(DataRule):
         super().__init__(setup)
         # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
         kinds = ("exact", "normal") if setup.is_by_bytes else ("exact", "normal", "near")
-        self.prints = {kind: Grown() for kind in kinds}
+        self.prints = {kind: GrowingArray() for kind in kinds}
         self.files: list[str] = []
-        self.lines = Grown()
-        self.answers, self.answer_phrases = Grown(), Grown()
+        self.lines = GrowingArray()
+        self.answers, self.answer_phrases = GrowingArray(), GrowingArray()
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
@@ -176,7 +176,7 @@ class DuplicateRows(DataRule):
             return []
         if kind != "near":
             return _equal_to_earlier(values)
-        return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
+        return find_near_copy_rows(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place_of(self, lines: NDArray[Any], row: int) -> Origin:
         """Where a row stands."""

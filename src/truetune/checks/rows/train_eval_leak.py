@@ -39,15 +39,15 @@ from typing import Any
 
 import numpy as np
 
+from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import near_in
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.fingerprint import EMPTY_TEXT_HASH
-from truetune.encoding.stream import batches
+from truetune.encoding.row_fingerprints import EMPTY_TEXT_HASH
+from truetune.encoding.stream_batches import stream_batches
 
 KINDS = ("exact", "normal", "prompt", "near")
 LEAKS = {
@@ -84,7 +84,7 @@ class TrainEvalLeak(DataRule):
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         sketches = []
-        for batch in batches(
+        for batch in stream_batches(
             rows,
             self.probes.renderer(),
             Encoder(self.tokenizer.backend, only_reference=self.probes.only_reference),
@@ -112,7 +112,7 @@ class TrainEvalLeak(DataRule):
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
         if len(self.sketches):
-            for i, other in near_in(prints.phrases, self.sketches).items():
+            for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
                 self.leaked["near"].setdefault(other, batch.rows[i].origin)
 
     def report_data(self) -> dict[str, Any]:

@@ -37,14 +37,14 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from truetune.checks.column_texts import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
+from truetune.checks.column_contents import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.data.columns import is_answer_name
+from truetune.data.column_names import is_answer_name
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
-from truetune.encoding.fingerprint import text_of
+from truetune.encoding.row_fingerprints import text_of
 from truetune.errors import MAX_NAMED, name_list, shortened
 
 

@@ -1,8 +1,9 @@
 """A server with OpenAI's routes: chats that it renders itself, or prompts that it completes.
 
 How: before the first prompt each route is tried with one short request, which tells what optional fields it heeds
-(`request_fields`). Then the prompts are sent, some at a time (`map_concurrently`), the replies are read (`chat_reply`),
-and where the server tells probabilities, it is asked how likely a stop is behind each reference (`logprob_client`).
+(`heeded_request_fields`). Then the prompts are sent, some at a time (`map_concurrently`), the replies are read
+(`chat_reply`), and where the server tells probabilities, it is asked how likely a stop is behind each reference
+(`logprob_client`).
 
 No stop strings are sent: an answer ends where the server ends it, for that is what its users get. A chat goes to the
 chat route by default, so that the server's own template is tested too; `--route completions` sends our ids.
@@ -26,6 +27,16 @@ from truetune.generation.backends.chat_reply import (
     answer_notes,
     prompt_notes,
 )
+from truetune.generation.backends.choose_next_token import reference_before_stop
+from truetune.generation.backends.heeded_request_fields import (
+    FieldSupport,
+    SendBody,
+    body_sender,
+    field_notes,
+    probe_sampling,
+    probe_template_variables,
+    try_fields,
+)
 from truetune.generation.backends.http_client import (
     NoReply,
     Reply,
@@ -37,17 +48,7 @@ from truetune.generation.backends.http_client import (
 )
 from truetune.generation.backends.logprob_client import LogprobClient
 from truetune.generation.backends.model_source import ModelSource
-from truetune.generation.backends.next_token import reference_before_stop
 from truetune.generation.backends.open_backend import Options
-from truetune.generation.backends.request_fields import (
-    FieldSupport,
-    SendBody,
-    body_sender,
-    field_notes,
-    probe_sampling,
-    probe_template_variables,
-    try_fields,
-)
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.render.tokenizer import Tokenizer
 

@@ -22,8 +22,8 @@ from truetune.checkpoint.weight_files import read_object
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
+from truetune.generation.backends.choose_next_token import reference_before_stop
 from truetune.generation.backends.model_source import ModelSource
-from truetune.generation.backends.next_token import reference_before_stop
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
 from truetune.render.tokenizer import Tokenizer

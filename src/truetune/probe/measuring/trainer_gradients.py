@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.restore_afterwards import restore_afterwards
 from truetune.probe.measuring.rounding_tolerance import coarsest_precision, inputs_of
 from truetune.probe.measuring.trainer_loss import (
@@ -19,7 +20,6 @@ from truetune.probe.measuring.trainer_loss import (
     forward_as_prepared,
     generates_answers,
 )
-from truetune.probe.measuring.trial import Trial, Untested
 
 # Weights whose gradients are compared, at most. Chosen, not measured: 80 MB in float32 for each gradient. With many
 # more, two gradients may not fit beside the model; with fewer, wide layers have no tensor that is small enough.
