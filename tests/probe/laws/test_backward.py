@@ -404,7 +404,7 @@ class TakesOwnSteps(transformers.Trainer):
     """A trainer whose step changes the weights by an optimizer of its own, which no trainer knows of."""
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        loss = self.compute_loss(model, self._prepare_inputs(inputs))
+        loss: Any = self.compute_loss(model, self._prepare_inputs(inputs))
         self.accelerator.backward(loss)
         own = torch.optim.SGD(model.parameters(), lr=1.0)
         for parameter in model.parameters():
