@@ -16,7 +16,7 @@ MIN_EQUAL_LENGTHS = 5
 """Records in which a length must stay the same, to the token, to be a limit"""
 
 
-def share_without_signal(log: RunLog) -> Curve:
+def share_of_prompts_without_signal(log: RunLog) -> Curve:
     """Share of the prompts of each record whose answers all have the same reward: 0 to 1; empty where none is told."""
     logged = log.curve("frac_reward_zero_std").finite()
     if logged:
@@ -37,7 +37,7 @@ def _advantage_spread(log: RunLog) -> Curve:
     return Curve(low.step, high.at(low.step) - low.value) if low and high else EMPTY_CURVE
 
 
-def share_cut_off(log: RunLog) -> Curve:
+def share_of_cut_off_answers(log: RunLog) -> Curve:
     """Share of the answers of each record that were cut off at the limit of their length; empty where none is told."""
     logged = log.curve("completions/clipped_ratio").finite()
     if logged:
@@ -62,6 +62,6 @@ def mean_answer_length(log: RunLog) -> Curve:
     return log.curve("completions/mean_length").finite() or log.curve("completion_length").finite()
 
 
-def is_always_all(share: Curve) -> bool:
+def is_always_full_share(share: Curve) -> bool:
     """Is it all of them, in every record?"""
     return bool(share) and bool(share.value.min() >= 1)

@@ -47,8 +47,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import too_few
-from truetune.logs.reward_signal import is_always_all, mean_answer_length, share_cut_off
+from truetune.checks.unmet_reasons import explain_too_short_curve
+from truetune.logs.reward_signal import (
+    is_always_full_share,
+    mean_answer_length,
+    share_of_cut_off_answers,
+)
 
 # Chosen, not measured: at 0.4, tasks whose long answers are rare would fire; a run with one answer in five that ends
 # still learns from it.
@@ -63,10 +67,10 @@ class CompletionsAlwaysCut(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        share = share_cut_off(log)
+        share = share_of_cut_off_answers(log)
         if log.kind != "reinforcement" or log.last_step < MIN_STEPS or not share:
             return
-        dead = is_always_all(share)
+        dead = is_always_full_share(share)
         last = float(np.median(share.value[-max(1, share.value.size // 4) :]))
         if not dead and min(float(np.median(share.value)), last) < MIN_CUT_SHARE:
             return
@@ -101,15 +105,19 @@ class CompletionsAlwaysCut(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not share_cut_off(self.subject):
+        if not share_of_cut_off_answers(self.subject):
             return Unmet(
                 "the log does not say how many answers were cut",
                 "log completions/clipped_ratio (TRL 0.16 on)",
             )
-        return too_few(1, MIN_STEPS, "the answers") if self.subject.last_step < MIN_STEPS else None
+        return (
+            explain_too_short_curve(1, MIN_STEPS, "the answers")
+            if self.subject.last_step < MIN_STEPS
+            else None
+        )
 
     def figure(self) -> str:
-        share = share_cut_off(self.subject).value
+        share = share_of_cut_off_answers(self.subject).value
         return (
             f"{np.median(share):.1%} of the answers are cut off (median of {share.size:,} records),"
             f" {share[-1]:.1%} at the end"

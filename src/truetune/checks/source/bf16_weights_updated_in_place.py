@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.code_places import calls_of
+from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -49,9 +49,9 @@ from truetune.checks.source.evidence.optimized_weight_dtypes import (
     narrow_weights_source,
     optimized_models,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.option_defaults import find_option_default
+from truetune.source.resolved_calls import Call
 
 # Half the distance of bfloat16 numbers is 6e-5 at 0.02, a usual weight: from about here on most steps are kept.
 SMALL_RATE = 1e-4

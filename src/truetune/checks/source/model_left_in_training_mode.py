@@ -43,13 +43,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.run_order import call_chains, may_run_before
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 OTHER_SWITCH = re.compile(r"\.training = |\.eval\b(?!\()")
 """Ways to switch the mode that are not followed: the attribute, and the method that is handed on"""

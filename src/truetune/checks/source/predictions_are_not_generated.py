@@ -53,13 +53,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import calls_with
+from truetune.checks.examined_code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.metric_functions import functions_in_argument, picks_tokens
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.Seq2SeqTrainer",)
 ARGUMENTS = ("transformers.Seq2SeqTrainingArguments", "transformers.TrainingArguments")

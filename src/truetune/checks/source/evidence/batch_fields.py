@@ -112,7 +112,7 @@ def fields_of_row(node: ast.AST) -> dict[Field, ast.expr]:
         return {
             key.value: value
             for key, value in zip(node.keys, node.values, strict=True)
-            if isinstance(key, ast.Constant)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str | int)
         }
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
         return {word.arg: word.value for word in node.keywords if word.arg is not None}

@@ -7,8 +7,8 @@ import re
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.logprob_model_uses import model_source
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import frozen_objects
 
 
