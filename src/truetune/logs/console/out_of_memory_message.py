@@ -119,7 +119,7 @@ class MemoryFigures:
             return (
                 'give each process a GPU of its own: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before'
                 ' the first tensor on a GPU, or .to(f"cuda:{local_rank}") in place of "cuda"; `truetune lint'
-                " SCRIPT` names the line; only if it does not fit then"
+                " SCRIPT` names the line"
             )
         many = len(self.processes) > 1
         named = f"process{'es' if many else ''} {', '.join(self.processes)}"
