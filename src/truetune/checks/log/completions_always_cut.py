@@ -37,7 +37,8 @@ Ask the model some prompts with a long limit first (`truetune sample`): it shows
 many tokens. Where it never ends, the limit is not the cause: its stop tokens are.
 
 ## References
-- huggingface/trl#2969; huggingface/transformers#10032; Yu et al. 2025 (DAPO), arXiv 2503.14476, section 3.4 (reward of cut answers)
+- huggingface/trl#2969; huggingface/transformers#10032
+- Yu et al. 2025 (DAPO), arXiv 2503.14476, section 3.4 (reward of cut answers)
 """
 
 from __future__ import annotations
