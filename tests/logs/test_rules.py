@@ -720,6 +720,10 @@ def test_a_loss_that_jumps_behind_its_first_record_began_with_that_record() -> N
     values = [2.11, 4.83, 8.42, *(6.6 + rng.normal(0, 0.05, 60)).tolist()]
     records = [{"step": 5 * n, "loss": value} for n, value in enumerate(values, 1)]
     finding = found(log_of({"log_history": records}))["loss-diverges"]
-    assert "rises from 2.11 to" in finding.message
+    # Each value stands beside the step of its own record.
+    assert (
+        "rises from 2.11 at step 5 to 4.83 at step 10 and stays up: 6.6 at the end"
+        in finding.message
+    )
     assert "above the 2.11 that it began with" in finding.message
     assert "first record 2.11" in finding.evidence[0]
