@@ -2,9 +2,9 @@
 
 ## What it does
 Looks at trainers of transformers that evaluate (`eval_strategy`) with `per_device_eval_batch_size` left to its default
-of 8, beside a training batch of 4 or less. It fires where the logits of 8 rows of the longest length in float32 take
-8 GiB or more, for models whose vocabulary is known; a note where the training takes more than one row of a model that
-is not quantized, for memory may not be short there. Silent with Liger's kernels, which make no logits.
+of 8, beside a training batch of 1, or of 2 where the model is quantized: memory is short there. It fires where the
+logits of 8 rows of the longest length in float32 take 8 GiB or more, for models whose vocabulary is known. Silent with
+Liger's kernels, which make no logits.
 
 ## Why it is bad
 The training runs well, and the first evaluation ends in an out-of-memory error, after the time of all steps before it.
@@ -51,8 +51,6 @@ from truetune.memory.published_models import published_config
 EVAL_BATCH = "training.per_device_eval_batch_size"
 TRAIN_BATCH = "training.per_device_train_batch_size"
 DEFAULT_EVAL_BATCH = 8
-# Chosen, not measured: who takes more rows at once has memory to spare; at 2, runs of four rows on 24 GB are missed.
-MAX_TRAIN_BATCH = 4
 # Chosen, not measured: 8 GiB for one tensor is a third of a 24 GB card, and the loss makes a copy of it. At half,
 # models with 128,000 tokens at 1,024 would be told, which run on such a card.
 MIN_BYTES = 8 * 2**30
@@ -70,7 +68,8 @@ class EvaluationBatchLeftToDefault(ConfigRule):
         rows, length = training.per_device_train_batch_size, config.limit
         if EVAL_BATCH in config.places or training.eval_strategy in (None, "no"):
             return
-        if rows is None or rows > MAX_TRAIN_BATCH or length is None or training.use_liger_kernel:
+        most = 1 if training.load_in is None else 2
+        if rows is None or rows > most or length is None or training.use_liger_kernel:
             return
         shape = published_config(config.spec.model or "")
         vocabulary = shape.get("vocab_size") if shape is not None else None
@@ -84,7 +83,6 @@ class EvaluationBatchLeftToDefault(ConfigRule):
             f" of {DEFAULT_EVAL_BATCH} rows of {length:,} tokens with {vocabulary:,} words are"
             f" {size / 2**30:.1f} GiB in float32",
             f"set per_device_eval_batch_size to {rows}",
-            severity="warning" if rows == 1 or training.load_in is not None else "info",
             cases=[
                 setting_case(config, DEFAULT_EVAL_BATCH, EVAL_BATCH),
                 setting_case(config, rows, TRAIN_BATCH),

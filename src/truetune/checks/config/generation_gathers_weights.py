@@ -71,8 +71,8 @@ class GenerationGathersWeights(ConfigRule):
             f"answers are generated with {GATHER_KEY} off, and not by vLLM: "
             + ("ZeRO-3 gathers" if is_known else "under ZeRO-3, that gathers")
             + " all weights from the GPUs again for every token, and generation takes nearly all of a step",
-            f"leave {GATHER_KEY} at true (each GPU holds the whole weights while it generates), or generate with"
-            " use_vllm: true and vllm_mode: colocate",
+            f"set {GATHER_KEY} to true (each GPU then holds the whole weights while it generates), or set use_vllm"
+            " to true (with vllm_mode colocate)",
             severity="warning" if is_known else "info",
             evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
             cases=[setting_case(config, False, GATHER_KEY)],

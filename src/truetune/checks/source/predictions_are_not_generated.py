@@ -40,7 +40,7 @@ def compute_metrics(pair):
     return rouge.compute(predictions=texts, references=references)
 
 
-args = Seq2SeqTrainingArguments("out", eval_strategy="epoch", predict_with_generate=True)
+args = Seq2SeqTrainingArguments("out", eval_strategy="epoch", predict_with_generate=True, generation_max_length=128)
 trainer = Seq2SeqTrainer(model, args, eval_dataset=rows, compute_metrics=compute_metrics)
 ```
 
@@ -112,7 +112,7 @@ class PredictionsAreNotGenerated(SourceRule):
                 "the metric decodes predictions that nothing generated: predict_with_generate is not"
                 " set, and they are logits over the reference answer"
                 + (": each token is picked behind the right ones" if picks else ""),
-                "set predict_with_generate=True (and generation_max_length to the longest answer)",
+                "set predict_with_generate=True and generation_max_length=256 (the longest answer in tokens)",
                 severity=_severity_of_picked(module, functions) if picks else "error",
                 cases=[case_at(module, decoded), case_at(module, settings.node)],
             )

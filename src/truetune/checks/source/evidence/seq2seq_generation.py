@@ -46,7 +46,7 @@ def short_evaluations(module: Module) -> Iterator[tuple[Call, bool]]:
         for call in module.calls("*.from_pretrained")
         for text in possible_texts(module, call.argument(0, "pretrained_model_name_or_path"))
     ]
-    if any(WITH_A_LENGTH.search(name) for name in names):
+    if not names or any(WITH_A_LENGTH.search(name) for name in names):
         return
     is_known = any(WITHOUT_A_LENGTH.search(name) for name in names)
     for call in module.calls(*SEQ2SEQ_ARGUMENTS):
