@@ -53,10 +53,10 @@ def render(data: str, tokenizer: str, out: Path) -> dict[str, int]:
     from truetune.data.rows import read_conversations
     from truetune.errors import TemplateError
     from truetune.render.probes import probes
-    from truetune.render.tokenizer import load
+    from truetune.render.tokenizer import load_tokenizer
     from truetune.spec.run_spec import RunSpec
 
-    loaded = load(tokenizer)
+    loaded = load_tokenizer(tokenizer)
     renderer = probes(loaded, RunSpec(history="single")).renderer()
     texts = tokens = refused = 0
     with (out / "texts.jsonl").open("w") as file:

@@ -24,9 +24,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
+
+if TYPE_CHECKING:
+    from truetune.generation.answer_samples import Prompt
+    from truetune.generation.backends.server_backend import ServerBackend
 
 ROOT = Path(__file__).parent.parent
 STARTED = 600.0
@@ -148,6 +152,7 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
     from truetune.generation.backends.backend import Decoding
     from truetune.generation.backends.model_source import serving_stops
     from truetune.generation.backends.open_backend import Options, open_backend
+    from truetune.generation.backends.server_backend import ServerBackend
 
     place, tokenizer = place_of(asked["place"], asked["tokenizer"])
     prompts = read_prompts(asked["prompts"])
@@ -167,7 +172,9 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
         taught = backend.answers(prompts, Decoding(stops, 1))
         scores = backend.score([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])
         fields = (
-            surveys(backend, prompts[0]) if asked["survey"] and asked["backend"] == "server" else {}
+            surveys(backend, prompts[0])
+            if asked["survey"] and isinstance(backend, ServerBackend)
+            else {}
         )
         best = backend.likeliest([prompts[0].ids], 2)
         return {
@@ -187,11 +194,12 @@ def ask(asked: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
+def surveys(backend: ServerBackend, prompt: Prompt) -> dict[str, dict[str, list[str]]]:
     """By route and verdict: the fields of a request that this server does not heed."""
-    from truetune.generation.backends.request_fields import body_sender, survey_fields
+    from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
     from truetune.generation.backends.server_prompt_ids import chat_request
 
+    assert prompt.chat is not None
     chat = {
         "messages": prompt.chat.messages,
         "tools": prompt.chat.tools,
@@ -199,12 +207,12 @@ def surveys(backend: Any, prompt: Any) -> dict[str, dict[str, list[str]]]:
     }
     bodies = {
         "chat/completions": chat_request(backend.server, chat),
-        "completions": {**backend.teller.named, "prompt": prompt.text},
+        "completions": {"model": backend.server.model, "prompt": prompt.text},
     }
     found: dict[str, dict[str, list[str]]] = {}
     for route, body in bodies.items():
         verdicts: dict[str, list[str]] = {}
-        for seen in survey_fields(body_sender(f"{backend.server.root}/v1/{route}"), body):
+        for seen in survey_heeded_fields(body_sender(f"{backend.server.root}/v1/{route}"), body):
             verdicts.setdefault(seen.verdict, []).append(seen.name)
         found[route] = verdicts
     return found

@@ -40,11 +40,11 @@ class Line:
 def lines() -> list[Line]:
     """Each rule's law on the two runs of its page. Raises SystemExit where one could not be tested."""
     from tests.checks.pages import block, sections
-    from truetune.checks.catalogue import rules
     from truetune.checks.rule import LawRule
+    from truetune.checks.rule_catalogue import all_rules
 
     found = []
-    for rule in rules():
+    for rule in all_rules():
         if issubclass(rule, LawRule):
             page = sections(rule)
             broken, clean = (

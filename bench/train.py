@@ -220,10 +220,10 @@ def _ours(
     work: Path,
 ) -> Any:
     from truetune.spec.settings_files import spec_of
+    from truetune.training.load_training_rows import load_rows
     from truetune.training.prepare_model import prepare_model
     from truetune.training.supervised_trainer import make_supervised_trainer
     from truetune.training.training_recipe import make_recipe
-    from truetune.training.training_rows import load_rows
 
     given = {
         name: value for name, value in _common(steps, work, packed).items() if name != "report_to"

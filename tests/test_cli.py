@@ -52,7 +52,6 @@ def test_findings_and_severities() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", DATA], "no tokenizer is named"),
         (["check"], "nothing is named"),
         (["encode", "-t", TOKENIZER], "no data is named"),
         (["check", "nowhere.jsonl", "-t", TOKENIZER], "nowhere.jsonl: no such file"),

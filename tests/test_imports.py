@@ -17,7 +17,7 @@ LAYERS = (
     "errors",
     "package",
     "plugins",
-    "drawers",
+    "lazy_report_drawers",
     "parsing",
     "confinement",
     "probe",

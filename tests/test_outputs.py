@@ -25,7 +25,7 @@ from truetune import cli
 from truetune.demo import TOKENIZER
 from truetune.encoding import encoded_folder
 from truetune.encoding.encoded_folder import _owner_body
-from truetune.render.probes import chat
+from truetune.render.probes import alternating_chat
 
 READS = {
     "paths",
@@ -162,7 +162,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What every test gets a copy of."""
     root = tmp_path_factory.mktemp("outputs")
     lines = (
-        json.dumps({"messages": chat(f"question {i}", f"answer {i}")}) + "\n" for i in range(12)
+        json.dumps({"messages": alternating_chat(f"question {i}", f"answer {i}")}) + "\n"
+        for i in range(12)
     )
     (root / "inputs").mkdir()
     (root / "inputs" / "chats.jsonl").write_text("".join(lines), encoding="utf-8")

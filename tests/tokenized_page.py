@@ -30,12 +30,12 @@ from truetune.checks.reports import AuditReport
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Source
 from truetune.spec.run_spec import RunSpec
+from truetune.training.load_training_rows import load_rows
 from truetune.training.preference_rows import load_preferences
 from truetune.training.preference_trainers import ORPOConfig, ORPOTrainer, make_preference_trainer
 from truetune.training.prepare_model import prepare_model
 from truetune.training.supervised_trainer import make_supervised_trainer
 from truetune.training.training_recipe import make_recipe
-from truetune.training.training_rows import load_rows
 
 PAGE = Path(__file__).parents[1] / "docs" / "tokenized-rows.md"
 BEGIN, END = "<!-- table: python -m tests.tokenized_page -->", "<!-- end of the table -->"

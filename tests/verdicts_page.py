@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from tests.checks.pages.fixed import examined
-from truetune.checks.catalogue import DATA, rules
+from truetune.checks.rule_catalogue import DATA, all_rules
 
 PAGE = Path(__file__).parents[1] / "docs" / "verdicts.md"
 BEGIN, END = "<!-- figures: python -m tests.verdicts_page -->", "<!-- end of figures -->"
@@ -22,7 +22,7 @@ TEMPORARY = re.compile(r"(?:[A-Za-z]:)?[/\\\\]\S*?[/\\\\]tmp[^/\\\\ ]*[/\\\\]")
 def table() -> str:
     """The figures of the rules on data and on settings, in Markdown."""
     lines = ["| rule | its figure, in the fixed example of its page |", "|---|---|"]
-    for rule in (*rules(*DATA), *rules("config")):
+    for rule in (*all_rules(*DATA), *all_rules("config")):
         part = examined(rule)
         figure = "(does not apply to it)" if part is None else format_figure(part.figure)
         lines.append(f"| {rule.code} {rule.name()} | {figure} |")

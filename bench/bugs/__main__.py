@@ -38,7 +38,7 @@ def main() -> None:
     from bench.bugs import healthy, peers, table
     from bench.bugs.case import cases
     from bench.bugs.run import trials
-    from truetune.checks.catalogue import AUDIT
+    from truetune.checks.rule_catalogue import AUDIT
 
     chosen = [
         case

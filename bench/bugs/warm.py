@@ -141,8 +141,8 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 def _run(request: dict[str, Any]) -> dict[str, Any]:
     """The script up to its first step, and what truetune says there."""
     import truetune.probe.audit_session
-    from truetune.probe.rehearsal_guards import RehearsalHook
-    from truetune.probe.time_limits import STOP
+    from truetune.probe.audit_time_limits import STOP
+    from truetune.probe.rehearsal_hook import RehearsalHook
     from truetune.probe.trainer_hook import start_hook
 
     reached: list[dict[str, Any]] = []
@@ -188,11 +188,13 @@ def _orders(words: Sequence[str]) -> dict[str, Any]:
 def _judged(message: dict[str, Any]) -> dict[str, Any]:
     from truetune.checks.judge_audit import audit
     from truetune.probe.run_record import read_record
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
 
     if "failed" in message:
         return {"error": message["failed"]}
-    return {"findings": list(as_dict(audit([read_record(Path(message["folder"]))]))["findings"])}
+    return {
+        "findings": list(report_as_dict(audit([read_record(Path(message["folder"]))]))["findings"])
+    }
 
 
 if __name__ == "__main__":

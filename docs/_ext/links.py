@@ -93,11 +93,11 @@ def _object(docname: str, name: str, shown: nodes.Node) -> nodes.Node:
 @cache
 def _places() -> dict[str, tuple[str, str]]:
     """What a text as a whole names: (document, anchor)."""
-    from truetune.checks.catalogue import rules
+    from truetune.checks.rule_catalogue import all_rules
     from truetune.cli import truetune_group
 
     found = {f"truetune {name}": ("cli", f"truetune-{name}") for name in truetune_group.commands}
-    for rule in rules():
+    for rule in all_rules():
         found[rule.name()] = found[rule.code] = (f"rules/{rule.name()}", "")
     return found
 

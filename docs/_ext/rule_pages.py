@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from sphinx.application import Sphinx
 
-from truetune.checks.catalogue import STATIONS, page, rules, station
 from truetune.checks.rule import UNRELEASED, Rule
+from truetune.checks.rule_catalogue import STATIONS, all_rules, rule_page, station_of_rule
 from truetune.checks.rule_families import former_code
 
 WHERE = {
@@ -58,7 +58,7 @@ def write(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     pages = {"index.md": _index()}
     for name in STATIONS:
-        found = rules(name)
+        found = all_rules(name)
         for before, rule, after in zip((None, *found), found, (*found[1:], None), strict=False):
             pages[f"{rule.name()}.md"] = _page(rule, before, after)
     for path in folder.glob("*.md"):
@@ -73,7 +73,7 @@ def write(app: Sphinx) -> None:
 def redirect(app: Sphinx, exception: Exception | None) -> None:
     """Write rules/TOK001.html for each rule, and a page for its former code, which reports of before link to."""
     if exception is None and app.builder.name == "html":
-        for rule in rules():
+        for rule in all_rules():
             for code in {rule.code, former_code(rule.code)}:
                 text = REDIRECT.format(code=code, name=rule.name())
                 (Path(app.outdir) / "rules" / f"{code}.html").write_text(text, encoding="utf-8")
@@ -97,7 +97,7 @@ def one_navigation(
 
 def summary(rule: AnyRule) -> str:
     """The first paragraph of its page, on one line."""
-    return " ".join(page(rule).split("\n\n", 1)[0].split())
+    return " ".join(rule_page(rule).split("\n\n", 1)[0].split())
 
 
 def since(rule: AnyRule) -> str:
@@ -106,8 +106,8 @@ def since(rule: AnyRule) -> str:
 
 
 def _page(rule: AnyRule, before: AnyRule | None, after: AnyRule | None) -> str:
-    title, who = WHERE[station(rule)]
-    body = page(rule).split("\n\n", 1)[1]
+    title, who = WHERE[station_of_rule(rule)]
+    body = rule_page(rule).split("\n\n", 1)[1]
     near = [
         f"{word}: [{r.name()}]({r.name()}.md)"
         for word, r in (("Previous", before), ("Next", after))
@@ -130,7 +130,7 @@ def _page(rule: AnyRule, before: AnyRule | None, after: AnyRule | None) -> str:
 def _index() -> str:
     parts = [
         "# Rules",
-        f"{len(rules())} rules look at the stations of a fine-tune, from the rows in a file to the answers of a "
+        f"{len(all_rules())} rules look at the stations of a fine-tune, from the rows in a file to the answers of a "
         "server. Each has a code that never changes. `truetune rules` lists them, and `truetune explain RULE` shows "
         "a page on the terminal. *Severity* is the highest that a rule gives. A *stable* rule has a case in the "
         "[bug bench](../bugs.md), a test on real tokenizers, models or trainers, and a public source; one that lacks "
@@ -140,7 +140,7 @@ def _index() -> str:
         title, who = WHERE[name]
         rows = [
             f"| {r.code} | [{r.name()}]({r.name()}.md) | {r.severity} | {r.stability} | {_cell(summary(r))} |"
-            for r in rules(name)
+            for r in all_rules(name)
         ]
         parts += [
             f"## {title}",

@@ -16,7 +16,7 @@ from truetune.package import __version__ as __version__
 if TYPE_CHECKING:
     from truetune.callback import AuditCallback as AuditCallback
     from truetune.checks.findings import Finding as Finding
-    from truetune.checks.guard import guard as guard
+    from truetune.checks.guard_live_objects import guard as guard
     from truetune.checks.judge_audit import AuditReport as AuditReport
     from truetune.checks.lint import LintReport as LintReport
     from truetune.checks.reports import DataReport as DataReport
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan_memory import Plan as Plan
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
-    from truetune.serving.adapter_forms import Ladder as Ladder
+    from truetune.serving.compare_adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.spec.run_spec import RunSpec as RunSpec
     from truetune.training.progress_output import Listener as Listener
@@ -94,7 +94,7 @@ _HOMES = {
     "Finding": "truetune.checks.findings",
     "Fixed": "truetune.fixing.fix_file",
     "Generator": "truetune.evaluation.custom_loop",
-    "Ladder": "truetune.serving.adapter_forms",
+    "Ladder": "truetune.serving.compare_adapter_forms",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.progress_output",
     "Options": "truetune.generation.backends.open_backend",
@@ -110,7 +110,7 @@ _HOMES = {
     "ServiceReport": "truetune.serving.service_report",
     "Trained": "truetune.training.run_training",
     "View": "truetune.viewing.view",
-    "guard": "truetune.checks.guard",
+    "guard": "truetune.checks.guard_live_objects",
     "score": "truetune.evaluation.score_predictions",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -356,7 +356,7 @@ def train(
     from pathlib import Path
 
     from truetune.render.probes import tokenizer_of
-    from truetune.render.tokenizer_folder import locate
+    from truetune.render.tokenizer_folder import find_tokenizer_folder
     from truetune.spec.settings_files import find_settings, merge_settings, spec_of
 
     given = find_settings(fspath(config), Path())[0] if config is not None else {}
@@ -365,7 +365,7 @@ def train(
     spec = spec_of(
         merge_settings(given, settings), fspath(config) if config is not None else "truetune.train"
     )
-    locate(tokenizer_of(spec))
+    find_tokenizer_folder(tokenizer_of(spec))
     from truetune.training.run_training import train_run as run
 
     return run(
@@ -389,7 +389,7 @@ def sample(
     `model`, and another one to `compare` it with, is the folder of a model or an adapter, a GGUF file, or the URL of a
     server; `options` say how it is opened (backend, device, dtype, ...). Without `data` the rows that its run held out
     are asked. `parser` is json, json-schema:FILE, number, choice, regex:PATTERN or python:module.function. `settings`
-    are seed, temperature, top_p, base, tokenizer, min_success, all_rows, and fields of `RunSpec`.
+    are seed, temperature, top_p, min_p, base, tokenizer, min_success, all_rows, and fields of `RunSpec`.
 
     Raises a `truetune.errors.TruetuneError`.
     """
@@ -427,7 +427,7 @@ def evaluate(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.evaluation.evaluate_model import evaluate_model as run
+    from truetune.evaluation.evaluate_losses_and_answers import evaluate_model as run
 
     other = None if against is None else fspath(against)
     return run(
@@ -487,7 +487,7 @@ def ladder(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.serving.adapter_forms import compare_adapter_forms as run
+    from truetune.serving.compare_adapter_forms import compare_adapter_forms as run
 
     under, whole = (None if path is None else fspath(path) for path in (base, merged))
     return run(

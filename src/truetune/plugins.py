@@ -5,7 +5,7 @@ A package names them as entry points; there is nothing to configure:
     [project.entry-points."truetune.rules"]
     house-style = "nano_truetune.house_style"
 
-What each group holds is said where it is read (`checks.catalogue`, `spec.row_formats`, `spec.stacks.registry`,
+What each group holds is said where it is read (`checks.rule_catalogue`, `spec.row_formats`, `spec.stacks.registry`,
 `generation.backends.open_backend`). The packages are those of the user's own environment, which Python imports anyway;
 what cannot be loaded is one clear error, for a rule that silently does not run would make "no findings" untrue. The
 environment variable TRUETUNE_PLUGINS=0 leaves all of them out.

@@ -16,11 +16,11 @@ from truetune.auditing.build_audit import list_stop_ids
 from truetune.auditing.row_fields import parse_row
 from truetune.checks.token_views import make_token_views
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as encoded
+from truetune.encoding.stream_batches import batch as encoded
 from truetune.probe.observe_run import batch_arrays
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 Rows = list[dict[str, Any]]
@@ -34,7 +34,7 @@ def padder(pad: int, side: str = "right") -> PreTrainedTokenizerFast:
 
 @cache
 def probes_of(family: str) -> Probes:
-    return probes(load(str(folder(family))), RunSpec())
+    return probes(load_tokenizer(str(folder(family))), RunSpec())
 
 
 def record(

@@ -45,6 +45,19 @@ class Drawing:
         return batch
 
 
+class Counting:
+    """A loss that draws, and whose size depends on how often it was called."""
+
+    def __init__(self) -> None:
+        self.calls, self.generator = 0, torch.Generator().manual_seed(11)
+
+    def __call__(self, outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        self.calls += 1
+        size = self.calls + torch.rand((), generator=self.generator).item() + torch.rand(()).item()
+        logits, targets = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+        return size * torch.nn.functional.cross_entropy(logits, targets)
+
+
 def make(kind: str) -> Any:
     settings: dict[str, Any] = {"gradient_accumulation_steps": 2, "max_steps": 4}
     model = tiny.model(attention_dropout=0.1)
@@ -54,7 +67,7 @@ def make(kind: str) -> Any:
         return tiny.sft(tiny.chats(60), model, packing=True, max_length=64, **settings)
     if kind == "workers":
         return tiny.sft(tiny.chats(16), model, dataloader_num_workers=2, **settings)
-    if kind == "trainer":
+    if kind in ("trainer", "own loss"):
         tokenizer = tiny.tokenizer()
         return Trainer(
             model,
@@ -62,6 +75,7 @@ def make(kind: str) -> Any:
             Drawing(DataCollatorForSeq2Seq(tokenizer, model)),
             tiny.encoded(tiny.chats(16)),
             processing_class=tokenizer,
+            compute_loss_func=Counting() if kind == "own loss" else None,
         )
     made = tiny.sft(tiny.chats(16), model, **settings)
     made.data_collator = Drawing(made.data_collator)

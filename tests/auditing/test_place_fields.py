@@ -18,10 +18,10 @@ from truetune.auditing.search_text import SearchedText, find_field_spots
 from truetune.demo import TOKENIZER
 from truetune.render.probes import probes
 from truetune.render.rendering import Source
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
-DEMO = probes(load(str(TOKENIZER)), RunSpec())
+DEMO = probes(load_tokenizer(str(TOKENIZER)), RunSpec())
 STOP = "<|im_end|>"
 
 

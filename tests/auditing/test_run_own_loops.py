@@ -77,8 +77,8 @@ def test_without_a_copy_of_the_process(kind: str, tmp_path: Path) -> None:
     """A short loop is judged as it ends; where a device is in use the audit is made in the process itself."""
     code = (
         "import json, os, runpy, sys\n"
-        "from truetune.probe import own_loop\n"
-        "own_loop.can_fork = lambda: False\n"
+        "from truetune.probe import own_loop_hook\n"
+        "own_loop_hook.can_fork = lambda: False\n"
         f"sys.argv = ['{LOOPS}', '{kind}']\n"
         f"runpy.run_module('{LOOPS}', run_name='__main__', alter_sys=True)\n"
     )

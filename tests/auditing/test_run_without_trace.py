@@ -46,7 +46,13 @@ class State(TrainerCallback):
 
 @pytest.mark.parametrize(
     ("kind", "settings"),
-    [("trainer", {}), ("sft", {"laws": "all", "canary": True}), ("packing", {}), ("dpo", {})],
+    [
+        ("trainer", {}),
+        ("sft", {"laws": "all", "canary": True}),
+        ("packing", {}),
+        ("dpo", {}),
+        ("own loss", {}),
+    ],
 )
 def test_losses_weights_and_random_states_are_the_same(kind: str, settings: dict[str, Any]) -> None:
     before, audit, after = State(), truetune.AuditCallback(on_error="warn", **settings), State()

@@ -14,10 +14,10 @@ from bench.bugs.healthy import listed
 from bench.bugs.peers import peers
 from bench.bugs.run import Said, judged, trial
 from tests.parts.families import BY_NAME
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 
-NAMES = {rule.name() for rule in rules()}
+NAMES = {rule.name() for rule in all_rules()}
 OPEN = frozenset(
     (
         "adapter-wrapped-again-in-the-run",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.precision import again, judged, table
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 
 COMMIT = re.compile("[0-9a-f]{40}")
 ENOUGH = {judged.DEVELOPMENT.marker: (300, 20, 60), judged.HELD_OUT.marker: (200, 60, 40)}
@@ -22,7 +22,7 @@ each_set = pytest.mark.parametrize(
 
 @each_set
 def test_each_judgement_is_whole(judged_set: judged.JudgedSet) -> None:
-    known = {rule.name() for rule in rules()}
+    known = {rule.name() for rule in all_rules()}
     for finding in judged_set.findings():
         assert finding.kind in judged_set.kinds
         assert finding.verdict in judged.VERDICTS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checkpoint.compare_samples import compare_tensor_samples, sample_values
+from truetune.checkpoint.compare_tensor_samples import compare_tensor_samples, sample_values
 from truetune.checkpoint.safetensors_header import StoredTensor, read_header
 from truetune.checkpoint.scan_values import BLOCK_BYTES, list_blocks, scan_tensor_values
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import truetune
-from truetune.checks.answer_spread import AnswerCounter, AnswerSpread, bits_per_row
+from truetune.checks.answer_diversity import AnswerCounter, AnswerDiversity, compressed_bits_per_row
 from truetune.demo import DATA
 
 TOKENIZER = DATA.parent.parent / "tokenizer"
@@ -145,7 +145,7 @@ def test_an_answer_of_many_rows_is_counted_behind_many_others() -> None:
     assert spread.total == 1_000
     assert spread.common[0] == ("CONCLUDE", 900)
     assert spread.kind == "repeated"
-    exact = AnswerSpread.of(
+    exact = AnswerDiversity.of(
         Counter({"CONCLUDE": 900, **{f"answer {i}": 1 for i in range(100)}}), 1_000
     )
     assert math.isclose(spread.entropy, exact.entropy)
@@ -153,12 +153,12 @@ def test_an_answer_of_many_rows_is_counted_behind_many_others() -> None:
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "dd"]), min_size=1, max_size=60))
 def test_the_entropy_is_shannons(answers: list[str]) -> None:
-    spread = AnswerSpread.of(Counter(answers), len(answers))
+    spread = AnswerDiversity.of(Counter(answers), len(answers))
     shares = [answers.count(answer) / len(answers) for answer in set(answers)]
     assert math.isclose(spread.entropy, -sum(p * math.log2(p) for p in shares), abs_tol=1e-9)
     assert spread.largest == max(shares)
 
 
 def test_one_text_in_all_rows_holds_next_to_nothing() -> None:
-    assert bits_per_row(["CONCLUDE"] * 300) < 8
-    assert bits_per_row([sentence(i) for i in range(60)]) > 100
+    assert compressed_bits_per_row(["CONCLUDE"] * 300) < 8
+    assert compressed_bits_per_row([sentence(i) for i in range(60)]) > 100

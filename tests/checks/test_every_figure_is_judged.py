@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import truetune
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 
 ROOT = Path(truetune.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "verdicts.md"
@@ -19,7 +19,7 @@ WRITERS = {
     "checks/inspect_checkpoint.py": ("checkpoint_facts",),
     "checks/check_environment.py": ("_environment_facts",),
     "checks/judge_answers.py": ("answer_report",),
-    "evaluation/evaluate_model.py": ("_describe_subject",),
+    "evaluation/evaluate_losses_and_answers.py": ("_describe_subject",),
     "evaluation/summarize_run.py": ("_facts_of_record", "_facts_of_log", "_facts_of_watcher"),
     "evaluation/sample_model.py": ("describe_subject",),
     "serving/check_server.py": ("_describe_server",),
@@ -68,7 +68,7 @@ def test_each_fact_stands_in_the_table(path: str) -> None:
 
 
 def test_each_rule_of_the_table_is_one() -> None:
-    known = {rule.name() for rule in rules()}
+    known = {rule.name() for rule in all_rules()}
     named = {
         name
         for row in table()

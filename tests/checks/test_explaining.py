@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from truetune.checks.catalogue import rules
 from truetune.checks.explaining.figure_phrases import read_figures
 from truetune.checks.explaining.guides import GUIDES, NO_ANSWER_TOKEN
 from truetune.checks.explaining.pasted_record import list_proofs_of_records
 from truetune.checks.explaining.search_topics import list_topics, search_topics
 from truetune.checks.explaining.stem_words import list_stems
+from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
-from truetune.cli.other_tools_words import COMMAND_SYNONYMS, OPTION_WORDS, OTHER_COMMAND_NAMES
+from truetune.cli.suggest_meant_words import COMMAND_SYNONYMS, OPTION_WORDS, OTHER_COMMAND_NAMES
 from truetune.errors import UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -255,7 +255,7 @@ def test_small_numbers_and_counts_say_nothing() -> None:
 
 def test_causes_name_rules_that_there_are() -> None:
     named = {rule for guide in GUIDES for cause in guide.causes for rule in cause.rules}
-    assert named - {rule.name() for rule in rules()} == set()
+    assert named - {rule.name() for rule in all_rules()} == set()
 
 
 def test_a_rule_is_found_by_what_users_see_of_it() -> None:

@@ -19,19 +19,19 @@ from tests import parts, verdicts_page
 from tests.checks.pages import block, sections
 from tests.checks.pages import data as data_blocks
 from tests.checks.pages.fixed import NOT_APPLYING, fixed
-from truetune.checks.catalogue import DATA, rules
 from truetune.checks.check_data import check
 from truetune.checks.judgement import Examined
 from truetune.checks.reports import DataReport
 from truetune.checks.rule import DataRule, Rule
+from truetune.checks.rule_catalogue import DATA, all_rules
 from truetune.demo import DATA as DEMO
 from truetune.demo import TOKENIZER
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.report_terminal import as_text
 from truetune.spec.run_spec import RunSpec
 
 
-@pytest.mark.parametrize("rule", rules(*DATA), ids=lambda rule: rule.name())
+@pytest.mark.parametrize("rule", all_rules(*DATA), ids=lambda rule: rule.name())
 def test_every_rule_on_data_gives_its_figure(rule: type[Rule[Any]], tmp_path: Path) -> None:
     report = data_blocks.report(rule, fixed(rule), tmp_path)
     assert not report.findings
@@ -47,7 +47,7 @@ def test_every_rule_on_data_gives_its_figure(rule: type[Rule[Any]], tmp_path: Pa
 
 @pytest.mark.parametrize(
     "rule",
-    [rule for rule in rules(*DATA) if rule.name() in NOT_APPLYING],
+    [rule for rule in all_rules(*DATA) if rule.name() in NOT_APPLYING],
     ids=lambda rule: rule.name(),
 )
 def test_the_fixed_examples_of_these_rules_are_not_judged(
@@ -122,7 +122,7 @@ def test_nothing_is_fine_that_was_not_there(subject: str, without: str, tmp_path
     judged = {part.rule for part in report.examined}
     judged |= {finding.rule for finding in report.findings}
     judged |= {part.what for part in report.not_judged}
-    assert {rule.name() for rule in rules(*DATA)} - judged <= evidence_rules(report), (
+    assert {rule.name() for rule in all_rules(*DATA)} - judged <= evidence_rules(report), (
         "each rule is in one part"
     )
 
@@ -305,7 +305,7 @@ def test_leaks_are_counted_in_the_rows_of_the_evaluation_data(tmp_path: Path) ->
 def test_the_figure_reaches_json_and_the_terminal() -> None:
     report = check(RunSpec(data=(str(DEMO),), tokenizer=str(TOKENIZER)))
     (part,) = (
-        part for part in as_dict(report)["examined"] if part["rule"] == "no-supervised-token"
+        part for part in report_as_dict(report)["examined"] if part["rule"] == "no-supervised-token"
     )
     assert (part["figure"], part["count"], part["of"]) == (
         "rows without a supervised token: 0 of 200",
@@ -338,7 +338,7 @@ def test_figures_are_the_same_in_every_process() -> None:
 
 
 def test_data_rules_are_what_is_measured() -> None:
-    assert all(issubclass(rule, DataRule) for rule in rules(*DATA))
+    assert all(issubclass(rule, DataRule) for rule in all_rules(*DATA))
 
 
 def test_the_table_of_figures_is_that_of_today() -> None:

@@ -15,9 +15,9 @@ import pytest
 
 from tests.checks.pages import block, sections
 from truetune.checkpoint.load_checkpoint import read_checkpoint
-from truetune.checks.catalogue import rules, station
 from truetune.checks.judgement import Examined, Judgement
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.checks.rule_runner import run_rule, run_rules
 from truetune.doctor.environment import Environment
 from truetune.generation.answer_samples import SampledRun, SamplingPass
@@ -29,7 +29,7 @@ from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 
 STATIONS = ("log", "checkpoint", "answers", "cause", "evaluation", "serving", "environment")
-RULES = rules(*STATIONS)
+RULES = all_rules(*STATIONS)
 IN_WORDS = {
     "special-ids-rewritten-by-trainer",
     "use-cache-saved-off",
@@ -56,7 +56,7 @@ def judged(rule: type[Rule[Any]], section: str, folder: Path) -> Judgement:
         return rule(subject)
 
     folder.mkdir()
-    module = importlib.import_module(f"tests.checks.pages.{station(rule)}")
+    module = importlib.import_module(f"tests.checks.pages.{station_of_rule(rule)}")
     module.findings(keep, block(section), folder)
     return run_rule(subjects[-1], rule)
 
@@ -97,7 +97,7 @@ def bare() -> Iterator[tuple[str, Any]]:
     ("where", "subject"), list(bare()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_nothing_of_a_bare_subject_is_fine_without_a_figure(where: str, subject: Any) -> None:
-    made = run_rules(subject, rules(where))
+    made = run_rules(subject, all_rules(where))
     assert not [part for part in made.not_judged if part.place], "a rule failed"
     assert all(part.figure for part in made.examined)
     assert len(made.not_judged) > len(made.examined)
@@ -109,7 +109,7 @@ def names(parts: tuple[Examined, ...]) -> set[str]:
 
 def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
     made = run_rules(
-        log_of(*({"step": i, "loss": 2.0 - i / 10} for i in range(1, 6))), rules("log")
+        log_of(*({"step": i, "loss": 2.0 - i / 10} for i in range(1, 6))), all_rules("log")
     )
     assert names(made.examined) == {
         "loss-not-finite",
@@ -121,7 +121,7 @@ def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
 
 def test_a_bare_checkpoint_names_its_base(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    made = run_rules(read_checkpoint(tmp_path), rules("checkpoint"))
+    made = run_rules(read_checkpoint(tmp_path), all_rules("checkpoint"))
     assert not names(made.examined) & {
         "nan-in-weights",
         "weights-equal-the-base",

@@ -16,24 +16,24 @@ import truetune
 from tests.checks.pages import answers, block, cause, environment, evaluation, sections, serving
 from tests.report.test_sarif import SARIF
 from truetune.auditing.audit import Audit
-from truetune.checks.catalogue import rules, station
-from truetune.checks.check_data import check, prepare
+from truetune.checks.check_data import check, prepare_rule_setup
 from truetune.checks.check_environment import judge_environment as judge_environment
-from truetune.checks.data_rules import DataRules
 from truetune.checks.find_causes import find_causes
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.reports import Report, with_judgement
+from truetune.checks.reports import Report, add_judgement
 from truetune.checks.rule import DataRule, Rule
+from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.checks.rule_runner import REPORT_IT, run_rules
+from truetune.checks.run_data_rules import DataRules
 from truetune.cli import truetune_group
 from truetune.demo import BROKEN, DATA, TOKENIZER
 from truetune.errors import DataError, FastPathError
-from truetune.evaluation.evaluate_model import judge_results as judge_evaluation
+from truetune.evaluation.evaluate_losses_and_answers import judge_results as judge_evaluation
 from truetune.probe.run_record import Record
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
@@ -198,7 +198,7 @@ def test_a_data_rule_that_raises_leaves_the_others(method: str, tmp_path: Path) 
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(lines) + "\n")
     spec = RunSpec(data=(str(path),), eval_data=(str(DATA),), tokenizer=str(TOKENIZER))
-    others = [rule for rule in rules("rows") if issubclass(rule, DataRule)]
+    others = [rule for rule in all_rules("rows") if issubclass(rule, DataRule)]
     alone, beside = check(spec, others), check(spec, [broken_rule(method), *others])
     assert beside.findings == alone.findings != ()
     assert beside.examined == alone.examined
@@ -219,7 +219,7 @@ def test_a_fast_path_that_is_wrong_ends_a_check_of_data() -> None:
         raise FastPathError("differs")
 
     rule.batch = differ
-    at_work = DataRules([rule], prepare(RunSpec(tokenizer=str(TOKENIZER))))
+    at_work = DataRules([rule], prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER))))
     with pytest.raises(FastPathError):
         at_work._contained(rule, lambda: rule.batch(at_work.rules[0], None))
 
@@ -229,7 +229,7 @@ def test_a_fast_path_that_is_wrong_ends_a_check_of_data() -> None:
 
 def failing(monkeypatch: pytest.MonkeyPatch, family: str) -> type[Rule[Any]]:
     """The first rule of a family, which fails from now on."""
-    rule = next(iter(rules(family)))
+    rule = next(iter(all_rules(family)))
 
     def fail(self: Any) -> Any:
         raise Failure("injected")
@@ -302,7 +302,7 @@ def test_a_command_whose_rule_fails(
 
     code, before = ran("--fail-on", "error")
     rule = failing(monkeypatch, family)
-    assert station(rule) == family
+    assert station_of_rule(rule) == family
     broken_code, after = ran()
     missing = [part for part in after["not_judged"] if part["asked"]]
     assert [
@@ -340,7 +340,7 @@ def test_a_rule_that_fails_on_a_finished_model_a_server_or_a_machine(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What `sample`, `evaluate`, `serve-check` and `doctor` judge, on the example of the family's last rule."""
-    example = block(sections(list(rules(family))[-1])["Example"])
+    example = block(sections(list(all_rules(family))[-1])["Example"])
     spec = RunSpec()
     before = JUDGES[family](example, spec)
     rule = failing(monkeypatch, family)
@@ -356,7 +356,7 @@ def test_a_rule_that_fails_on_a_finished_model_a_server_or_a_machine(
 def test_a_rule_that_fails_on_a_run(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = failing(monkeypatch, family)
     facts = {"laws": {}, "trainer": {"kind": "sft"}, "model": {"config": {}}, "recitation": {}}
-    judged = run_rules(Audit((Record(facts),), (), None, frozenset()), rules(family))
+    judged = run_rules(Audit((Record(facts),), (), None, frozenset()), all_rules(family))
     failed = [part for part in judged.not_judged if part.reason == "Failure: injected"]
     assert [part.code for part in failed] == [rule.code]
 
@@ -380,7 +380,7 @@ def report(*parts: Finding | Examined | NotJudged, **settings: Any) -> Report:
         for kind in (Finding, Examined, NotJudged)
     ]
     judged = Judgement(*map(tuple, of))  # type: ignore[arg-type]
-    return with_judgement(Report(spec=RunSpec(**settings), findings=(), seconds=0.0), judged)
+    return add_judgement(Report(spec=RunSpec(**settings), findings=(), seconds=0.0), judged)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def report(*parts: Finding | Examined | NotJudged, **settings: Any) -> Report:
 )
 def test_three_states(made: Report, outcome: str, code: int) -> None:
     assert (made.outcome, made.exit_code(), made.failed()) == (outcome, code, code == 1)
-    value = as_dict(made)
+    value = report_as_dict(made)
     jsonschema.validate(value, SCHEMA)
     assert (value["outcome"], value["failed"]) == (outcome, code == 1)
     log = json.loads(to_sarif(made))

@@ -309,10 +309,12 @@ def test_a_tokenizer_stands_in_for_a_model_that_is_not_here(
 
 
 @pytest.mark.parametrize("stack", ["axolotl", "llama-factory", "trl"])
-def test_without_a_tokenizer_the_settings_alone_are_judged(stack: str, tmp_path: Path) -> None:
+def test_without_a_tokenizer_the_settings_are_judged_and_the_texts_of_the_rows(
+    stack: str, tmp_path: Path
+) -> None:
     done = command("check", str(stacks_with_an_absent_model(tmp_path)[stack]), "--json")
     assert done.returncode in (0, 1), done.stderr
-    assert "the data of these settings" in [
+    assert "the prompts, tokens and lengths of the data" in [
         item["what"] for item in json.loads(done.stdout)["not_judged"]
     ]
 

@@ -12,9 +12,9 @@ from tests import parts
 from truetune.checks.check_data import check
 from truetune.checks.reports import DataReport
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.media import Media, count_media
+from truetune.data.count_media import Media, count_media
 from truetune.demo import TOKENIZER
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page
 from truetune.report.report_terminal import as_text
 from truetune.spec.run_spec import RunSpec
@@ -101,7 +101,7 @@ def test_it_is_said_wherever_lengths_are(tmp_path: Path) -> None:
         "in the first sentence"
     )
     assert f"longest {found.lengths.longest}; {says}" in text, "beside the lengths"
-    assert as_dict(found)["lengths"]["media"] == {
+    assert report_as_dict(found)["lengths"]["media"] == {
         "rows": 1,
         "images": 2,
         "sounds": 0,
@@ -109,7 +109,7 @@ def test_it_is_said_wherever_lengths_are(tmp_path: Path) -> None:
         "says": says,
     }
     assert f"These are the tokens of the text: {says}." in html_page(found)
-    assert as_dict(report(tmp_path, [{"text": "a"}]))["lengths"]["media"] is None
+    assert report_as_dict(report(tmp_path, [{"text": "a"}]))["lengths"]["media"] is None
 
 
 def test_an_example_that_is_too_long_without_its_image_is_found_all_the_same(

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.model_identity import is_tuned_apart, other_weights, overflowing_family
+from truetune.checks.model_identity import (
+    are_base_and_instruct_model,
+    explain_different_weights,
+    overflowing_family,
+)
 
 APART = [
     (
@@ -35,19 +39,19 @@ SAME = [
 
 @pytest.mark.parametrize(("one", "other", "how"), APART)
 def test_other_weights_are_told_apart(one: str, other: str, how: str) -> None:
-    assert other_weights(one, other) == how
-    assert other_weights(other, one) is not None
+    assert explain_different_weights(one, other) == how
+    assert explain_different_weights(other, one) is not None
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_copies_of_a_model_are_the_same(one: str, other: str) -> None:
-    assert other_weights(one, other) is None
-    assert not is_tuned_apart(one, other)
+    assert explain_different_weights(one, other) is None
+    assert not are_base_and_instruct_model(one, other)
 
 
 def test_a_base_is_not_its_instruction_tuned_model() -> None:
-    assert is_tuned_apart("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct")
-    assert not is_tuned_apart("./base", "Qwen/Qwen2.5-7B-Instruct")
+    assert are_base_and_instruct_model("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct")
+    assert not are_base_and_instruct_model("./base", "Qwen/Qwen2.5-7B-Instruct")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 import truetune
 from tests.checks.pages.all_rules import CHEAP, all_findings
 from tests.parts import folder
-from truetune.checks.catalogue import find, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import CauseRule, Rule
+from truetune.checks.rule_catalogue import all_rules, find_rule
 from truetune.checks.rule_runner import merge_explained, rules_of
 from truetune.data.conversation import Origin
 
@@ -65,19 +65,19 @@ BESIDES: dict[str, tuple[str, ...]] = {
 """Rule -> what else its example is found to be"""
 
 
-@pytest.mark.parametrize("rule", rules(*CHEAP), ids=lambda rule: rule.name())
+@pytest.mark.parametrize("rule", all_rules(*CHEAP), ids=lambda rule: rule.name())
 def test_an_example_has_the_findings_that_it_should(rule: type[Rule[Any]], tmp_path: Path) -> None:
     found = [finding.rule for finding in all_findings(rule, tmp_path / "example")]
     assert sorted(found) == sorted((rule.name(), *BESIDES.get(rule.name(), ())))
 
 
 def test_what_makes_a_rule_moot_is_a_rule() -> None:
-    for rule in rules():
-        assert all(find(name).name() == name for name in rule.moot_where)
+    for rule in all_rules():
+        assert all(find_rule(name).name() == name for name in rule.moot_where)
 
 
 def test_what_a_cause_is_read_from_are_rules_on_files() -> None:
-    on_files = {rule.name() for rule in rules("checkpoint")}
+    on_files = {rule.name() for rule in all_rules("checkpoint")}
     named = [name for rule in rules_of(CauseRule) for name in rule.file_rules]
     assert named
     assert set(named) <= on_files
@@ -88,7 +88,7 @@ def _finding(rule: str, rows: range, count: int | None = -1, severity: Any = "er
     number = len(rows) if count == -1 else count
     return Finding(
         rule,
-        find(rule).code,
+        find_rule(rule).code,
         severity,
         f"{rule} of {len(rows)}",
         "do it",
@@ -111,9 +111,9 @@ def test_rows_may_be_explained_by_several_findings(
     causes: list[tuple[str, range]], left: int
 ) -> None:
     findings = [*(_finding(*cause) for cause in causes), _finding("no-supervised-token", range(10))]
-    made = merge_explained(Judgement(tuple(findings)), rules()).findings
+    made = merge_explained(Judgement(tuple(findings)), all_rules()).findings
     assert sum(finding.rule == "no-supervised-token" for finding in made) == left
-    again = merge_explained(Judgement(made), rules()).findings
+    again = merge_explained(Judgement(made), all_rules()).findings
     assert again == made
 
 
@@ -122,13 +122,13 @@ def test_a_finding_with_more_rows_than_it_keeps_is_not_moot() -> None:
         _finding("role-alias-dropped", range(10)),
         _finding("no-supervised-token", range(10), 11),
     )
-    assert len(merge_explained(Judgement(findings), rules()).findings) == 2
+    assert len(merge_explained(Judgement(findings), all_rules()).findings) == 2
 
 
 def test_a_cause_is_as_grave_as_what_it_explains() -> None:
     whole = _finding("turn-terminator-is-not-eos", range(1), None)
     cause = _finding("stop-token-not-trained", range(0), None, "warning")
-    (made,) = merge_explained(Judgement((whole, cause)), rules()).findings
+    (made,) = merge_explained(Judgement((whole, cause)), all_rules()).findings
     assert (made.rule, made.severity) == ("stop-token-not-trained", "error")
     assert "so turn-terminator-is-not-eos of 1 (turn-terminator-is-not-eos)" in made.evidence
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.checks.pages import HEADINGS, block, run, sections
-from truetune.checks.catalogue import page, rules, station
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import all_rules, rule_page, station_of_rule
 
-RULES = rules()
+RULES = all_rules()
 REAL_RUNS = ("batch", "recitation")
 """Stations whose healthy example must have a figure here; that of the others is asserted in `test_figures*.py`"""
 OTHER_SUBJECT = {
@@ -28,10 +28,10 @@ def test_page(rule: type[Rule[Any]], tmp_path: Path) -> None:
     found = sections(rule)
     assert tuple(found) == HEADINGS
     assert all(found.values())
-    assert page(rule).partition("\n")[0].endswith(".")
+    assert rule_page(rule).partition("\n")[0].endswith(".")
     broken = run(rule, found["Example"], tmp_path / "broken")
     assert [f.code for f in broken][:1] == [rule.code]
-    if station(rule) in REAL_RUNS:
+    if station_of_rule(rule) in REAL_RUNS:
         assert_is_examined(rule, found["Use instead"])
     else:
         assert run(rule, found["Use instead"], tmp_path / "mended") == ()
@@ -39,7 +39,7 @@ def test_page(rule: type[Rule[Any]], tmp_path: Path) -> None:
 
 def assert_is_examined(rule: type[Rule[Any]], section: str) -> None:
     """The rule finds nothing in a healthy run, and says what it measured there. A real trainer starts once for both."""
-    made = importlib.import_module(f"tests.checks.pages.{station(rule)}").audited(
+    made = importlib.import_module(f"tests.checks.pages.{station_of_rule(rule)}").audited(
         rule, block(section)
     )
     assert made.findings == ()

@@ -16,13 +16,13 @@ from pyarrow import parquet
 import truetune
 from tests.checks.pages import block, sections
 from tests.checks.pages.data import findings
-from truetune.checks.catalogue import find
-from truetune.checks.check_data import view, with_rows
+from truetune.checks.check_data import add_token_views, view_row_tokens
 from truetune.checks.reports import DataReport
 from truetune.checks.row_lookup import rows_at
+from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import page_of
 from truetune.report.page.rows_of_report import report_rows
 from truetune.spec.run_spec import RunSpec
@@ -66,13 +66,13 @@ TOKENS = {
 
 @pytest.mark.parametrize("name", TOKENS)
 def test_the_token_of_a_case(name: str, tmp_path: Path) -> None:
-    text = block(sections(find(name))["Example"])
-    case = findings(find(name), text, tmp_path)[0].cases[0]
+    text = block(sections(find_rule(name))["Example"])
+    case = findings(find_rule(name), text, tmp_path)[0].cases[0]
     settings = {k: v for k, v in (yaml.safe_load(text).get("spec") or {}).items() if k != "ignore"}
     data, tokenizer = str(tmp_path / "data.jsonl"), str(tmp_path / "tokenizer")
     assert case.origin is not None
     assert case.token is not None
-    views = view(
+    views = view_row_tokens(
         spec_of({**settings, "data": data, "tokenizer": tokenizer}, "page"), case.origin.row
     )
     shown = next(v for v in views if v.example.rendering.turn in (None, case.turn))
@@ -86,12 +86,12 @@ def test_the_token_of_a_case(name: str, tmp_path: Path) -> None:
 
 
 def test_the_date_of_a_template_is_where_it_stands(tmp_path: Path) -> None:
-    text = block(sections(find("date-in-template"))["Example"])
-    (case,) = findings(find("date-in-template"), text, tmp_path)[0].cases
+    text = block(sections(find_rule("date-in-template"))["Example"])
+    (case,) = findings(find_rule("date-in-template"), text, tmp_path)[0].cases
     spec = spec_of(
         {"data": str(tmp_path / "data.jsonl"), "tokenizer": str(tmp_path / "tokenizer")}, "page"
     )
-    (shown,) = view(spec, 0)
+    (shown,) = view_row_tokens(spec, 0)
     assert case.token is not None
     assert shown.pieces[case.token].strip().isdigit()
     assert "".join(shown.pieces[: case.token]).endswith("Today is")
@@ -192,9 +192,11 @@ def test_a_page_shows_the_rows_that_findings_name(
         )
         monkeypatch.setattr("truetune.checks.check_data.SEQUENTIAL_ROWS", 60)
         assert isinstance(report, DataReport)
-        shown = with_rows(replace(report, views=()), rows=5)
+        shown = add_token_views(replace(report, views=()), rows=5)
         monkeypatch.undo()
         numbers = [view.example.row.origin.row for view in shown.views]
         assert numbers == ([0, 1, 2, 3, 4, 70] if name.endswith("l") else [0, 1, 2, 3, 4])
-        assert ('href="#row=70&' in page_of(as_dict(shown))) is name.endswith("l")
-        assert (", row 70: not in this page" in page_of(as_dict(shown))) is not name.endswith("l")
+        assert ('href="#row=70&' in page_of(report_as_dict(shown))) is name.endswith("l")
+        assert (
+            ", row 70: not in this page" in page_of(report_as_dict(shown))
+        ) is not name.endswith("l")

@@ -15,16 +15,16 @@ import yaml
 
 from tests.checks.pages import block, sections
 from tests.checks.pages.config import config_of
-from truetune.checks.catalogue import rules, station
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.stacks.config_file import read_config
 
-CONFIG = [rule for rule in rules() if station(rule) == "config"]
-SOURCE = [rule for rule in rules() if station(rule) == "source"]
+CONFIG = [rule for rule in all_rules() if station_of_rule(rule) == "config"]
+SOURCE = [rule for rule in all_rules() if station_of_rule(rule) == "source"]
 VALUE = r"(?P<value>\[[^\]]*\]|(?!(?:the|what)\b)[\w.,+\-]*\w)"
 SET = re.compile(
     r"(?:(?:set|and) (?P<key>(?!both\b)\w+): |set (?P<other>(?!both\b)\w+) to |and (?P<more>\w+)"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from truetune.checks.catalogue import choose, find, rules, station
-from truetune.checks.fingerprints import fingerprints, without_known
-from truetune.checks.former_codes import FORMER_CODES
+from truetune.checks.fingerprints import accept_known_findings, fingerprints
+from truetune.checks.former_rule_codes import FORMER_CODES
 from truetune.checks.lint import lint
+from truetune.checks.rule_catalogue import all_rules, find_rule, select_rules, station_of_rule
 from truetune.checks.rule_families import (
     CODE,
     STATION_BY_LETTERS,
@@ -32,14 +32,14 @@ Trainer(model=model, train_dataset=rows).train()
 
 
 def test_letters_say_the_station() -> None:
-    for rule in rules():
+    for rule in all_rules():
         code = CODE.fullmatch(rule.code)
         assert code is not None, rule.code
-        assert STATION_BY_LETTERS[code["letters"]] == station(rule), rule.name()
+        assert STATION_BY_LETTERS[code["letters"]] == station_of_rule(rule), rule.name()
 
 
 def test_codes_are_told_apart() -> None:
-    codes = [rule.code for rule in rules()]
+    codes = [rule.code for rule in all_rules()]
     assert len(set(codes)) == len(codes)
     assert codes == sorted(codes, key=code_order)
     first = CODE.fullmatch(codes[0])
@@ -48,11 +48,11 @@ def test_codes_are_told_apart() -> None:
 
 
 def test_each_former_code_is_a_rule_of_today() -> None:
-    codes = {rule.code for rule in rules()}
+    codes = {rule.code for rule in all_rules()}
     assert set(FORMER_CODES.values()) <= codes
     assert len(set(FORMER_CODES.values())) == len(FORMER_CODES)
     for old, new in FORMER_CODES.items():
-        assert find(old).code == new
+        assert find_rule(old).code == new
         assert former_code(new) == old
 
 
@@ -67,11 +67,11 @@ def test_words_of_a_question_are_no_codes(word: str) -> None:
 
 
 def test_a_beginning_of_former_codes_selects_what_it_selected() -> None:
-    by_former = {rule.code for rule in choose(("TT10",), ())}
+    by_former = {rule.code for rule in select_rules(("TT10",), ())}
     assert by_former == set(current_codes("TT10"))
     assert by_former == {new for old, new in FORMER_CODES.items() if old.startswith("TT10")}
-    assert {rule.code for rule in choose((), ("TT10",))} == {
-        rule.code for rule in rules()
+    assert {rule.code for rule in select_rules((), ("TT10",))} == {
+        rule.code for rule in all_rules()
     } - by_former
 
 
@@ -104,6 +104,6 @@ def test_a_baseline_of_before_still_holds(tmp_path: Path) -> None:
     report = lint([path])
     known = {one for prints in fingerprints(report.findings, former_code) for one in prints}
     assert known.isdisjoint(one for prints in fingerprints(report.findings) for one in prints)
-    assert without_known(report, known).findings == ()
+    assert accept_known_findings(report, known).findings == ()
     other = {hashlib.sha256(one.encode()).hexdigest()[:16] for one in known}
-    assert without_known(report, other).findings == report.findings
+    assert accept_known_findings(report, other).findings == report.findings

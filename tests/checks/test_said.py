@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import truetune
-from truetune.checks.check_data import view
+from truetune.checks.check_data import view_row_tokens
 from truetune.checks.check_paths import check_paths
 from truetune.checks.judge_answers import answer_findings
 from truetune.cli import truetune_group
@@ -95,7 +95,7 @@ def test_messages_with_other_keys(tmp_path: Path) -> None:
 
 def test_a_line_beyond_the_end() -> None:
     with pytest.raises(DataError, match="of 200 the last is at 200"):
-        view(RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER)), line=999)
+        view_row_tokens(RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER)), line=999)
 
 
 def test_rules_in_a_pipe_have_a_line_each() -> None:

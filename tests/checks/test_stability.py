@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 from bench.bugs.case import Case, cases
 from tests.tiers import FAST
-from truetune.checks.catalogue import choose, page, rules
-from truetune.checks.former_codes import FORMER_CODES
+from truetune.checks.former_rule_codes import FORMER_CODES
 from truetune.checks.rule import UNRELEASED, Rule
+from truetune.checks.rule_catalogue import all_rules, rule_page, select_rules
 from truetune.cli import truetune_group
 
 ROOT = Path(__file__).parents[2]
-STABLE = [rule for rule in rules() if rule.stability == "stable"]
+STABLE = [rule for rule in all_rules() if rule.stability == "stable"]
 SOURCE = re.compile(
     r"[\w.-]+/[\w.-]+#\d+|https?://|arXiv|doi:|documentation|[\w-]+/[\w-]+|\.(org|ai|com|io)\b"
 )
@@ -68,7 +68,7 @@ def test_a_stable_rule_has_bench_case_real_material_and_source(rule: type[Rule[A
     of_bench = bench_cases().get(rule.name(), [])
     assert of_bench, "no case of the bug bench names it"
     assert any(map(uses_real_material, of_bench)) or is_in_a_real_test(rule), "no real material"
-    assert SOURCE.search(page(rule).partition("## References\n")[2]), (
+    assert SOURCE.search(rule_page(rule).partition("## References\n")[2]), (
         "its page names no public source"
     )
 
@@ -77,28 +77,28 @@ def test_each_rule_says_a_release_that_there_is() -> None:
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     released = set(RELEASE.findall(changes))
     assert released
-    assert {rule.since for rule in rules()} <= released | {UNRELEASED}
+    assert {rule.since for rule in all_rules()} <= released | {UNRELEASED}
     if "## Unreleased" not in changes:
-        assert not [rule.name() for rule in rules() if rule.since == UNRELEASED]
+        assert not [rule.name() for rule in all_rules() if rule.since == UNRELEASED]
 
 
 def test_released_rules_had_a_code_of_that_release() -> None:
     # 0.1.0 knew only codes without letters: a rule that never had one is newer.
-    first = {rule.code for rule in rules() if rule.since == "0.1.0"}
+    first = {rule.code for rule in all_rules() if rule.since == "0.1.0"}
     assert len(first) == 333
     assert first <= set(FORMER_CODES.values())
 
 
 def test_stability_selects_rules() -> None:
     stable, preview = (
-        {rule.code for rule in choose((word,), ())} for word in ("stable", "preview")
+        {rule.code for rule in select_rules((word,), ())} for word in ("stable", "preview")
     )
     assert stable == {rule.code for rule in STABLE}
-    assert stable | preview == {rule.code for rule in rules()}
+    assert stable | preview == {rule.code for rule in all_rules()}
     assert not stable & preview
-    assert {rule.code for rule in choose((), ("preview",))} == stable
-    assert {rule.code for rule in choose(("stable",), (), "log")} == stable & {
-        rule.code for rule in rules("log")
+    assert {rule.code for rule in select_rules((), ("preview",))} == stable
+    assert {rule.code for rule in select_rules(("stable",), (), "log")} == stable & {
+        rule.code for rule in all_rules("log")
     }
 
 

@@ -9,16 +9,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.checks.check_data import check, with_rows
-from truetune.checks.pair_stats import PairStats, shared_beginnings
+from truetune.checks.check_data import add_token_views, check
+from truetune.checks.data_stats import LEARNED_SHARE_BINS, DataStats
+from truetune.checks.file_timeline import MAX_GROUPS, MIN_STRETCHES, FileTimeline
+from truetune.checks.preference_pair_stats import PairStats, measure_common_beginnings
 from truetune.checks.reports import DataReport
-from truetune.checks.row_timeline import MAX_GROUPS, MIN_STRETCHES, RowTimeline
-from truetune.checks.run_stats import LEARNED_SHARE_BINS, RunStats
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Rendering
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import page_of
 from truetune.spec.settings_files import spec_of
 
@@ -58,7 +58,7 @@ def conversations(groups: list[str | None], first: int = 0) -> list[Conversation
 @given(ROWS, st.integers(1, 300))
 def test_shares_and_order(drawn: list[tuple[list[bool], str | None]], size: int) -> None:
     masks, groups = [mask for mask, _ in drawn], [group for _, group in drawn]
-    tally = RunStats(None)
+    tally = DataStats(None)
     for at in range(0, len(masks), size):
         tally.add(batch(masks[at : at + size], conversations(groups[at : at + size], at)))
     lengths = tally.lengths()
@@ -114,7 +114,7 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
         next((i for i, (a, b) in enumerate(zip(x, y, strict=False)) if a != b), min(len(x), len(y)))
         for x, y, _ in pairs
     ]
-    assert shared_beginnings(chosen.pairs)[0].tolist() == common
+    assert measure_common_beginnings(chosen.pairs)[0].tolist() == common
     pairing = PairStats()
     pairing.add(chosen, chosen.per_example(chosen.supervised))
     told = pairing.report_data()["pairs"]
@@ -133,7 +133,7 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
 
 
 def test_a_column_of_many_values_does_not_group() -> None:
-    along = RowTimeline()
+    along = FileTimeline()
     rows = conversations([f"https://{i}" for i in range(MAX_GROUPS + 1)])
     along.add(batch([[True]] * len(rows), rows), np.ones(len(rows), dtype=np.int64))
     assert along.report_data()["by"] is None
@@ -213,12 +213,12 @@ def test_views_are_the_first_rows_and_those_of_findings(tmp_path: Path) -> None:
         "test",
     )
     assert [view.example.row.origin.row for view in check(spec).views] == [0, 30, 40]
-    more = with_rows(check(spec), 4)
+    more = add_token_views(check(spec), 4)
     assert [view.example.row.origin.row for view in more.views] == [0, 1, 2, 3, 30, 40]
-    assert "6 of 50 rows are shown" in page_of(as_dict(more))
-    assert len(with_rows(more).views) == 50
+    assert "6 of 50 rows are shown" in page_of(report_as_dict(more))
+    assert len(add_token_views(more).views) == 50
     path.unlink()
-    assert with_rows(more) == more
+    assert add_token_views(more) == more
 
 
 def test_the_demo_has_all_figures() -> None:

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from tests.checks.config.settings import AXOLOTL, HEALTHY, LLAMA_FACTORY, LORA
-from truetune.checks.catalogue import find, rules
+from truetune.checks.hyperparameter_limits import LIMITS
 from truetune.checks.lint import lint
+from truetune.checks.rule_catalogue import all_rules, find_rule
 from truetune.checks.rule_runner import run_rules
-from truetune.checks.value_limits import LIMITS
 from truetune.spec.stacks.config_file import read_config
 
 RULES = ("setting-out-of-range", "preference-beta-out-of-range", "settings-train-nothing")
@@ -41,7 +41,7 @@ def said(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
     path.write_text(
         yaml.safe_dump({k: v for k, v in settings.items() if v is not None}), encoding="utf-8"
     )
-    judged = run_rules(read_config(path), [find(name) for name in RULES])
+    judged = run_rules(read_config(path), [find_rule(name) for name in RULES])
     return [(finding.severity, finding.message) for finding in judged.findings]
 
 
@@ -175,6 +175,6 @@ def test_arguments_of_calls_are_judged(call: str, tmp_path: Path) -> None:
 
 
 def test_rows_of_the_table_belong_to_rules() -> None:
-    known = {rule.name() for rule in rules()}
+    known = {rule.name() for rule in all_rules()}
     assert {limit.rule for limit in LIMITS} <= known
     assert all(limit.source and limit.fix for limit in LIMITS)

@@ -11,12 +11,16 @@ import pytest
 from click.testing import CliRunner
 
 from tests.parts import folder
-from truetune.checks.by_trainer import ByFact, Judged, findings_under_trainer
-from truetune.checks.catalogue import rules
 from truetune.checks.check_data import check
 from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport
+from truetune.checks.rule_catalogue import all_rules
+from truetune.checks.severity_by_trainer import (
+    SeverityByFact,
+    SeverityForFact,
+    adjust_severities_to_trainer,
+)
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
@@ -256,15 +260,15 @@ def test_answers_behind_the_limit(name: TrainerName | None, codes: set[str]) -> 
     assert bool(report.learned.left_out) == (name in ("axolotl", "truetune"))
 
 
-def dependent() -> Iterator[tuple[str, ByFact]]:
-    for rule in rules():
+def dependent() -> Iterator[tuple[str, SeverityByFact]]:
+    for rule in all_rules():
         yield from ((rule.name(), by) for by in rule.by_trainer)
 
 
 @pytest.mark.parametrize(
     ("rule", "by"), list(dependent()), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_rules_ask_for_facts_that_there_are(rule: str, by: ByFact) -> None:
+def test_rules_ask_for_facts_that_there_are(rule: str, by: SeverityByFact) -> None:
     values = set()
     for facts in TRAINERS.values():
         value = getattr(facts, by.fact.partition(".")[0]).value
@@ -276,14 +280,15 @@ def test_rules_ask_for_facts_that_there_are(rule: str, by: ByFact) -> None:
 def test_a_finding_is_capped_and_never_raised() -> None:
     made = Finding("r", "TT000", "info", "m", "h")
     by = (
-        ByFact(
-            "pads_masked_by", {"id": Judged("error", "{trainer} does"), "position": Judged(None)}
+        SeverityByFact(
+            "pads_masked_by",
+            {"id": SeverityForFact("error", "{trainer} does"), "position": SeverityForFact(None)},
         ),
     )
-    (kept,) = findings_under_trainer([made], by, TRAINERS["transformers"])
+    (kept,) = adjust_severities_to_trainer([made], by, TRAINERS["transformers"])
     assert kept.severity == "info"
     assert kept.evidence == (f"{TRAINERS['transformers'].called} does",)
-    assert list(findings_under_trainer([made], by, TRAINERS["trl"])) == []
+    assert list(adjust_severities_to_trainer([made], by, TRAINERS["trl"])) == []
 
 
 @pytest.mark.parametrize(
@@ -292,11 +297,12 @@ def test_a_finding_is_capped_and_never_raised() -> None:
 def test_a_loss_of_nearly_all_rows_keeps_its_severity(count: int, severity: str) -> None:
     made = Finding("r", "TT000", "error", "m", "h", count=count, total=40)
     by = (
-        ByFact(
-            "cut.empties", {"dropped": Judged("warning", "{trainer} does", holds_for_all=False)}
+        SeverityByFact(
+            "cut.empties",
+            {"dropped": SeverityForFact("warning", "{trainer} does", holds_for_all=False)},
         ),
     )
-    (kept,) = findings_under_trainer([made], by, TRAINERS["trl"])
+    (kept,) = adjust_severities_to_trainer([made], by, TRAINERS["trl"])
     assert kept.severity == severity
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 import truetune
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.cli.shell_completion import (
     COMPLETION_VARIABLE,
@@ -53,7 +53,7 @@ def test_what_is_offered(words: str, offered: str) -> None:
 
 def test_it_knows_all_rules_without_loading_one() -> None:
     names = {str(item.value) for item in complete_rule_names(None, None, "")}  # type: ignore[arg-type]
-    assert names == {word for rule in rules() for word in (rule.name(), rule.code)}
+    assert names == {word for rule in all_rules() for word in (rule.name(), rule.code)}
 
 
 def test_a_shell_s_question_loads_nothing_heavy() -> None:

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 import truetune
-from truetune.checks.catalogue import choose, find
+from truetune.checks.rule_catalogue import find_rule, select_rules
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import TruetuneError
 from truetune.rehearsal.training_command import find_training_command
-from truetune.spec.misspellings import did_you_mean, did_you_mean_path
 from truetune.spec.settings_files import find_settings, spec_of
+from truetune.spec.suggest_spelling import did_you_mean, did_you_mean_path
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (lambda: truetune.check(DATA, TOKENIZER, max_lenght=5), "max_length"),
         (lambda: truetune.check(DATA, TOKENIZER, select=["pad-is-stop-tokn"]), "pad-is-stop-token"),
         (lambda: truetune.check(DATA, TOKENIZER, map={"messages": "mesages"}), "messages"),
-        (lambda: find("pad-is-stop-tokn"), "pad-is-stop-token"),
-        (lambda: choose((), ("train-eval-leek",)), "train-eval-leak"),
+        (lambda: find_rule("pad-is-stop-tokn"), "pad-is-stop-token"),
+        (lambda: select_rules((), ("train-eval-leek",)), "train-eval-leak"),
         (lambda: find_settings("truetun.yaml", Path()), "truetune.yaml"),
         (lambda: spec_of({"training": {"lora": {"lora_alhpa": 4}}}, "x"), "lora_alpha"),
         (lambda: spec_of({"encode": {"pakcing": "none"}}, "x"), "packing"),
@@ -73,9 +73,9 @@ def test_a_word_of_the_command_line(arguments: list[str], meant: str) -> None:
 
 
 def test_codes_in_any_case_and_the_beginning_of_one() -> None:
-    assert find("tt101") is find("TOK001")
+    assert find_rule("tt101") is find_rule("TOK001")
     with pytest.raises(TruetuneError, match="truetune rules TOK"):
-        find("TOK")
+        find_rule("TOK")
 
 
 def test_nothing_is_near(tmp_path: Path) -> None:

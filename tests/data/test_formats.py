@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import parts
-from truetune.data.columns import KNOWN_COLUMNS
+from truetune.data.column_names import KNOWN_COLUMNS
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError

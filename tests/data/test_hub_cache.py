@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 import truetune
-from truetune.data.files import find_sources
+from truetune.data.find_data_files import find_sources
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError, UsageError
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truetune.data.conversation import Origin
-from truetune.data.files import find_sources
-from truetune.data.line_stretches import read_stretch, scan_lines
+from truetune.data.find_data_files import find_sources
 from truetune.data.rows import read_conversations
+from truetune.data.split_lines_into_stretches import read_stretch, scan_lines
 from truetune.errors import DataError
 
 LINE = st.one_of(

@@ -89,7 +89,7 @@ def test_no_two_chats_ask_the_same() -> None:
 
 def test_transformers_sees_the_same_tokenizer_and_template() -> None:
     transformers = pytest.importorskip("transformers")
-    from truetune.checks.check_data import view
+    from truetune.checks.check_data import view_row_tokens
     from truetune.spec.run_spec import RunSpec
 
     theirs = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
@@ -110,7 +110,7 @@ def test_transformers_sees_the_same_tokenizer_and_template() -> None:
             ids = theirs.apply_chat_template(
                 row["messages"], tools=row.get("tools"), return_dict=True
             )["input_ids"]
-            assert view(spec, number)[0].ids.tolist() == ids
+            assert view_row_tokens(spec, number)[0].ids.tolist() == ids
 
 
 def test_the_template_writes_all_that_a_chat_can_hold() -> None:

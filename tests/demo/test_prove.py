@@ -8,16 +8,16 @@ from rich.console import Console
 
 from truetune.demo import TOKENIZER, run_demo
 from truetune.demo.plant_faults import break_tokenizer
-from truetune.demo.train_twice import (
+from truetune.demo.train_with_both_pads import (
     IGNORED,
     ROWS,
     STEPS,
+    BothTrainings,
     Outcome,
-    Proof,
     labels_by_id,
     labels_by_place,
     short_views,
-    train_twice,
+    train_with_both_pads,
 )
 
 
@@ -39,7 +39,7 @@ def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> 
 def test_one_never_stops_and_the_other_always_does() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    proof = train_twice()
+    proof = train_with_both_pads()
     assert (proof.broken.stopped, proof.sound.stopped, proof.rows) == (0, ROWS, ROWS)
     assert (proof.broken.recited, proof.sound.recited) == (ROWS, ROWS)
     for outcome in (proof.broken, proof.sound):
@@ -57,7 +57,7 @@ def test_both_curves_and_counts_are_drawn() -> None:
         Outcome("own pad", losses, 19, 20, "Yes."),
     )
     console = Console(file=(written := io.StringIO()), width=80)
-    run_demo.render_proof(Proof(broken, sound, 20, "Is [it] so?", 12.3), console)
+    run_demo.render_both_trainings(BothTrainings(broken, sound, 20, "Is [it] so?", 12.3), console)
     drawn = written.getvalue()
     assert "8.00 █" in drawn
     assert "▁ 0.016" in drawn

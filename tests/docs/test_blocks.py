@@ -20,7 +20,7 @@ from tests.docs.blocks import Block, blocks, inline, pages
 from tests.docs.preludes import wanted
 from tests.generation import imitated_server
 from tests.generation.serving import shared, transformers_serve  # noqa: F401
-from truetune.checks.catalogue import page, rules
+from truetune.checks.rule_catalogue import all_rules, rule_page
 
 pytest.importorskip("trl")
 SERVER = "http://localhost:8000"
@@ -242,8 +242,8 @@ def commands() -> Iterator[tuple[str, str, bool]]:
         for line_, code in inline(path):
             if code.startswith("truetune "):
                 yield f"{path.name}:{line_}", code, False
-    for rule in rules():
-        for code in re.findall(r"`(truetune [^`]+)`", page(rule)):
+    for rule in all_rules():
+        for code in re.findall(r"`(truetune [^`]+)`", rule_page(rule)):
             yield rule.name(), " ".join(code.split()), False
     for hook in yaml.safe_load((stage.ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")):
         yield hook["id"], f"{hook['entry']} train.py", True

@@ -89,7 +89,11 @@ def test_a_format(copy: Path) -> None:
         "    # Any of the others but the first, with a label.\n",
         line.partition("\n")[2],
     )
-    put_into(copy / "data" / "formats.py", "def read_text(", reader.partition("\n")[2] + "\n\n")
+    put_into(
+        copy / "data" / "row_format_readers.py",
+        "def read_text(",
+        reader.partition("\n")[2] + "\n\n",
+    )
     rows = copy.parents[1] / "rows.jsonl"
     write_rows(rows, [{"turns": ["Is it open?", "Yes.", "Until when?", "Until four."]}])
     shown = json.loads(

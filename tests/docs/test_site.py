@@ -12,8 +12,8 @@ import pytest
 import truetune
 from tests.browser import chromium, violations
 from tests.docs import site
-from truetune.checks.catalogue import page as source
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
+from truetune.checks.rule_catalogue import rule_page as source
 from truetune.cli import truetune_group
 
 pytest.importorskip("furo")
@@ -36,7 +36,7 @@ def test_the_site(tmp_path: Path) -> None:
 
 def every_rule_has_its_page(root: Path, pages: dict[Path, site.Page]) -> None:
     index = pages[root / "rules" / "index.html"].text
-    for rule in rules():
+    for rule in all_rules():
         page = pages[root / "rules" / f"{rule.name()}.html"]
         assert page.title.startswith(f"{rule.name()} ")
         assert {

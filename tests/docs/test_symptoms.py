@@ -7,9 +7,9 @@ import re
 import pytest
 
 from tests.docs.blocks import ROOT, blocks
-from truetune.checks.catalogue import rules
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.explaining.search_topics import list_topics, search_topics
+from truetune.checks.rule_catalogue import all_rules
 from truetune.probe.laws import law_modules
 
 SYMPTOMS = (
@@ -46,7 +46,7 @@ def test_the_causes_are_proved_by_rules_that_there_are(name: str) -> None:
     text = (ROOT / "docs" / GUIDE[name].page).read_text(encoding="utf-8")
     causes = text.partition("## The causes")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", causes))
-    assert named - {rule.name() for rule in rules()} <= set(law_modules())
+    assert named - {rule.name() for rule in all_rules()} <= set(law_modules())
     assert named or name == "out-of-memory"
 
 

@@ -25,7 +25,7 @@ from truetune.doctor.gather_environment import (
     list_extras,
 )
 from truetune.errors import UsageError
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.report_terminal import as_text
 from truetune.spec.run_spec import RunSpec
 
@@ -138,7 +138,7 @@ def test_no_interpreter() -> None:
 
 def test_the_report_is_of_its_schema_and_draws() -> None:
     report = doctor(load=False, spec=RunSpec(ignore=("ENV007",)))
-    value = as_dict(report)
+    value = report_as_dict(report)
     jsonschema.validate(value, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert value["environment"]["packages"]["tokenizers"]
 

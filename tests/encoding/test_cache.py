@@ -21,13 +21,13 @@ from pyarrow import parquet
 
 import truetune
 from truetune.demo import TOKENIZER
-from truetune.encoding import cache_key, workers
+from truetune.encoding import cache_key, encode_in_processes
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoded_folder import open_encoded
-from truetune.encoding.engines import EnginesDiffer
+from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.errors import DataError, UsageError
-from truetune.render.probes import chat
+from truetune.render.probes import alternating_chat
 
 ROOT = Path(__file__).parents[2]
 ANEW = "all is made again without shortcuts; please report this"
@@ -43,7 +43,8 @@ def world(tmp_path: Path) -> Path:
 
 def write(path: Path, rows: int, answer: str = "answer") -> None:
     lines = (
-        json.dumps({"messages": chat(f"question {i}", f"{answer} {i}")}) + "\n" for i in range(rows)
+        json.dumps({"messages": alternating_chat(f"question {i}", f"{answer} {i}")}) + "\n"
+        for i in range(rows)
     )
     path.write_text("".join(lines))
 
@@ -236,7 +237,7 @@ def test_the_replay_finds_a_row_that_encodes_otherwise(
 
 def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 700)
-    encoded = workers.encode_shard
+    encoded = encode_in_processes.encode_shard
     done: list[int] = []
 
     def counted(maker: Any, task: Any, folder: Any) -> Any:
@@ -246,7 +247,7 @@ def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.Monk
         done.append(task.number)
         return encoded(maker, task, folder)
 
-    monkeypatch.setattr(workers, "encode_shard", counted)
+    monkeypatch.setattr(encode_in_processes, "encode_shard", counted)
     with pytest.raises(KeyboardInterrupt):
         encode(world, out=world / "out")
     with pytest.raises(DataError, match="holds no whole encoded data"):
@@ -267,14 +268,14 @@ def test_engines_that_differ_begin_again_with_tokenizers(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 700)
-    encoded = workers.encode_shard
+    encoded = encode_in_processes.encode_shard
 
     def differing(maker: Any, task: Any, folder: Any) -> Any:
         if task.number == 3 and not maker.encoder._settled:
             raise EnginesDiffer("fast and slow encode 'x' differently")
         return encoded(maker, task, folder)
 
-    monkeypatch.setattr(workers, "encode_shard", differing)
+    monkeypatch.setattr(encode_in_processes, "encode_shard", differing)
     found = encode(world, out=world / "out")
     assert found.notices == ("fast and slow encode 'x' differently: " + ANEW,)
     assert found.counts["encoded"] == 60

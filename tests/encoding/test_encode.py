@@ -15,23 +15,23 @@ from pyarrow import parquet
 
 import truetune
 from tests import parts
-from truetune.checks.check_data import view
+from truetune.checks.check_data import view_row_tokens
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch
+from truetune.encoding.stream_batches import batch
 from truetune.errors import DataError, SpecError, UsageError
-from truetune.render.probes import chat, prepared
-from truetune.render.tokenizer import load
+from truetune.render.probes import alternating_chat, prepare_probes_of_run
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 Row = dict[str, Any]
 
 
 def chats(path: Path, *conversations: Any) -> str:
-    rows = [{"messages": c if isinstance(c, list) else chat(*c)} for c in conversations]
+    rows = [{"messages": c if isinstance(c, list) else alternating_chat(*c)} for c in conversations]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
 
@@ -57,7 +57,7 @@ def table(path: Path) -> list[Row]:
 
 def labels_of_check(spec: RunSpec) -> Iterator[tuple[int, list[int], list[int]]]:
     """(row, ids, labels) of each example, rendered by the template itself and encoded by `tokenizers`."""
-    made = prepared(spec)
+    made = prepare_probes_of_run(spec)
     encoder = Encoder(made.tokenizer.backend, only_reference=True)
     for row in read_conversations(spec.data):
         one = batch([row], made.renderer(), encoder, exact=True)
@@ -85,7 +85,7 @@ def test_labels_are_those_of_check(family: str, tmp_path: Path) -> None:
     )[:60]
     data = str(tmp_path / "calls.json")
     Path(data).write_text(json.dumps(rows))
-    if prepared(RunSpec(tokenizer=str(tokenizer))).template is None:
+    if prepare_probes_of_run(RunSpec(tokenizer=str(tokenizer))).template is None:
         data = chats(tmp_path / "text.jsonl")
         Path(data).write_text('{"prompt": "Say é", "completion": " é!"}\n' * 3)
     encoded = encode(data, tmp_path / "out", tokenizer, on_error="skip", content_specials="keep")
@@ -102,7 +102,7 @@ def test_a_row_is_as_show_shows_it(tmp_path: Path) -> None:
     data = chats(tmp_path / "a.jsonl", ("Hi", "Yo", "And?", "So"), ("q", "a"))
     rows = written(encode(data, tmp_path / "out"))
     for row in rows:
-        (shown,) = view(RunSpec(data=(data,), tokenizer=str(TOKENIZER)), row["row"])
+        (shown,) = view_row_tokens(RunSpec(data=(data,), tokenizer=str(TOKENIZER)), row["row"])
         assert row["input_ids"] == shown.ids.tolist()
         assert [label != -100 for label in row["labels"]] == shown.supervised.tolist()
         assert (row["file"], row["line"]) == ("a.jsonl", row["row"] + 1)
@@ -118,7 +118,7 @@ def test_processes_shards_and_streams_give_the_same(
         tmp_path / "a.jsonl", *[(f"question {i}", f"answer {i} " * (i % 7 + 1)) for i in range(120)]
     )
     (tmp_path / "b.json").write_text(
-        json.dumps([{"messages": chat("q", f"a{i}")} for i in range(50)])
+        json.dumps([{"messages": alternating_chat("q", f"a{i}")} for i in range(50)])
     )
     both = [data, str(tmp_path / "b.json")]
     monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 2000)
@@ -211,7 +211,7 @@ def test_an_overflow_can_be_an_error(tmp_path: Path) -> None:
 
 @cache
 def backend(tokenizer: str) -> Any:
-    return load(tokenizer).backend
+    return load_tokenizer(tokenizer).backend
 
 
 def text_of(ids: list[int], tokenizer: Any = TOKENIZER) -> str:
@@ -338,7 +338,7 @@ def test_a_control_token_in_a_content_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["demo", "qwen3", "llama3.1-instruct", "gemma3", "deepseek-v3"])
 def test_a_control_token_as_text_forges_nothing(family: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZER if family == "demo" else parts.folder(family)
-    made = prepared(RunSpec(tokenizer=str(tokenizer)))
+    made = prepare_probes_of_run(RunSpec(tokenizer=str(tokenizer)))
     assert made.terminator is not None
     assert made.terminator.token is not None
     stop = made.terminator.token
@@ -367,7 +367,7 @@ def test_a_tokenizer_that_cannot_do_that_says_so(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_read_or_rendered(tmp_path: Path) -> None:
     rows = [
-        {"messages": chat("Hi", "Yo")},
+        {"messages": alternating_chat("Hi", "Yo")},
         "broken",
         {"messages": [{"role": "assistant"}]},
         {"other": 1},
@@ -395,7 +395,7 @@ def test_rows_that_cannot_be_read_or_rendered(tmp_path: Path) -> None:
 
 
 def test_loss_weights(tmp_path: Path) -> None:
-    messages = chat("q", "a", "r", "b")
+    messages = alternating_chat("q", "a", "r", "b")
     messages[1]["weight"] = 0.25
     (row,) = written(
         encode(chats(tmp_path / "a.jsonl", messages), tmp_path / "o", loss_weights=True)

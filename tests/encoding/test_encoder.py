@@ -13,10 +13,10 @@ from tests import parts
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch, batches
-from truetune.render.probes import chat, probes
+from truetune.encoding.stream_batches import batch, stream_batches
+from truetune.render.probes import alternating_chat, probes
 from truetune.render.rendering import Source
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 TEXTS = [
@@ -39,7 +39,7 @@ FAMILIES = [
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ids_are_the_tokenizers_and_starts_are_in_order(family: str) -> None:
-    encoder = Encoder(load(str(parts.folder(family))).backend)
+    encoder = Encoder(load_tokenizer(str(parts.folder(family))).backend)
     encoded = encoder.encode(TEXTS)
     for i, text in enumerate(TEXTS):
         low, high = encoded.offsets[i], encoded.offsets[i + 1]
@@ -54,7 +54,7 @@ def test_ids_are_the_tokenizers_and_starts_are_in_order(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct", "gpt-oss", "gemma3"])
 def test_starts_cut_the_text_where_the_tokens_do(family: str) -> None:
-    encoder = Encoder(load(str(parts.folder(family))).backend)
+    encoder = Encoder(load_tokenizer(str(parts.folder(family))).backend)
     text = "Tokens place themselves: naïve café, 日本語 and <|im_end|> 12345.\n"
     assert unicodedata.is_normalized("NFC", text)
     encoded = encoder.encode([text])
@@ -68,7 +68,7 @@ def test_starts_cut_the_text_where_the_tokens_do(family: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
 def test_any_text(texts: list[str]) -> None:
-    encoder = Encoder(load(str(TOKENIZER)).backend)
+    encoder = Encoder(load_tokenizer(str(TOKENIZER)).backend)
     encoded = encoder.encode(texts)
     for i, text in enumerate(texts):
         ids = encoded.ids[encoded.offsets[i] : encoded.offsets[i + 1]]
@@ -82,10 +82,12 @@ def test_any_text(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_supervised_tokens_spell_the_answers_and_their_stops(family: str) -> None:
-    tokenizer = load(str(parts.folder(family)))
+    tokenizer = load_tokenizer(str(parts.folder(family)))
     made = probes(tokenizer, RunSpec())
     answers = ["Yo é 日本!", "bye  bye"]
-    row = Conversation(Origin("x", 1, 0), "messages", chat("Hi", answers[0], "ok", answers[1]))
+    row = Conversation(
+        Origin("x", 1, 0), "messages", alternating_chat("Hi", answers[0], "ok", answers[1])
+    )
     encoded = batch([row], made.renderer(), Encoder(tokenizer.backend))
     spelled = ""
     for i, (low, high) in enumerate(zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)):
@@ -103,14 +105,15 @@ def test_supervised_tokens_spell_the_answers_and_their_stops(family: str) -> Non
 
 
 def test_streaming_gives_what_one_batch_gives() -> None:
-    tokenizer = load(str(TOKENIZER))
+    tokenizer = load_tokenizer(str(TOKENIZER))
     made = probes(tokenizer, RunSpec())
     rows = [
-        Conversation(Origin("x", i + 1, i), "messages", chat(f"q {i}", f"a {i}")) for i in range(50)
+        Conversation(Origin("x", i + 1, i), "messages", alternating_chat(f"q {i}", f"a {i}"))
+        for i in range(50)
     ]
     encoder = Encoder(tokenizer.backend)
     whole = batch(rows, made.renderer(), encoder)
-    parts_ = list(batches(iter(rows), made.renderer(), encoder, size=7))
+    parts_ = list(stream_batches(iter(rows), made.renderer(), encoder, size=7))
     assert np.array_equal(np.concatenate([b.ids for b in parts_]), whole.ids)
     assert np.array_equal(np.concatenate([b.supervised for b in parts_]), whole.supervised)
     assert np.array_equal(np.concatenate([b.source for b in parts_]), whole.source)

@@ -13,17 +13,17 @@ import tokenizers
 
 from tests import parts
 from truetune.demo import TOKENIZER
-from truetune.encoding import engines
+from truetune.encoding import proved_tokenizer_engines
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.engines import (
+from truetune.encoding.proved_tokenizer_engines import (
     Encode,
     EnginesDiffer,
     FlatIds,
     fastest_engine,
     reference_engine,
 )
-from truetune.encoding.text_pieces import find_piece_rule
-from truetune.render.tokenizer import load
+from truetune.encoding.split_at_added_tokens import find_piece_rule
+from truetune.render.tokenizer import load_tokenizer
 
 NAMES = {
     **dict.fromkeys(("qwen3", "llama3.1-instruct", "gemma3", "gemma4", "mistral-nemo", "mistral-7b-v0.3"), "gigatoken"),
@@ -54,7 +54,7 @@ def corpus() -> list[str]:
 
 @pytest.mark.parametrize("family", NAMES)
 def test_the_fast_engine_of_a_family_agrees(family: str) -> None:
-    backend = load(str(parts.folder(family))).backend
+    backend = load_tokenizer(str(parts.folder(family))).backend
     found = find_piece_rule(backend)
     assert found is not None
     engine = fastest_engine(backend, ["one sample"], found.pattern)
@@ -67,8 +67,10 @@ def test_the_fast_engine_of_a_family_agrees(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct"])
 def test_the_next_engine_is_as_good(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_MAKERS", {"kitoken": engines._make_kitoken})
-    backend = load(str(parts.folder(family))).backend
+    monkeypatch.setattr(
+        proved_tokenizer_engines, "_MAKERS", {"kitoken": proved_tokenizer_engines._make_kitoken}
+    )
+    backend = load_tokenizer(str(parts.folder(family))).backend
     encoder = Encoder(backend, patience=0)
     encoder.encode(["settle on an engine"])
     assert encoder.engine.name.startswith("kitoken")
@@ -92,19 +94,23 @@ def lying(when: Callable[[list[str]], bool]) -> Callable[[tokenizers.Tokenizer],
 
 
 def test_an_engine_that_differs_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_MAKERS", {"json": lying(lambda texts: "only here" in texts)})
-    monkeypatch.setattr(engines.importlib.metadata, "version", lambda name: "0")
-    backend = load(str(TOKENIZER)).backend
+    monkeypatch.setattr(
+        proved_tokenizer_engines, "_MAKERS", {"json": lying(lambda texts: "only here" in texts)}
+    )
+    monkeypatch.setattr(proved_tokenizer_engines.importlib.metadata, "version", lambda name: "0")
+    backend = load_tokenizer(str(TOKENIZER)).backend
     assert fastest_engine(backend, ["somewhere"], NONE).name == "json 0"
     assert fastest_engine(backend, ["only here"], NONE).name.startswith("tokenizers")
 
 
 def test_an_engine_that_differs_later_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_MAKERS", {"json": lying(lambda texts: "é" in texts)})
-    monkeypatch.setattr(engines, "PROBES", ("plain",))
-    monkeypatch.setattr(engines, "_decode_random_pairs", lambda backend: [])
-    monkeypatch.setattr(engines.importlib.metadata, "version", lambda name: "0")
-    encoder = Encoder(load(str(TOKENIZER)).backend, patience=0)
+    monkeypatch.setattr(
+        proved_tokenizer_engines, "_MAKERS", {"json": lying(lambda texts: "é" in texts)}
+    )
+    monkeypatch.setattr(proved_tokenizer_engines, "PROBES", ("plain",))
+    monkeypatch.setattr(proved_tokenizer_engines, "_decode_random_pairs", lambda backend: [])
+    monkeypatch.setattr(proved_tokenizer_engines.importlib.metadata, "version", lambda name: "0")
+    encoder = Encoder(load_tokenizer(str(TOKENIZER)).backend, patience=0)
     encoder.encode(["plain text"])
     assert encoder.engine.name == "json 0"
     with pytest.raises(EnginesDiffer, match=r"json 0 and tokenizers .* encode '0' differently"):

@@ -22,9 +22,9 @@ from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
 from truetune.errors import FastPathError
 from truetune.render import renderer as renderer_module
-from truetune.render.probes import chat, prepared
-from truetune.render.recipe import Recipe, make_recipe
+from truetune.render.probes import alternating_chat, prepare_probes_of_run
 from truetune.render.render_plan import Plan
+from truetune.render.reusable_render_recipe import Recipe, make_recipe
 from truetune.render.traced_string import Trace
 from truetune.spec.run_spec import RunSpec
 
@@ -47,7 +47,8 @@ def write_rows(folder: Path, rows: int, first_odd: int, last_odd: int | None = N
     last = rows if last_odd is None else last_odd
     texts = (f"question {i}{' odd' * (first_odd <= i <= last)}" for i in range(rows))
     lines = (
-        json.dumps({"messages": chat(text, f"answer {i}")}) + "\n" for i, text in enumerate(texts)
+        json.dumps({"messages": alternating_chat(text, f"answer {i}")}) + "\n"
+        for i, text in enumerate(texts)
     )
     (folder / "rows.jsonl").write_text("".join(lines))
     (folder / "template.jinja").write_text(TEMPLATE)
@@ -144,12 +145,12 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "patched").mkdir()
     (tmp_path / "patched" / "sitecustomize.py").write_text(
         "import dataclasses\n"
-        "from truetune.render import recipe\n"
-        "whole = recipe.make_recipe\n"
+        "from truetune.render import reusable_render_recipe\n"
+        "whole = reusable_render_recipe.make_recipe\n"
         "def record(plans, trace):\n"
         "    made = whole(plans, trace)\n"
         "    return made and dataclasses.replace(made, guards=())\n"
-        "recipe.make_recipe = record\n"
+        "reusable_render_recipe.make_recipe = record\n"
     )
     code = (
         "import sys\n"
@@ -204,7 +205,7 @@ def test_each_recipe_is_proved_from_its_first_row_on(
     """Also one that is made when hundreds of rows were filled into others."""
     spec = write_rows(tmp_path, 400, 1_000)
     rows = [*read_conversations(spec.data)]
-    renderer = prepared(spec).renderer()
+    renderer = prepare_probes_of_run(spec).renderer()
     for row in rows:
         renderer.render(row)
     monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
@@ -221,7 +222,7 @@ def test_what_is_compared(tmp_path: Path) -> None:
     """All of a rendering: its text, what is supervised, the turns, and which field each character came from."""
     spec = write_rows(tmp_path, 3, 9)
     for wrong in ("text", "weight", "stop", "source"):
-        renderer = prepared(spec).renderer()
+        renderer = prepare_probes_of_run(spec).renderer()
         first, second, _ = read_conversations(spec.data)
         renderer.render(first)
         (known,) = next(iter(renderer._recipes.values()))

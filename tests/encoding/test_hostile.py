@@ -15,11 +15,11 @@ from tests import parts
 from tests.encoding.test_encode import chats, encode, text_of, written
 from truetune.demo import TOKENIZER
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.engines import fastest_engine
-from truetune.encoding.text_pieces import find_piece_rule
+from truetune.encoding.proved_tokenizer_engines import fastest_engine
+from truetune.encoding.split_at_added_tokens import find_piece_rule
 from truetune.errors import DataError
-from truetune.render.probes import chat
-from truetune.render.tokenizer import load
+from truetune.render.probes import alternating_chat
+from truetune.render.tokenizer import load_tokenizer
 
 
 def learned(row: dict[str, Any], tokenizer: Any = TOKENIZER) -> str:
@@ -71,7 +71,7 @@ def test_an_earlier_turn_that_is_rewritten_trains_nothing_of_a_later_one(
     qwen = parts.folder("qwen3")
     conversations = []
     for length in (21, *range(1, 60)):
-        messages = chat("q", "a1", "second", "a2")
+        messages = alternating_chat("q", "a1", "second", "a2")
         messages[1]["reasoning_content"] = "r " * length
         if not settings:
             messages[1]["train"] = False
@@ -90,8 +90,8 @@ def test_an_earlier_turn_that_is_rewritten_trains_nothing_of_a_later_one(
 )
 def test_what_has_no_source_can_forge_nothing(family: str, policy: str, tmp_path: Path) -> None:
     tokenizer = parts.folder(family)
-    control = sorted(load(str(tokenizer)).control)[-1]
-    token = load(str(tokenizer)).backend.id_to_token(control)
+    control = sorted(load_tokenizer(str(tokenizer)).control)[-1]
+    token = load_tokenizer(str(tokenizer)).backend.id_to_token(control)
     call = {"type": "function", "function": {"name": "f", "arguments": {f"k{token}": 1}}}
     rows = [
         {
@@ -101,7 +101,7 @@ def test_what_has_no_source_can_forge_nothing(family: str, policy: str, tmp_path
             ]
         },
         {
-            "messages": chat("q", "a"),
+            "messages": alternating_chat("q", "a"),
             "tools": [{"type": f"function{token}", "function": {"name": "f"}}],
         },
         {
@@ -110,9 +110,12 @@ def test_what_has_no_source_can_forge_nothing(family: str, policy: str, tmp_path
                 {"role": "assistant", "content": "a"},
             ]
         },
-        {"messages": chat("q", "a"), "chat_template_kwargs": {"model_identity": f"you {token}"}},
-        {"messages": chat("q", "a"), "chat_template_kwargs": {"messages": []}},
-        {"messages": chat("q", "a")},
+        {
+            "messages": alternating_chat("q", "a"),
+            "chat_template_kwargs": {"model_identity": f"you {token}"},
+        },
+        {"messages": alternating_chat("q", "a"), "chat_template_kwargs": {"messages": []}},
+        {"messages": alternating_chat("q", "a")},
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     encoded = encode(
@@ -131,7 +134,7 @@ def test_what_has_no_source_can_forge_nothing(family: str, policy: str, tmp_path
 
 def test_an_engine_that_is_wrong_on_plain_text_is_not_taken() -> None:
     """kitoken 0.11 takes a line end before an apostrophe for a space in SmolLM2's tokenizer."""
-    backend = load(str(parts.folder("smollm2"))).backend
+    backend = load_tokenizer(str(parts.folder("smollm2"))).backend
     found = find_piece_rule(backend)
     assert found is not None
     engine = fastest_engine(backend, [], found.pattern)
@@ -145,7 +148,7 @@ def test_an_engine_that_is_wrong_on_plain_text_is_not_taken() -> None:
 
 @pytest.mark.parametrize("family", ["qwen3", "llama3.1-instruct", "deepseek-v3"])
 def test_characters_that_libraries_know_differently(family: str) -> None:
-    backend = load(str(parts.folder(family))).backend
+    backend = load_tokenizer(str(parts.folder(family))).backend
     encoder = Encoder(backend, patience=0)
     encoder.encode(["settle on an engine"])
     assert encoder.engine.name.startswith("gigatoken")
@@ -242,7 +245,7 @@ PLACES = [
 
 
 def test_what_is_broken_is_skipped_in_every_kind_of_file(tmp_path: Path) -> None:
-    good = json.dumps({"messages": chat("q", "a")})
+    good = json.dumps({"messages": alternating_chat("q", "a")})
     (tmp_path / "a.jsonl.gz").write_bytes(
         gzip.compress(f'{good}\n{{"messages": \n5\n{good}\n'.encode())
     )
@@ -266,8 +269,11 @@ def test_what_is_broken_is_skipped_in_every_kind_of_file(tmp_path: Path) -> None
 def test_a_row_that_lost_something_on_the_way_is_an_error(tmp_path: Path) -> None:
     data = tmp_path / "a.jsonl"
     for messages, what in (
-        ([*chat("q"), "an answer lost", *chat("x", "a")[1:]], "expected a message"),
-        ([*chat("q"), {"role": "assistant", "content": None}], "has no content"),
+        (
+            [*alternating_chat("q"), "an answer lost", *alternating_chat("x", "a")[1:]],
+            "expected a message",
+        ),
+        ([*alternating_chat("q"), {"role": "assistant", "content": None}], "has no content"),
     ):
         data.write_text(json.dumps({"messages": messages}) + "\n")
         with pytest.raises(DataError, match=what):

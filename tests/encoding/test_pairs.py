@@ -15,8 +15,8 @@ from tests import parts
 from truetune.data.rows import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batches
-from truetune.render.probes import prepared
+from truetune.encoding.stream_batches import stream_batches
+from truetune.render.probes import prepare_probes_of_run
 from truetune.spec.run_spec import Learn, RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3")
@@ -77,9 +77,11 @@ TRAILING = {"qwen3": "\n", "llama3.1-instruct": "", "gemma3": "\n"}
 def batches_of(folder: Path, family: str, rows: list[Row], **settings: Any) -> list[Batch]:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    made = prepared(RunSpec(data=(str(path),), tokenizer=str(parts.folder(family)), **settings))
+    made = prepare_probes_of_run(
+        RunSpec(data=(str(path),), tokenizer=str(parts.folder(family)), **settings)
+    )
     return list(
-        batches(
+        stream_batches(
             read_conversations([str(path)]), made.renderer(), Encoder(made.tokenizer.backend), 2
         )
     )

@@ -17,20 +17,23 @@ from pyarrow import parquet
 
 import truetune
 from truetune.cli import truetune_group
-from truetune.data.remote import RemotePath
+from truetune.data.remote_path import RemotePath
 from truetune.demo import TOKENIZER
+from truetune.encoding import encode_on_ray
 from truetune.encoding import encode_run as run_module
-from truetune.encoding import on_ray
 from truetune.encoding.encode_run import Encoded
 from truetune.encoding.encoded_folder import DiskEntry, DiskStore
-from truetune.encoding.engines import EnginesDiffer
-from truetune.encoding.stream import void_notice
+from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
+from truetune.encoding.stream_batches import describe_wrong_shortcut
 from truetune.errors import DataError
-from truetune.render.probes import chat, prepared
+from truetune.render.probes import alternating_chat, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install truetune[ray]")
-ROWS = [{"messages": chat(f"question {i}", f"answer {i} " * (i % 9 + 1))} for i in range(200)]
+ROWS = [
+    {"messages": alternating_chat(f"question {i}", f"answer {i} " * (i % 9 + 1))}
+    for i in range(200)
+]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
 
 
@@ -181,7 +184,11 @@ def test_workers_that_fall_ill(
     )
     encoded = encode(data, tmp_path / "out")
     assert encoded.counts["encoded"] == 200
-    wanted = () if dies else (void_notice(EnginesDiffer("fast and slow encode 'x' differently")),)
+    wanted = (
+        ()
+        if dies
+        else (describe_wrong_shortcut(EnginesDiffer("fast and slow encode 'x' differently")),)
+    )
     assert encoded.notices == wanted
     assert dies or encoded.manifest["engines"][0].startswith("tokenizers")
     assert encode(data, tmp_path / "out", engine="local").reused
@@ -197,8 +204,8 @@ def test_workers_need_no_tokenizer_folder(tmp_path: Path) -> None:
         "template": str(tmp_path / "t.jinja"),
     }
     for more in ({}, files):
-        made = prepared(RunSpec(tokenizer=str(tmp_path / "tokenizer"), **more))
-        again = on_ray.Parcel.of(made).opened()
+        made = prepare_probes_of_run(RunSpec(tokenizer=str(tmp_path / "tokenizer"), **more))
+        again = encode_on_ray.PortableRun.of(made).opened()
         assert again.tokenizer.backend.to_str() == made.tokenizer.backend.to_str()
         assert again.template is not None
         assert made.template is not None

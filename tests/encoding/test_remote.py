@@ -16,21 +16,24 @@ from pyarrow import fs, parquet
 
 import truetune
 from truetune.checks.reports import DataReport
-from truetune.data import remote
-from truetune.data.files import find_sources
-from truetune.data.line_stretches import read_stretch, scan_lines
-from truetune.data.remote import RemotePath, parse_data_path
+from truetune.data import remote_path
+from truetune.data.find_data_files import find_sources
+from truetune.data.remote_path import RemotePath, parse_data_path
 from truetune.data.rows import read_conversations
+from truetune.data.split_lines_into_stretches import read_stretch, scan_lines
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
-from truetune.encoding.encoded_folder import entry_of, open_encoded
-from truetune.encoding.object_store import ObjectEntry
+from truetune.encoding.encoded_folder import encoded_folder_at, open_encoded
+from truetune.encoding.encoded_object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
-from truetune.render.probes import chat
+from truetune.render.probes import alternating_chat
 
 At = Callable[[str], str]
-ROWS = [{"messages": chat(f"question {i}", f"answer {i} " * (i % 9 + 1))} for i in range(120)]
+ROWS = [
+    {"messages": alternating_chat(f"question {i}", f"answer {i} " * (i % 9 + 1))}
+    for i in range(120)
+]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 
 
@@ -157,9 +160,9 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
 
     local = pytest.importorskip("fsspec.implementations.local").LocalFileSystem()
     monkeypatch.setattr(
-        remote, "_open_filesystem", lambda top: (fs.PyFileSystem(Files(local)), "/")
+        remote_path, "_open_filesystem", lambda top: (fs.PyFileSystem(Files(local)), "/")
     )
-    monkeypatch.setattr(remote, "BUFFER_BYTES", 1000)
+    monkeypatch.setattr(remote_path, "BUFFER_BYTES", 1000)
     (tmp_path / "a.jsonl").write_bytes(LINES * 20)
     (source,) = find_sources([f"store://x{tmp_path}/a.jsonl"])
     stretches = scan_lines(source, 20_000).stretches
@@ -284,7 +287,7 @@ def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         else:
             break
         left = 0
-        entry = entry_of(out)
+        entry = encoded_folder_at(out)
         there = entry.manifest()
         assert there is None or entry.damage(there) is None
         found.add("nothing" if there is None else "old" if there == old else "new")

@@ -14,7 +14,7 @@ from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.row_losses import HeldOut, encode_held_out
 from truetune.generation.backends.backend import ScoredIds
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.spec.settings_files import spec_of
 
 
@@ -25,7 +25,7 @@ def write(folder: Path, rows: Sequence[dict[str, Any]], name: str = "held.jsonl"
 
 
 def probes_of(**settings: Any) -> Probes:
-    return prepared(spec_of({"tokenizer": str(TOKENIZER), **settings}, "test"))
+    return prepare_probes_of_run(spec_of({"tokenizer": str(TOKENIZER), **settings}, "test"))
 
 
 def examples(path: Path, **settings: Any) -> HeldOut:

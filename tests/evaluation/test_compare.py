@@ -14,7 +14,7 @@ from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT
 from tests.evaluation.test_sample import asked, ran
 from truetune.errors import UsageError
-from truetune.evaluation.compare_samples import compare_samples, describe_change
+from truetune.evaluation.compare_model_answers import compare_model_answers, describe_change
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.score_answer import score_answer
 
@@ -67,7 +67,7 @@ def test_differences_in_words(now: Sample, before: Sample, wanted: list[str]) ->
 
 def test_differences_in_figures() -> None:
     pairs = [(said(EN), said(EN, stops=i % 2 == 0)) for i in range(12)]
-    found = compare_samples("other", pairs, 200)
+    found = compare_model_answers("other", pairs, 200)
     rows = {row.name: row for row in found.rows}
     assert (
         rows["well-formed answers"].mine,
@@ -82,7 +82,7 @@ def test_differences_in_figures() -> None:
     assert rows["overlap with the reference"].p == 1
     assert rows["P(stop) behind the reference"].mine is None
     assert found.same == 6
-    assert compare_samples("other", [], 200).rows == ()
+    assert compare_model_answers("other", [], 200).rows == ()
 
 
 def test_two_models_side_by_side(right: Path, broken: Path, rows: Path) -> None:
@@ -140,7 +140,7 @@ def test_rows_on_one_line_are_told_apart(right: Path, tmp_path: Path) -> None:
 def test_a_pair_is_the_same_token_by_token() -> None:
     other = said(EN)
     assert (
-        compare_samples(
+        compare_model_answers(
             "x", [(said(EN), replace(other, answer=replace(other.answer, stop=None)))], 200
         ).same
         == 1

@@ -15,8 +15,8 @@ from tests.auditing import tiny
 from tests.evaluation.held import saved, write
 from truetune.cli.evaluate_command import evaluate as command
 from truetune.errors import DataError, UsageError
-from truetune.evaluation import evaluate_model as module
-from truetune.evaluation.evaluate_model import evaluate_model
+from truetune.evaluation import evaluate_losses_and_answers as module
+from truetune.evaluation.evaluate_losses_and_answers import evaluate_model
 from truetune.generation.backends.backend import Backend
 
 

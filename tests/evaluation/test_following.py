@@ -76,6 +76,28 @@ def test_checkpoints_are_asked_as_they_appear(
         followed(run, other, [])
 
 
+def test_min_p_is_among_the_questions(right: Path, rows: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    record(run, "finished", 2)
+    checkpoint(run, 2, right)
+    kept = tmp_path / "run-sampled" / "asked.json"
+    given: dict[str, Any] = {"temperature": 5.0, "diagnose": False}
+    followed(run, rows, [], **given)
+    questions = json.loads(kept.read_text())
+    assert questions["min_p"] == 0
+    # As older releases wrote it.
+    del questions["min_p"]
+    kept.write_text(json.dumps(questions))
+    again: list[str] = []
+    followed(run, rows, again, **given)
+    assert "asked before" in again[0]
+    with pytest.raises(UsageError, match=r"other questions \(min_p differ\)"):
+        followed(run, rows, [], min_p=0.1, **given)
+    report = followed(run, rows, [], min_p=1.0, looks=str(tmp_path / "other"), **given)
+    assert json.loads((tmp_path / "other" / "asked.json").read_text())["min_p"] == 1
+    assert all(sample.scores.exact for sample in report.looks[0].samples)
+
+
 def test_what_was_interrupted_goes_on(right: Path, rows: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     said: list[Any] = []

@@ -31,8 +31,8 @@ from truetune.generation.backends.open_backend import open_backend
 from truetune.generation.build_prompts import build_prompts
 from truetune.generation.model_evidence import ModelEvidence
 from truetune.generation.score_answer import score_answer
-from truetune.render.probes import prepared
-from truetune.render.serving_contract import contract_of
+from truetune.render.probes import prepare_probes_of_run
+from truetune.render.serving_contract import make_serving_contract
 from truetune.spec.run_spec import RunSpec
 
 ROWS = tiny.chats(8)
@@ -86,7 +86,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     adapter(home / "base", home / "right", stops=True)
     adapter(home / "base", home / "padeos", stops=False)
     record_base(home / "right", read_checkpoint(home / "base"))
-    contract = contract_of(prepared(RunSpec(tokenizer=str(TOKENIZER), model=str(home / "base"))))
+    contract = make_serving_contract(
+        prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER), model=str(home / "base")))
+    )
     (home / "right" / "contract.json").write_text(json.dumps(contract), encoding="utf-8")
     return home
 

@@ -12,7 +12,7 @@ import pytest
 import truetune
 from tests.auditing import tiny
 from tests.evaluation.held import examples, one_by_one, probes_of, saved, write
-from truetune.evaluation.evaluate_model import evaluate_model
+from truetune.evaluation.evaluate_losses_and_answers import evaluate_model
 from truetune.evaluation.row_losses import (
     KINDS,
     REJECTED_ANSWER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.evaluation.answer_metrics import RowGroup, measure_answers
+from truetune.evaluation.average_answer_metrics import RowGroup, measure_answers
 from truetune.evaluation.row_statistics import mcnemar_p, wilson_interval
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Sample

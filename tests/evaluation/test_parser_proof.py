@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.parts import data
-from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.rule_catalogue import select_rules
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.evaluation_results import EvaluationResults
@@ -43,7 +43,9 @@ CALLS = [
 
 def told(proof: ParserSelftest) -> dict[str, Finding]:
     """Code -> finding."""
-    rules = [rule for rule in choose([], [], "evaluation") if issubclass(rule, EvaluationRule)]
+    rules = [
+        rule for rule in select_rules([], [], "evaluation") if issubclass(rule, EvaluationRule)
+    ]
     found = [
         finding
         for rule in rules

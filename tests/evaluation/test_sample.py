@@ -15,12 +15,14 @@ from click.testing import CliRunner, Result
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
 from truetune.cli.sample_command import sample as command
-from truetune.data.output_folder import file_digest
+from truetune.data.guard_output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
 from truetune.evaluation.choose_prompts import ChosenPrompts
 from truetune.evaluation.choose_prompts import choose_prompts as choose
-from truetune.evaluation.sample_model import sample_model
+from truetune.evaluation.sample_model import SamplingSettings, ask_model, sample_model
 from truetune.evaluation.sample_report import SampleReport
+from truetune.generation.answer_samples import Answer
+from truetune.generation.backends.backend import Backend, Decoding
 from truetune.generation.backends.model_source import find_model_source
 from truetune.generation.backends.transformers_backend import TransformersBackend
 
@@ -59,6 +61,50 @@ def test_a_model_that_never_stops_fails_and_the_cause_comes_first(broken: Path, 
     codes = [finding.code for finding in report.findings]
     assert "ANS001" in codes
     assert codes[0].startswith("CAU"), codes
+
+
+def test_min_p_and_top_p_are_told_where_they_are_used(right: Path, rows: Path) -> None:
+    given = {"temperature": 5.0, "count": 3, "diagnose": False}
+    (subject,) = asked(right, rows, min_p=1.0, top_p=0.9, seed=2, **given).subjects
+    assert dict(subject.facts)["answers"] == (
+        f"temperature 5, top_p 0.9, min_p 1, seed 2, at most {LIMIT} new tokens"
+    )
+    whole, cut = asked(right, rows, **given), asked(right, rows, min_p=1.0, **given)
+    assert "_p" not in dict(whole.subjects[0].facts)["answers"]
+    assert all(sample.scores.exact for sample in cut.samples)
+    assert not all(sample.scores.exact for sample in whole.samples)
+
+
+def test_min_p_on_the_command_line(right: Path, rows: Path, tmp_path: Path) -> None:
+    given = (right, "--data", rows, "-n", 2, "--max-new-tokens", LIMIT, "--min-p", 1)
+    refused = ran(*given).exception
+    assert isinstance(refused, UsageError)
+    assert "min_p 1 does nothing to greedy answers" in str(refused)
+    saved = tmp_path / "samples.jsonl"
+    done = ran(*given, "--temperature", 5, "--save", saved)
+    assert done.return_value == 0
+    assert "temperature 5, min_p 1, seed 0" in " ".join(done.stdout.split())
+    assert all(json.loads(line)["good"] for line in saved.read_text().splitlines())
+
+
+@pytest.mark.parametrize("min_p", [-0.1, 1.5, float("nan")])
+def test_a_min_p_that_is_no_share(min_p: float, right: Path, rows: Path) -> None:
+    with pytest.raises(UsageError, match="expected a number from 0 to 1"):
+        asked(right, rows, temperature=1.0, min_p=min_p)
+
+
+def test_a_backend_that_does_not_know_min_p(right: Path, rows: Path) -> None:
+    class Older(Backend):
+        kind = "older"
+
+        def answers(self, prompts: Any, decoding: Decoding, progress: Any = None) -> Any:
+            return [Answer(one.reference_ids[:-1], one.reference, 2) for one in prompts]
+
+    place = find_model_source(str(right))
+    probes, prompts = place.prepared(), chosen(right, rows, 2).prompts
+    with pytest.raises(UsageError, match="the backend older does not draw with min_p"):
+        ask_model(Older("m"), probes, prompts, SamplingSettings(temperature=1.0, min_p=0.1))
+    assert len(ask_model(Older("m"), probes, prompts, SamplingSettings()).samples) == 2
 
 
 def test_the_same_rows_by_the_same_seed(right: Path, rows: Path) -> None:

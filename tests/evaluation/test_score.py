@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.cli import truetune_group
-from truetune.data.predictions import read_predictions, score_hint
+from truetune.data.predictions import read_predictions, suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.report.answers_terminal import describe_success
 
@@ -213,7 +213,7 @@ def test_commands_for_models_name_it(tmp_path: Path, command: str) -> None:
     result = CliRunner().invoke(truetune_group, [command, path], standalone_mode=False)
     assert isinstance(result.exception, UsageError)
     assert f"did you mean: truetune score {path}?" in str(result.exception)
-    assert score_hint(str(tmp_path / "none.jsonl")) == ""
+    assert suggest_score_command(str(tmp_path / "none.jsonl")) == ""
 
 
 def test_a_writer_continues_its_own_file_alone(tmp_path: Path) -> None:

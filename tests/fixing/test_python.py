@@ -15,7 +15,7 @@ from truetune.checks.rows.role_alias_dropped import RoleAliasDropped
 from truetune.cli import truetune_group
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.fixing.remedies.role_alias import RenameRoles
+from truetune.fixing.remedies.rename_role_aliases import RenameRoles
 
 BOT = {"messages": [{"role": "human", "content": "Open?"}, {"role": "bot", "content": "It is."}]}
 NO_TURNS: dict[str, Any] = {"messages": []}

@@ -13,7 +13,7 @@ import pytest
 import truetune
 from tests.fixing import Done, chat, fixed
 from tests.parts import folder
-from truetune.checks.catalogue import find
+from truetune.checks.rule_catalogue import find_rule
 from truetune.fixing.remedy_catalogue import all_remedies
 
 TURN = {"role": "user", "content": "Is it open?"}
@@ -168,7 +168,7 @@ def test_an_unsafe_remedy_is_offered_and_not_made(tmp_path: Path) -> None:
 
 def test_each_remedy_has_a_fault() -> None:
     for remedy in all_remedies():
-        assert issubclass(find(remedy.rule), object)
+        assert issubclass(find_rule(remedy.rule), object)
         known = any(
             remedy.rule == fault.rule and remedy.what.startswith(fault.what) for fault in FAULTS
         )

@@ -14,7 +14,7 @@ from pyarrow import parquet
 import truetune
 from tests.parts import folder
 from truetune.checks.findings import Finding
-from truetune.checks.template_refusals import cause_of
+from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.cli import truetune_group
 from truetune.data.conversation import Conversation, Origin
 
@@ -153,7 +153,9 @@ def test_a_cause_is_what_is_raised_without_what_it_quotes(
             {"role": f"bot{number}", "content": f"text {number}"},
             {"role": "user", "content": "user"},
         ]
-        made.add(cause_of(Conversation(Origin("a", 1, 0), "messages", messages), reason))
+        made.add(
+            template_refusal_cause(Conversation(Origin("a", 1, 0), "messages", messages), reason)
+        )
     assert len(made) == causes
 
 

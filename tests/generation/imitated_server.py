@@ -10,6 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopPLogitsWarper,
+)
 
 Raw = tuple[int, dict[str, str], bytes]
 """Status, headers, body"""
@@ -48,10 +54,11 @@ def started(handle: Handle) -> str:
 
 
 class Completions:
-    """/v1/completions of a model, greedy, with log-probabilities.
+    """/v1/completions of a model, with log-probabilities.
 
     `heeds` are the fields that it heeds, of logprobs, echo, prompt_logprobs, return_token_ids,
-    return_tokens_as_token_ids, and `ids` for prompts of ids. `shift`: its echo tells each token's log-probability
+    return_tokens_as_token_ids, temperature (else all is greedy), seed, top_p, min_p, and `ids` for prompts of ids.
+    `asked` are the bodies of the requests. `shift`: its echo tells each token's log-probability
     behind itself, as llama-cpp-python's does where a prompt has no BOS.
     """
 
@@ -66,12 +73,14 @@ class Completions:
             most,
         )
         self.lock = threading.Lock()
+        self.asked: list[dict[str, Any]] = []
 
     def __call__(self, path: str, body: dict[str, Any], _: dict[str, str]) -> Any:
         if path == "/v1/models":
             return {"data": [{"id": "small"}]}
         if path != "/v1/completions":
             return 404, {}, b'{"detail": "Not Found"}'
+        self.asked.append(body)
         if isinstance(body["prompt"], list) and "ids" not in self.heeds:
             return 422, {}, b'{"detail": "prompt: a string was expected"}'
         if "logprobs" in self.heeds and body.get("logprobs", 0) > self.most:
@@ -92,8 +101,10 @@ class Completions:
         whole = list(ids)
         said: list[Any] = []
         reason = "length"
+        random = torch.Generator()
+        random.manual_seed(body["seed"]) if "seed" in body else random.seed()
         while len(said) < body["max_tokens"]:
-            said.append(int(self.model(torch.tensor([whole])).logits[0, -1].argmax()))
+            said.append(choose(self.model(torch.tensor([whole])).logits[:, -1], body, random))
             whole.append(said[-1])
             if said[-1] == self.tokenizer.eos_token_id:
                 reason = "stop"
@@ -143,6 +154,21 @@ class Completions:
             "top_logprobs": [*first, *tops],
             "tokens": [name(id) for id in ([*ids, *said] if first else said)],
         }
+
+
+def choose(scores: torch.Tensor, body: dict[str, Any], random: torch.Generator) -> int:
+    """The next token, by the warpers of transformers."""
+    if not body.get("temperature"):
+        return int(scores.argmax())
+    warp: Any = LogitsProcessorList(
+        [
+            TemperatureLogitsWarper(float(body["temperature"])),
+            TopPLogitsWarper(body.get("top_p", 1.0)),
+            MinPLogitsWarper(body.get("min_p", 0.0)),
+        ]
+    )
+    shares = warp(torch.tensor([[0]]), scores).softmax(-1)
+    return int(torch.multinomial(shares, 1, generator=random))
 
 
 def place_of(id: int, logprobs: Any) -> dict[str, Any]:

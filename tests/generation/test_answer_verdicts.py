@@ -13,7 +13,7 @@ from truetune.generation.answer_verdicts import (
     Verdict,
     answer_faults,
     count_good,
-    good,
+    is_good_answer,
     main_verdict,
 )
 from truetune.generation.score_answer import score_answer
@@ -45,14 +45,14 @@ def sample(text: str = REFERENCE, *, stops: bool = True, **scores: Any) -> Sampl
 def test_all_faults_and_what_tells_most(found: Sample, wanted: tuple[Verdict, ...]) -> None:
     assert answer_faults(found, 64) == wanted
     assert main_verdict(found, 64) == (wanted[0] if wanted else "stops")
-    assert good(found, 64) is (not wanted)
+    assert is_good_answer(found, 64) is (not wanted)
 
 
 def test_a_limit_below_the_reference_tells_nothing() -> None:
     short = sample("It stands", stops=False, parsed=False)
-    assert (main_verdict(short, 2), good(short, 2)) == ("cut", None)
-    assert good(sample("go on " * 40, stops=False), 2) is False
-    assert good(sample(), 2) is True
+    assert (main_verdict(short, 2), is_good_answer(short, 2)) == ("cut", None)
+    assert is_good_answer(sample("go on " * 40, stops=False), 2) is False
+    assert is_good_answer(sample(), 2) is True
     assert count_good([short, sample(), sample(stops=False, looped=True)], 2) == (1, 2)
 
 

@@ -18,16 +18,16 @@ from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends import vllm_backend
 from truetune.generation.backends.backend import Decoding
-from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
-from truetune.generation.backends.model_source import ModelSource, find_model_source
-from truetune.generation.backends.next_token import (
+from truetune.generation.backends.choose_next_token import (
     choose_token,
     log_softmax,
     reference_before_stop,
     stop_probability,
 )
+from truetune.generation.backends.llama_cpp_backend import compare_vocabularies
+from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 
 WITHOUT = {name: importlib.util.find_spec(name) is None for name in ("llama_cpp", "vllm")}
 GGUF = os.environ.get("TRUETUNE_GGUF")
@@ -36,7 +36,7 @@ GGUF = os.environ.get("TRUETUNE_GGUF")
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return load(str(TOKENIZER))
+    return load_tokenizer(str(TOKENIZER))
 
 
 @pytest.fixture
@@ -189,6 +189,40 @@ def test_greedy_takes_the_likeliest_and_sampling_draws_by_probability() -> None:
         choose_token(logits, Decoding(frozenset(), temperature=1.0, top_p=0.01), random)
         for _ in range(50)
     } == {1}
+
+
+@pytest.mark.parametrize(
+    ("top_p", "min_p", "kept"),
+    [
+        (1.0, 0.4, {1, 2}),
+        (1.0, 0.6, {1}),
+        (1.0, 1.0, {1}),
+        (1.0, 0.1, {0, 1, 2}),
+        (0.5, 0.1, {1}),
+        (0.8, 0.4, {1, 2}),
+    ],
+)
+def test_min_p_leaves_the_tokens_near_the_likeliest(
+    top_p: float, min_p: float, kept: set[int]
+) -> None:
+    logits = np.log(np.array([0.1, 0.6, 0.3], np.float32))
+    random = np.random.default_rng(0)
+    decoding = Decoding(frozenset(), temperature=1.0, top_p=top_p, min_p=min_p)
+    drawn = [choose_token(logits, decoding, random) for _ in range(300)]
+    assert set(drawn) == kept
+    # At a temperature of 3 the other two are 0.79 and 0.55 times as likely as the likeliest.
+    hot = replace(decoding, temperature=3.0, top_p=1.0, min_p=0.7)
+    assert {choose_token(logits, hot, random) for _ in range(300)} == {1, 2}
+
+
+def test_vllm_is_given_all_of_the_decoding() -> None:
+    decoding = Decoding(frozenset({7, 2}), temperature=0.7, top_p=0.9, min_p=0.05)
+    fields = vllm_backend.sampling_fields(decoding)
+    assert (fields["temperature"], fields["top_p"], fields["min_p"]) == (0.7, 0.9, 0.05)
+    assert fields["stop_token_ids"] == [2, 7]
+    if not WITHOUT["vllm"]:
+        made = vllm_backend.import_vllm().SamplingParams(**fields)
+        assert made.min_p == 0.05
 
 
 def test_a_high_temperature_flattens() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.generation.test_score_answer import scored
-from truetune.generation.escaped_characters import find_escapes
+from truetune.generation.find_literal_escapes import find_escapes
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,9 @@ def test_looks_from_before_there_was_garbage_are_read(tmp_path: Path) -> None:
     path = sample_files.save_pass(
         SamplingPass(3, (Sample(prompt, answer, score_answer(prompt, answer)),), 1.0), 24, tmp_path
     )
-    ((look, _),) = sample_files.read_passes(tmp_path)
+    ((look, _),) = sample_files.read_passes_with_limits(tmp_path)
     assert look.samples[0].scores.garbage
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["garbage", "perplexity"]), path)
-    ((look, _),) = sample_files.read_passes(tmp_path)
+    ((look, _),) = sample_files.read_passes_with_limits(tmp_path)
     assert (look.samples[0].scores.garbage, look.samples[0].scores.perplexity) == (False, None)

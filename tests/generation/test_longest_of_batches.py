@@ -9,7 +9,7 @@ import pytest
 import truetune
 from truetune.data.predictions import predictions_from_lists
 from truetune.evaluation.score_predictions import build_passes
-from truetune.generation.longest_of_batches import find_longest_of_batches
+from truetune.generation.only_longest_prompt_answered import find_longest_of_batches
 
 WORDS = [
     "router",

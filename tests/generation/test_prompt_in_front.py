@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.generation.prompt_in_front import find_prompt_in_front
+from truetune.generation.prompt_left_in_predictions import find_prompt_in_front
 
 QUESTIONS = [f"how do I reset meter number {number}?" for number in range(10)]
 ANSWERS = [f"press button {number}" for number in range(10)]

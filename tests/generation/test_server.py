@@ -18,6 +18,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from bench.engines import surveys
 from tests import parts
 from tests.auditing import tiny
 from tests.generation.imitated_server import Completions, started
@@ -27,13 +28,14 @@ from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding
 from truetune.generation.backends.chat_reply import ReplyReader
+from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
 from truetune.generation.backends.http_client import API_KEY_VARIABLE, find_server, send_request
 from truetune.generation.backends.model_source import find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.generation.backends.request_fields import body_sender, survey_fields
+from truetune.generation.backends.server_backend import ServerBackend
 from truetune.generation.build_prompts import build_prompts, make_decoder
 from truetune.generation.generate_answers import generate_answers
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 __all__ = ["tiny_folder", "transformers_serve"]
@@ -56,7 +58,7 @@ def prompts(folder: Path, path: Path, count: int = 6) -> list[Prompt]:
 
 
 def local(folder: Path, asked: list[Prompt], limit: int) -> list[Answer | None]:
-    tokenizer = load(str(folder))
+    tokenizer = load_tokenizer(str(folder))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     stops = serving_stops(tokenizer)
     return generate_answers(
@@ -112,7 +114,7 @@ def test_fields_of_transformers_serve(
     text = tiny.tokenizer().apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     what = {"messages": chat} if route == "chat" else {"prompt": text}
     path = "chat/completions" if route == "chat" else route
-    seen = survey_fields(
+    seen = survey_heeded_fields(
         body_sender(f"{transformers_serve}/v1/{path}"), {"model": str(tiny_folder), **what}
     )
     verdicts = {one.name: one.verdict for one in seen}
@@ -128,6 +130,7 @@ def test_fields_of_transformers_serve(
         "temperature": "ignored",
         "seed": "unknown",
         "top_p": "unknown",
+        "min_p": "refused",
     }
 
 
@@ -140,7 +143,7 @@ def test_variables_of_the_template(
     template.write_text("{% if brief %}{{ 'Be brief. ' }}{% endif %}" + template.read_text())
     url, chat = f"{transformers_serve}/v1/chat/completions", tiny.chats(1)[0]["messages"][:1]
     for settings, verdict in (({"brief": True}, "kept"), ({"long": True}, "ignored")):
-        seen = survey_fields(
+        seen = survey_heeded_fields(
             body_sender(url), {"model": str(folder), "messages": chat}, settings=settings
         )
         assert seen[-1].name == "chat_template_kwargs"
@@ -165,6 +168,90 @@ def test_an_answer_without_a_temperature(
         server.answers(prompts(tiny_folder, tmp_path, 1), replace(PLAIN, temperature=1.0))
     why = "(the greedy answer at a temperature of 50): its answers are not sampled as asked"
     assert f"the server ignores `temperature` {why}" in server.notes
+
+
+@pytest.mark.parametrize("route", ["chat", "completions"])
+def test_a_min_p_that_is_refused(
+    route: str, transformers_serve: str, tiny_folder: Path, tmp_path: Path
+) -> None:
+    asked = prompts(tiny_folder, tmp_path, 1)
+    said = r"the server refuses `min_p` \(422 .*drawn from unlikely tokens too; leave out --min-p"
+    with backend(transformers_serve, tiny_folder, route=route) as server:
+        with pytest.raises(UsageError, match=said):
+            server.answers(asked, replace(PLAIN, temperature=1.0, min_p=0.1))
+        server.answers(asked, PLAIN)
+
+
+SAMPLES = {"temperature", "seed", "top_p", "min_p"}
+
+
+def test_a_min_p_that_is_heeded(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    served = Completions(model, tiny.tokenizer(), SAMPLES)
+    asked = prompts(tiny_folder, tmp_path, 4)
+    hot = replace(PLAIN, temperature=5.0, max_new_tokens=8)
+    with backend(started(served), tiny_folder, served_model=None, route="completions") as server:
+        greedy = server.answers(asked, replace(hot, temperature=0.0))
+        assert not any("min_p" in body for body in served.asked)
+        drawn = server.answers(asked, hot)
+        answers = [body for body in served.asked if body["max_tokens"] == 8]
+        assert not any("min_p" in body for body in answers)
+        cut = server.answers(asked, replace(hot, min_p=1.0))
+    assert [body.get("min_p") for body in served.asked if body["max_tokens"] == 8][-4:] == [1.0] * 4
+    assert heard(cut) == heard(greedy) == heard(local(tiny_folder, asked, 8))
+    assert heard(drawn) != heard(greedy)
+    assert not any("min_p" in note for note in server.notes)
+
+
+# Without a seed, the same answer twice must not be taken for what min_p left.
+@pytest.mark.parametrize("heeds", [{"temperature", "seed", "top_p"}, {"temperature"}])
+def test_a_min_p_that_is_ignored(
+    heeds: set[str], model: Any, tiny_folder: Path, tmp_path: Path
+) -> None:
+    url = started(Completions(model, tiny.tokenizer(), heeds))
+    asked = prompts(tiny_folder, tmp_path, 2)
+    said = r"the server ignores `min_p`: .*; leave out --min-p"
+    with backend(url, tiny_folder, served_model=None, route="completions") as server:
+        with pytest.raises(UsageError, match=said):
+            server.answers(asked, replace(PLAIN, temperature=1.0, min_p=0.1))
+        server.answers(asked, replace(PLAIN, temperature=1.0))
+        assert not any("min_p" in note for note in server.notes)
+
+
+def test_a_min_p_whose_effect_can_not_be_seen(
+    model: Any, tiny_folder: Path, tmp_path: Path
+) -> None:
+    url = started(Completions(model, tiny.tokenizer(), set()))
+    with backend(url, tiny_folder, served_model=None, route="completions") as server:
+        server.answers(
+            prompts(tiny_folder, tmp_path, 1), replace(PLAIN, temperature=1.0, min_p=0.1)
+        )
+    why = "(the greedy answer at a temperature of 50)"
+    assert f"whether the server heeds `min_p` can't be seen {why}" in server.notes
+
+
+class EquallyLikely(torch.nn.Module):
+    """A model whose every token has a twin that is as likely."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor) -> Any:
+        output = self.model(ids)
+        half = output.logits.shape[-1] // 2
+        output.logits = output.logits.clone()
+        output.logits[..., half : 2 * half] = output.logits[..., :half]
+        return output
+
+
+def test_a_min_p_that_leaves_two_tokens_is_heeded(model: Any, tiny_folder: Path) -> None:
+    served = Completions(EquallyLikely(model), tiny.tokenizer(), SAMPLES)
+    ask = body_sender(f"{started(served)}/v1/completions")
+    for text in ("one", "two", "ten figs", "apples"):
+        seen = survey_heeded_fields(ask, {"prompt": text})
+        assert {"min_p": "kept", "seed": "kept"}.items() <= {
+            one.name: one.verdict for one in seen
+        }.items()
 
 
 def test_a_model_that_is_not_there(
@@ -429,7 +516,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
         "type": "function",
         "function": {"name": "weigh", "arguments": '{"fruit": "figs"}'},
     }
-    qwen = load(str(parts.folder("qwen3")))
+    qwen = load_tokenizer(str(parts.folder("qwen3")))
     text, guess = read_message(
         qwen, tmp_path, content="So.", reasoning_content="Hm.", tool_calls=[call]
     )
@@ -439,7 +526,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
         == '<think>\nHm.\n</think>\n\nSo.\n<tool_call>\n{"name": "weigh", "arguments": {"fruit":'
         ' "figs"}}\n</tool_call>'
     )
-    plain = replace(load(str(tiny.TOKENIZER)), templates={})
+    plain = replace(load_tokenizer(str(tiny.TOKENIZER)), templates={})
     assert read_message(plain, tmp_path, content="So.", reasoning="Hm.") == (
         "<think>\nHm.\n</think>\n\nSo.",
         True,
@@ -472,7 +559,7 @@ def test_reasoning_and_tool_calls_are_put_back(tmp_path: Path) -> None:
     ],
 )
 def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_path: Path) -> None:
-    tokenizer = load(str(tiny.TOKENIZER))
+    tokenizer = load_tokenizer(str(tiny.TOKENIZER))
     asked = prompts(Path(tiny.TOKENIZER), tmp_path, 1)[0]
     body = {
         "choices": [{"message": {"content": "?"}, "finish_reason": "stop", **choice}],
@@ -487,3 +574,13 @@ def test_ids_that_a_server_tells(choice: dict[str, Any], stop: int | None, tmp_p
         [1],
     )
     assert made.answer.logprob == (-1.0 if "logprobs" in choice else None)
+
+
+def test_the_bench_surveys_a_server(model: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    url = started(Completions(model, tiny.tokenizer(), {"ids", "logprobs", "echo"}))
+    with backend(url, tiny_folder, route="completions", served_model=None) as server:
+        assert isinstance(server, ServerBackend)
+        verdicts = surveys(server, prompts(tiny_folder, tmp_path, 1)[0])
+    assert "logprobs" in verdicts["completions"]["kept"]
+    # This server has no other route.
+    assert "kept" not in verdicts["chat/completions"]

@@ -7,7 +7,7 @@ import pytest
 
 from truetune.data.predictions import Prediction
 from truetune.evaluation.score_predictions import build_sample
-from truetune.generation.language_names import language_name
+from truetune.generation.name_answer_language import name_answer_language
 
 SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Chinese": (("法国的首都是哪里？", "法国的首都是巴黎。", "巴黎"), ("谁写了哈姆雷特？", "莎士比亚。", "莎士比亚")),
@@ -98,7 +98,7 @@ def test_healthy(question: str, answer: str) -> None:
 
 
 def test_names_of_languages() -> None:
-    told = {name: language_name(rows[0][1]) for name, rows in SAME.items()}
+    told = {name: name_answer_language(rows[0][1]) for name, rows in SAME.items()}
     assert {name for name in SAME if told[name] != name} <= {"Arabic", "Russian", "Hindi"}
-    assert (told["Russian"], language_name("42")) == ("Cyrillic letters", "no language")
-    assert language_name("So the answer is: 法国的首都是巴黎") == "English and Chinese"
+    assert (told["Russian"], name_answer_language("42")) == ("Cyrillic letters", "no language")
+    assert name_answer_language("So the answer is: 法国的首都是巴黎") == "English and Chinese"

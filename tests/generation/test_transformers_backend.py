@@ -14,6 +14,7 @@ import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
+from tests import parts
 from tests.auditing import tiny
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
@@ -23,7 +24,8 @@ from truetune.generation.backends.backend import Decoding
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend, choose_device
-from truetune.render.tokenizer import load
+from truetune.generation.decode_batch import draw_tokens
+from truetune.render.tokenizer import load_tokenizer
 
 STOP = 2
 
@@ -59,7 +61,9 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def backend(folder: Path, **options: Any) -> TransformersBackend:
     place = find_model_source(str(folder))
-    made = open_backend(place, load(str(place.tokenizer)), Options(**{"device": "cpu", **options}))
+    made = open_backend(
+        place, load_tokenizer(str(place.tokenizer)), Options(**{"device": "cpu", **options})
+    )
     assert isinstance(made, TransformersBackend)
     return made
 
@@ -147,10 +151,10 @@ def test_answers_are_those_of_single_generate_calls(base: Path) -> None:
             assert answer.logprob == pytest.approx(float(expected), abs=1e-5)
 
 
-@pytest.mark.parametrize("top_p", [1.0, 0.8])
-def test_draws_are_a_prompts_own(base: Path, top_p: float) -> None:
+@pytest.mark.parametrize(("top_p", "min_p"), [(1.0, 0.0), (0.8, 0.0), (1.0, 0.05), (0.8, 0.05)])
+def test_draws_are_a_prompts_own(base: Path, top_p: float, min_p: float) -> None:
     asked = [prompt(ids) for ids in ids_of(3, 40, 11, 26)]
-    decoding = Decoding(frozenset({STOP}), 12, temperature=1.5, top_p=top_p, seed=3)
+    decoding = Decoding(frozenset({STOP}), 12, temperature=1.5, top_p=top_p, min_p=min_p, seed=3)
     with backend(base) as model:
         together = model.answers(asked, decoding)
         for one, beside_others in zip(asked, together, strict=True):
@@ -166,6 +170,64 @@ def test_draws_are_a_prompts_own(base: Path, top_p: float) -> None:
         assert [a.ids for a in together if a] != [a.ids for a in greedy if a]
         cold = model.answers(asked, replace(decoding, temperature=1e-4))
         assert [a.ids for a in cold if a] == [a.ids for a in greedy if a]
+
+
+MIN_PS = [0.02, 0.1, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("min_p", MIN_PS)
+def test_min_p_draws_from_the_tokens_that_transformers_leaves(min_p: float) -> None:
+    folder = parts.model()
+    tokenizer = load_tokenizer(str(folder))
+    texts = ["The capital of France is", "Once upon a time there was a", "1 2 3 4 5"]
+    asked = [prompt(tokenizer.backend.encode(text, add_special_tokens=False).ids) for text in texts]
+    decoding = Decoding(frozenset({STOP}), 6, temperature=1.5, min_p=min_p, seed=1)
+    warp: Any = transformers.LogitsProcessorList(
+        [transformers.TemperatureLogitsWarper(1.5), transformers.MinPLogitsWarper(min_p)]
+    )
+    with backend(folder) as model:
+        for seed in range(3):
+            for one, answer in zip(
+                asked, model.answers(asked, replace(decoding, seed=seed)), strict=True
+            ):
+                assert answer is not None
+                ids = [*one.ids, *answer.ids]
+                with torch.no_grad():
+                    scores = model.model(torch.tensor([ids])).logits[0].float()
+                # A hair more, as a batch rounds otherwise than a single row.
+                left = warp(torch.tensor([ids]), scores).isfinite() | scores.isclose(
+                    scores.amax(-1, keepdim=True) + 1.5 * np.log(min_p), atol=1e-3
+                )
+                for place, id in enumerate(answer.ids, len(one.ids) - 1):
+                    assert left[place, id]
+        whole = model.answers(asked, replace(decoding, min_p=0.0))
+        answers = model.answers(asked, decoding)
+        greedy = model.answers(asked, replace(decoding, temperature=0.0, min_p=0.0))
+    assert [a and a.ids for a in answers] != [a and a.ids for a in whole]
+    assert ([a and a.ids for a in answers] == [a and a.ids for a in greedy]) is (min_p == 1)
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+@pytest.mark.parametrize("min_p", [0.0, *MIN_PS])
+def test_draws_come_as_often_as_they_are_likely(top_p: float, min_p: float) -> None:
+    scores = torch.randn(1, 50, generator=torch.Generator().manual_seed(0)) * 2
+    warp: Any = transformers.LogitsProcessorList(
+        [transformers.TopPLogitsWarper(top_p), transformers.MinPLogitsWarper(min_p)]
+    )
+    shares = warp(torch.tensor([[0]]), scores).softmax(-1)[0]
+    places = (torch.arange(20_000) + 0.5)[:, None] / 20_000
+    found = draw_tokens(
+        scores.softmax(-1).expand(20_000, -1), places, top_p=top_p, min_p=min_p
+    ).flatten()
+    assert found.bincount(minlength=50) / 20_000 == pytest.approx(shares.numpy(), abs=2e-4)
+
+
+@pytest.mark.parametrize(("top_p", "min_p"), [(1.0, 0.0), (0.5, 0.0), (1.0, 0.5)])
+def test_a_draw_that_rounds_to_one_takes_a_token_that_is_left(top_p: float, min_p: float) -> None:
+    probabilities = torch.tensor([[0.4, 0.3, 0.25, 0.05]])
+    left = 4 if top_p == 1 and not min_p else 2 if top_p < 1 else 3
+    found = draw_tokens(probabilities, torch.ones(1, 1), top_p=top_p, min_p=min_p)
+    assert found.tolist() == [[left - 1]]
 
 
 def test_an_adapter_is_asked_on_its_base(base: Path, adapter: Path) -> None:
@@ -214,7 +276,7 @@ def test_a_gguf_file(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     (ids,) = ids_of(12)
     with open_backend(
-        place, load(str(TOKENIZER)), Options(backend="transformers", device="cpu")
+        place, load_tokenizer(str(TOKENIZER)), Options(backend="transformers", device="cpu")
     ) as found:
         (scored,) = found.score([ids]) or []
         assert scored.logprobs[1:] == pytest.approx(

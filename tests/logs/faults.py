@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.logs.healthy import Record, Rng, State, healthy
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.record_files import add_trainer_state
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
@@ -155,7 +155,7 @@ def found(state: State) -> set[str]:
 
 def found_in(log: RunLog) -> set[str]:
     """The rules that fire on a log."""
-    return {finding.rule for rule in rules("log") for finding in rule(log).findings()}
+    return {finding.rule for rule in all_rules("log") for finding in rule(log).findings()}
 
 
 def spoiled(seed: int, fault: Fault) -> State | None:

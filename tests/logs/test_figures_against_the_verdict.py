@@ -13,8 +13,8 @@ import pytest
 
 import truetune
 from tests.logs.test_rules import log_of
-from truetune.checks.catalogue import rules
 from truetune.checks.diagnose_log import JUDGED_CURVES, diagnose
+from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_runner import run_rules
 
 STEPS = 60
@@ -25,7 +25,7 @@ Record = dict[str, float]
 def run(of: Callable[[int], Record], **facts: object) -> set[str]:
     """Rules that find something in a log of such records."""
     made = log_of({"log_history": [{"step": i, **of(i)} for i in range(1, STEPS + 1)], **facts})
-    judged = run_rules(made, rules("log"))
+    judged = run_rules(made, all_rules("log"))
     assert not [part for part in judged.not_judged if part.place], "a rule failed"
     return {finding.rule for finding in judged.findings}
 
@@ -105,7 +105,7 @@ def test_the_curves_that_rules_read_are_known() -> None:
         root / "logs" / "restart_detection.py",
     ]
     named = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
-    needed = {name for rule in rules("log") for name in rule.needs}  # type: ignore[attr-defined]
+    needed = {name for rule in all_rules("log") for name in rule.needs}  # type: ignore[attr-defined]
     assert len(named) > 10
     assert named | needed <= JUDGED_CURVES
 
@@ -122,5 +122,7 @@ def test_a_loss_that_ends_at_guessing(planned: int, severity: str | None) -> Non
     records = [{"step": i, **sft(i), "loss": 10.8 + NOISE[i]} for i in range(1, STEPS + 1)]
     log = log_of({"log_history": records, **({"max_steps": planned} if planned else {})})
     log.facts["vocab_size"] = 50_257  # type: ignore[index]
-    found = {finding.rule: finding.severity for finding in run_rules(log, rules("log")).findings}
+    found = {
+        finding.rule: finding.severity for finding in run_rules(log, all_rules("log")).findings
+    }
     assert found.get("loss-above-uniform") == severity

@@ -178,11 +178,11 @@ def test_a_distance_of_0_is_that_of_a_run_without_a_reference() -> None:
 
 
 def test_rules_of_other_kinds_of_training_are_not_said_to_have_examined_it() -> None:
-    from truetune.checks.catalogue import rules
+    from truetune.checks.rule_catalogue import all_rules
     from truetune.checks.rule_runner import run_rules
 
     log = log_of({"log_history": [GRPO | {"step": i} for i in range(1, 30)]})
-    examined = {one.rule for one in run_rules(log, rules("log")).examined}
+    examined = {one.rule for one in run_rules(log, all_rules("log")).examined}
     assert {"no-reward-signal", "completions-always-cut", "grad-norm-zero"} <= examined
     assert not examined & {
         "loss-oscillates",

@@ -13,9 +13,9 @@ import pytest
 
 from tests.logs.faults import FAULTS, found_in, spoiled
 from tests.logs.healthy import State, healthy
-from truetune.checks.catalogue import rules
+from truetune.checks.count_optimizer_steps import SCARCE, steps_of_log
 from truetune.checks.diagnose_log import diagnose
-from truetune.checks.optimizer_steps import SCARCE, steps_of_log
+from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.read_run import read_run
 from truetune.logs.record_files import add_trainer_state
 from truetune.logs.run_log import DataFacts, RunLog
@@ -49,7 +49,7 @@ FOUND = {
 
 def found(log: RunLog) -> dict[str, Any]:
     """Findings by rule."""
-    return {finding.rule: finding for rule in rules("log") for finding in rule(log).findings()}
+    return {finding.rule: finding for rule in all_rules("log") for finding in rule(log).findings()}
 
 
 def log_of(state: State) -> RunLog:

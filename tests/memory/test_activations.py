@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.memory.shapes import SHAPES
-from truetune.memory.activation_memory import block_activations
+from truetune.memory.activation_memory import block_activation_bytes_per_token
 from truetune.memory.architecture import parse_architecture
-from truetune.memory.architecture_families import FAMILIES
 from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.model_family_layouts import FAMILIES
 from truetune.spec.run_spec import RunSpec
 
 ROWS, LENGTH = 2, 40
@@ -102,7 +102,13 @@ def error(kind: str, dtype: str, attention: str, targets: Any, amp: bool, padded
     settings = resolve_settings(
         RunSpec.model_validate({"max_length": LENGTH, "training": training}), known
     )
-    return block_activations(known.blocks[-1], known, settings) * ROWS * LENGTH / measured - 1
+    return (
+        block_activation_bytes_per_token(known.blocks[-1], known, settings)
+        * ROWS
+        * LENGTH
+        / measured
+        - 1
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -163,6 +169,6 @@ def test_the_formula_of_korthikanti() -> None:
     )
     paper = 34 * hidden + 5 * heads * length
     assert (
-        block_activations(known.blocks[0], known, settings) - 16
+        block_activation_bytes_per_token(known.blocks[0], known, settings) - 16
         == paper - 2 * hidden - 3 * heads * length + 4 * heads * length
     )

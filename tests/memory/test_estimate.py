@@ -266,8 +266,8 @@ def test_the_cache_of_keys_and_values() -> None:
     """2 x layers x kv heads x head size x bytes: 128 KiB for each token of Llama 3.1 8B; windows bound it."""
     known = parse_architecture(LLAMA_8B)
     settings = settings_of(known, dtype="bfloat16")
-    assert logits_memory.kv_cache(known, settings, 1) == 2 * 32 * 8 * 128 * 2
+    assert logits_memory.kv_cache_bytes(known, settings, 1) == 2 * 32 * 8 * 128 * 2
     windows = {**REAL["gemma3-1b"], "sliding_window": 512, "sliding_window_pattern": 6}
     gemma = parse_architecture(windows)
-    full, short = (logits_memory.kv_cache(gemma, settings, length) for length in (4096, 512))
+    full, short = (logits_memory.kv_cache_bytes(gemma, settings, length) for length in (4096, 512))
     assert short < full < 8 * short

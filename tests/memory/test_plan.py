@@ -17,7 +17,7 @@ from truetune.memory.architecture import parse_architecture
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.find_remedies import ORDER
 from truetune.memory.plan_memory import Plan, judge_peak, parse_gpu_memory, plan_memory
-from truetune.memory.spell_settings import SPELLINGS
+from truetune.memory.spell_remedy_settings import SPELLINGS
 from truetune.report.memory_plan_terminal import render_plan
 from truetune.spec.config import Config, Stack
 from truetune.spec.run_spec import RunSpec

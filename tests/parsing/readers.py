@@ -99,8 +99,8 @@ def _rows_of_folder(path: Path) -> Any:
 
 
 def _scan(path: Path) -> Any:
-    from truetune.data.files import find_sources
-    from truetune.data.line_stretches import scan_lines
+    from truetune.data.find_data_files import find_sources
+    from truetune.data.split_lines_into_stretches import scan_lines
 
     return scan_lines(find_sources([str(path)])[0], 1 << 16)
 
@@ -118,7 +118,7 @@ def _config(path: Path) -> Any:
 
 
 def _kind(path: Path) -> Any:
-    from truetune.spec.input_kind import recognise_kinds
+    from truetune.spec.recognise_input_kind import recognise_kinds
 
     return recognise_kinds(path)
 
@@ -149,7 +149,7 @@ def _log_of_folder(path: Path) -> Any:
 
 
 def _several(path: Path) -> Any:
-    from truetune.logs.multiple_runs import refuse_multiple_runs
+    from truetune.logs.refuse_multiple_runs import refuse_multiple_runs
 
     return refuse_multiple_runs(path.parent)
 
@@ -204,7 +204,7 @@ def _result(path: Path) -> Any:
 
 
 def _flag(path: Path) -> Any:
-    from truetune.cli.options import _parse_value
+    from truetune.cli.shared_options import _parse_value
 
     return _parse_value("x", path.read_bytes().decode("utf-8", "surrogateescape"))
 
@@ -260,9 +260,9 @@ def _predictions(path: Path) -> Any:
 
 
 def _cache(path: Path) -> Any:
-    from truetune.tokenized.token_cache import cache_at, named_tokenizer
+    from truetune.tokenized.token_cache import named_tokenizer, open_token_cache
 
-    return named_tokenizer(cache_at(str(path.parent)))
+    return named_tokenizer(open_token_cache(str(path.parent)))
 
 
 def safetensors_file() -> bytes:
@@ -335,26 +335,28 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("a.csv", header, _rows),
             Reader("a.tsv", header, _rows),
         ],
-        "data.json_text": [Reader("t.jsonl", json.dumps(TOOL_ROW).encode() + b"\n", _rows)],
-        "data.json_window": [
+        "data.parse_json_columns": [
+            Reader("t.jsonl", json.dumps(TOOL_ROW).encode() + b"\n", _rows)
+        ],
+        "data.json_stream_window": [
             Reader("a.json", array, _rows),
             Reader("b.json", b'{"x": 1, "rows": ' + array + b"}", _rows),
         ],
-        "data.files": [
+        "data.find_data_files": [
             *(
                 Reader(f"a.jsonl.{kind}", compressed(kind, LINES * 50), _rows)
                 for kind in ("gz", "bz2", "xz", "zst")
             ),
             Reader("state.json", b'{"_data_files": [{"filename": "a.arrow"}]}', _rows_of_folder),
         ],
-        "data.columnar": [
+        "data.parquet_and_arrow_rows": [
             *(
                 Reader(f"a.{kind}", parquet_file(kind), _rows)
                 for kind in ("parquet", "arrow", "feather")
             ),
             Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
         ],
-        "data.line_stretches": [Reader("s.jsonl", LINES, _scan)],
+        "data.split_lines_into_stretches": [Reader("s.jsonl", LINES, _scan)],
         "data.predictions": [
             Reader(
                 "preds.jsonl", b'{"prompt": "1 + 1?", "prediction": "2", "step": 1}\n', _predictions
@@ -369,7 +371,7 @@ def of_others() -> dict[str, list[Reader]]:
             )
         ],
         "tokenized.token_cache": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
-        "fixing.byte_pieces": [
+        "fixing.split_file_by_rows": [
             Reader("f.jsonl", LINES, _fixed),
             Reader("f.json", array, _fixed),
             Reader("f.csv", header, _fixed),
@@ -390,7 +392,10 @@ def of_others() -> dict[str, list[Reader]]:
                 "c.json", b'{"model_name_or_path": "x", "stage": "sft", "dataset": "a"}', _config
             ),
         ],
-        "spec.input_kind": [Reader("k.json", array, _kind), Reader("k.yaml", SETTINGS, _kind)],
+        "spec.recognise_input_kind": [
+            Reader("k.json", array, _kind),
+            Reader("k.yaml", SETTINGS, _kind),
+        ],
         "spec.stacks.dataset_columns": [
             Reader("k.jsonl", LINES, _columns),
             Reader("k.parquet", parquet_file("parquet"), _columns),
@@ -411,7 +416,9 @@ def of_others() -> dict[str, list[Reader]]:
         "logs.read_run": [
             Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)
         ],
-        "logs.multiple_runs": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
+        "logs.refuse_multiple_runs": [
+            Reader("trainer_state.json", json.dumps(STATE).encode(), _several)
+        ],
         "logs.tensorboard_events": [Reader("events.out.tfevents.1", events_file(), _log)],
         "logs.wandb_offline_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
         "checks.lint": [
@@ -441,7 +448,7 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "memory.architecture": [Reader("config.json", json.dumps(CONFIG).encode(), _architecture)],
         "report.load_results": [Reader("r.json", RESULT, _result)],
-        "cli.options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
+        "cli.shared_options": [Reader("flag", b'{"a": [1, 2.5]}', _flag)],
         "cli.plan_command": [Reader("set", b"16", _set)],
         "generation.answer_parsers": [
             Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)
@@ -460,7 +467,7 @@ SWALLOWS = (
 )
 WRITES = "reads what truetune itself wrote or ships"
 TELLS = "tells files of truetune's own from others: what can't be read is another's"
-OF_A_ROW = "text inside of a row that fixing.byte_pieces has read, which is fed"
+OF_A_ROW = "text inside of a row that fixing.split_file_by_rows has read, which is fed"
 TYPES_ALONE = (
     "the records of a file that checks.lint or checks.inspect_modelfile reads, which are fed"
 )
@@ -469,12 +476,12 @@ OWN = {
     "fixing.row_body": OF_A_ROW,
     "fixing.row_edits": OF_A_ROW,
     "fixing.json_source": OF_A_ROW,
-    "fixing.remedies.template_form": OF_A_ROW,
+    "fixing.remedies.reshape_rows_for_template": OF_A_ROW,
     "fixing.row_turns": OF_A_ROW,
     "fixing.line_diff": "a bound alone",
     "fixing.fix_outputs": TELLS,
     "fixing.fix_file": "what a broken stream raises, by name",
-    "data.output_folder": TELLS,
+    "data.guard_output_folder": TELLS,
     "checks.config.served_template_differs": SWALLOWS,
     "checks.source.evidence.served_model_folders": SWALLOWS,
     "checks.source.evidence.serving_templates": TELLS,
@@ -483,11 +490,11 @@ OWN = {
     "spec.stacks.command_options": TYPES_ALONE,
     "checks.source.evidence.published_families": SWALLOWS,
     "checks.source.evidence.added_tokens": SWALLOWS,
-    "spec.stacks.project_commands": SWALLOWS,
+    "spec.stacks.find_config_consumer": SWALLOWS,
     "spec.stacks.removed_arguments": WRITES,
     "evaluation.custom_loop": TELLS,
     "spec.release_pins": SWALLOWS,
-    "spec.run_evidence": SWALLOWS,
+    "spec.evidence_of_past_run": SWALLOWS,
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
@@ -505,23 +512,23 @@ OWN = {
     "checks.modelfile.weights_of_modelfile": TYPES_ALONE,
     "source.option_defaults": SWALLOWS,
     "checks.launch_files": SWALLOWS,
-    "checks.wrapped_layers": SWALLOWS,
+    "checks.fsdp_layer_class": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,
     "checks.commands.server_generates_slowly": TYPES_ALONE,
     "checks.commands.server_loads_no_weights": TYPES_ALONE,
-    "checks.job_launches": TYPES_ALONE,
-    "checks.node_meetings": "commands inside of a file that checks.lint reads, which is fed",
+    "checks.job_gpus_and_processes": TYPES_ALONE,
+    "checks.node_rendezvous": "commands inside of a file that checks.lint reads, which is fed",
     "checks.modelfile.modelfile_serves_the_base": TYPES_ALONE,
     "checks.rule": TYPES_ALONE,
-    "checks.vllm_servers": TYPES_ALONE,
-    "checks.encoded_texts": OF_A_FIELD,
+    "checks.vllm_server_commands": TYPES_ALONE,
+    "checks.detect_text_encoding": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
-    "spec.unknown_settings": WRITES,
+    "spec.advise_unknown_setting": WRITES,
     "encoding.encoded_folder": TELLS,
-    "encoding.folder_layout": TELLS,
-    "encoding.object_store": TELLS,
+    "encoding.encoded_folder_layout": TELLS,
+    "encoding.encoded_object_store": TELLS,
     "evaluation.sample_report": TELLS,
-    "report.file_signatures": TELLS,
+    "report.recognise_own_files": TELLS,
     "spec.settings_schema": TELLS,
     "auditing.process_listener": "a message of truetune's own child, which knows a key",
     "auditing.recognise_rows": "half surrogates alone",
@@ -536,10 +543,10 @@ OWN = {
     "demo.plant_faults": WRITES,
     "demo.make_demo_data": WRITES,
     "doctor.gather_environment": WRITES,
-    "evaluation.open_run": WRITES,
+    "evaluation.open_run_results": WRITES,
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
-    "rehearsal.own_training_run": WRITES,
+    "rehearsal.train_miniature_run": WRITES,
     "spec.stacks.known_keys": WRITES,
     "training.save_checkpoints": WRITES,
     "generation.sample_files": WRITES,

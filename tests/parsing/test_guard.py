@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
-from truetune.cli.options import _parse_value
-from truetune.data.line_stretches import cut_stretches
+from truetune.cli.shared_options import _parse_value
 from truetune.data.rows import read_conversations
+from truetune.data.split_lines_into_stretches import cut_stretches
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
 from truetune.logs.read_run import read_run
-from truetune.parsing import InputLimitError, limits
+from truetune.parsing import InputLimitError, input_limits
 from truetune.parsing.bounded_files import bounded_lines, read_bounded
 from truetune.parsing.decompression import open_decompressed
+from truetune.parsing.input_limits import MAX_NESTING, ROW, SETTINGS
 from truetune.parsing.json_reader import RowDecoder, find_duplicate_key, parse_json
-from truetune.parsing.limits import MAX_NESTING, ROW, SETTINGS
 from truetune.parsing.python_reader import parse_literal, parse_python
 from truetune.parsing.toml_reader import parse_toml
 from truetune.parsing.yaml_reader import YamlError, parse_yaml
@@ -82,7 +82,7 @@ def test_a_row_with_a_key_twice_is_a_malformed_row(tmp_path: Path) -> None:
 def test_json_that_is_nested_too_deeply(opener: str, depth: int) -> None:
     for text in (opener * depth, f'{{"x": {opener * depth}'):
         with pytest.raises(InputLimitError, match="nested more than 64 deep: line 1"):
-            parse_json(text, limits.RESULT)
+            parse_json(text, input_limits.RESULT)
         with pytest.raises(InputLimitError):
             RowDecoder().read_line(text)
 
@@ -114,7 +114,7 @@ def test_the_decoder_stops_by_itself_in_a_thread() -> None:
 
 def test_strings_with_many_escaped_quotes_take_linear_time() -> None:
     with pytest.raises(InputLimitError):
-        parse_json("[" * 65 + '"' + '\\"' * 2_000_000, limits.RESULT)
+        parse_json("[" * 65 + '"' + '\\"' * 2_000_000, input_limits.RESULT)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_rows_set_apart_by_blank_lines_are_read(tmp_path: Path) -> None:
 
 def test_a_csv_has_as_many_columns_as_a_table_may_have(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    most = ["text", *(f"c{i}" for i in range(limits.MAX_TABLE_COLUMNS - 1))]
+    most = ["text", *(f"c{i}" for i in range(input_limits.MAX_TABLE_COLUMNS - 1))]
     path.write_text(",".join(most) + "\n" + "," * (len(most) - 1) + "\n")
     assert len(list(read_conversations([str(path)]))) == 1
     path.write_text(",".join([*most, "more"]) + "\n")
@@ -340,10 +340,10 @@ def test_values_on_the_command_line() -> None:
 
 def test_the_table_of_the_documents_is_that_of_the_code() -> None:
     text = Path(__file__).parents[2].joinpath("docs", "limits.md").read_text(encoding="utf-8")
-    for known in vars(limits).values():
-        if isinstance(known, limits.Limits):
+    for known in vars(input_limits).values():
+        if isinstance(known, input_limits.Limits):
             assert (
-                f"| {known.name} | {limits.size_text(known.max_bytes)} | {known.max_values:,} |"
+                f"| {known.name} | {input_limits.size_text(known.max_bytes)} | {known.max_values:,} |"
                 in text
             )
     assert f"at most {MAX_NESTING} deep" in text

@@ -32,18 +32,18 @@ ALLOWED = {
         "json.loads",
     ): "orders that truetune gives to its own child",
     ("encoding/encoded_folder.py", "json.loads"): "the manifest that truetune has just made",
-    ("encoding/object_store.py", "json.loads"): "the manifest that truetune has just made",
-    ("encoding/shard.py", "json.loads"): "a line that truetune has just written",
+    ("encoding/encoded_object_store.py", "json.loads"): "the manifest that truetune has just made",
+    ("encoding/encode_shard.py", "json.loads"): "a line that truetune has just written",
     (
         "evaluation/sample_report.py",
         "pyarrow.parquet.read_schema",
     ): "the schema alone, of a file that is to be replaced",
     (
-        "encoding/spot_check.py",
+        "encoding/spot_check_encoded_rows.py",
         "pyarrow.parquet.read_table",
     ): "a data set that truetune has just written",
     (
-        "encoding/spot_check.py",
+        "encoding/spot_check_encoded_rows.py",
         "pyarrow.ipc.open_stream",
     ): "a data set that truetune has just written",
     (
@@ -68,8 +68,11 @@ ALLOWED = {
     ): "the schema alone, of a file whose rows the guard reads",
     ("probe/forked_process.py", "json.loads"): "what a copy of the same process says",
     ("probe/hooked/sitecustomize.py", "json.loads"): "orders that truetune gives to its own child",
-    ("probe/rehearsal_guards.py", "json.loads"): "orders that truetune gives to its own child",
-    ("probe/json_values.py", "json.loads"): "what was a line before a value of the same process",
+    ("probe/rehearsal_hook.py", "json.loads"): "orders that truetune gives to its own child",
+    (
+        "probe/run_values_to_json.py",
+        "json.loads",
+    ): "what was a line before a value of the same process",
     ("probe/rehearse_run.py", "json.loads"): "what was a line before a value of the same process",
     (
         "rehearsal/confined_command.py",

@@ -8,7 +8,7 @@ import pytest
 
 import truetune
 from truetune.errors import UsageError
-from truetune.parsing.modelfile import is_modelfile, read_modelfile
+from truetune.parsing.read_modelfile import is_modelfile, read_modelfile
 
 TEXT = '''# my model
 from ./merged

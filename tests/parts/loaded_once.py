@@ -19,7 +19,7 @@ State = tuple[int, object, object, bool]
 
 
 def keep_tokenizers_of_parts() -> None:
-    """Have `truetune.render.tokenizer.load` read each folder of the parts once."""
+    """Have `truetune.render.tokenizer.load_tokenizer` read each folder of the parts once."""
     vars(loading)["_load_folder"] = _once(loading._load_folder)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from truetune.errors import UsageError
-from truetune.probe.batch_keys import (
+from truetune.probe.name_batch_tensors import (
     IGNORED,
     SHIFTED,
     name_batch,

@@ -31,7 +31,7 @@ SAMPLE = [
         for f in OWN
         if f.name in ("Hook.find", "observe_run", "OwnLoop._note", "observe_loop")
     ],
-    *[(f, "raise") for f in OWN if f.module == "truetune.probe.own_loop"],
+    *[(f, "raise") for f in OWN if f.module == "truetune.probe.own_loop_hook"],
 ]
 KINDS = ("dataclass", "__eq__", "__bool__", "property", "slots", "new", "past", "metaclass")
 

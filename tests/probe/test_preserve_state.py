@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from truetune.probe.peek_batches import Peeked
+from truetune.probe.peek_batches import PeekedBatch
 from truetune.probe.preserve_state import preserve_state
 from truetune.probe.source_rows import find_source_rows
 
@@ -92,8 +92,8 @@ class Table:
         return {"text": f"number {index} of many"} if self.text else {"input_ids": [index]}
 
 
-def peeked(indices: list[int] | None, ids: list[int]) -> Peeked:
-    return Peeked(indices, [], {"input_ids": torch.tensor([ids])})
+def peeked(indices: list[int] | None, ids: list[int]) -> PeekedBatch:
+    return PeekedBatch(indices, [], {"input_ids": torch.tensor([ids])})
 
 
 def test_rows_in_order_are_found_at_once() -> None:

@@ -18,13 +18,13 @@ from truetune.errors import UsageError
 from truetune.probe import label_mutants
 from truetune.probe.label_mutants import ROWS, Line, swap_preferences
 from truetune.probe.vocab_map import compact_vocabulary
-from truetune.rehearsal.mutation_score import Mutation, find_visible_sign
+from truetune.rehearsal.mutation_score import MutationTest, find_visible_sign
 from truetune.report.rehearsal_terminal import draw_rehearsal
 
 CHATS = tiny.chats(6)
 
 
-def mutated(trainer: Any, given: Any = CHATS, mutate: Any = True, rows: int = 4) -> Mutation:
+def mutated(trainer: Any, given: Any = CHATS, mutate: Any = True, rows: int = 4) -> MutationTest:
     report = truetune.rehearse(
         trainer, given=Dataset.from_list(given), laws="none", rows=rows, batches=2, mutate=mutate
     )

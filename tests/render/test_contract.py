@@ -18,7 +18,7 @@ from truetune.render.inference_contract import CONTEXT_REWRITTEN, REWRITTEN
 from truetune.render.probes import Probes, probes
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 PLAIN = [user("Hi"), assistant("Yo"), user("ok"), assistant("bye")]
@@ -46,7 +46,7 @@ ENDS = {
 
 
 def probes_of(family: str, **settings: Any) -> Probes:
-    return probes(load(str(parts.folder(family))), RunSpec(**settings))
+    return probes(load_tokenizer(str(parts.folder(family))), RunSpec(**settings))
 
 
 def spans(rendering: Rendering) -> list[str]:

@@ -13,7 +13,7 @@ from truetune.demo import TOKENIZER
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.stop_tokens import find_stop_tokens
-from truetune.render.tokenizer import Special, Tokenizer, load
+from truetune.render.tokenizer import Special, Tokenizer, load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 PADS = {
@@ -47,7 +47,7 @@ def with_eos_as_pad(tokenizer: Tokenizer) -> Tokenizer:
 
 def demo(*control: str, **special: str) -> Tokenizer:
     """The demo tokenizer with these control tokens and no other."""
-    tokenizer = load(str(TOKENIZER))
+    tokenizer = load_tokenizer(str(TOKENIZER))
     backend = tokenizers.Tokenizer(tokenizer.backend.model)
     backend.add_special_tokens(list(control))
     ids: dict[str, Any] = {token: backend.token_to_id(token) for token in special.values()}
@@ -59,7 +59,7 @@ def demo(*control: str, **special: str) -> Tokenizer:
 
 @pytest.mark.parametrize("family", PADS)
 def test_the_right_pad(family: str) -> None:
-    tokenizer = load(str(parts.folder(family)))
+    tokenizer = load_tokenizer(str(parts.folder(family)))
     ends = probes(tokenizer, RunSpec()).stops
     pad, reason = choose_pad_token(tokenizer, ends)
     assert (pad.token if pad else None) == PADS[family], reason
@@ -69,7 +69,7 @@ def test_the_right_pad(family: str) -> None:
 
 
 def test_a_stop_of_generation_config_is_no_pad() -> None:
-    qwen = load(str(parts.folder("qwen3")))
+    qwen = load_tokenizer(str(parts.folder("qwen3")))
     qwen = dataclasses.replace(qwen, generation_config={"eos_token_id": [151645, 151643]})
     assert [(s.id, s.origins) for s in find_stop_tokens(qwen)] == [
         (151645, ("tokenizer", "generation_config")),
@@ -82,7 +82,7 @@ def test_a_stop_of_generation_config_is_no_pad() -> None:
 
 def test_no_pad_beyond_the_embedding() -> None:
     llama = dataclasses.replace(
-        load(str(parts.folder("llama3.1-instruct"))), embedding_rows=128_004
+        load_tokenizer(str(parts.folder("llama3.1-instruct"))), embedding_rows=128_004
     )
     pad, _ = choose_pad_token(llama, ())
     assert pad is not None

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record
-from truetune.data.files import Source
+from truetune.data.find_data_files import Source
 from truetune.data.rows import conversations_of_records
 from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template
-from truetune.render.text_origins import JOINED, READ_AS, TextOrigin, text_origins
+from truetune.render.text_origins_in_file import JOINED, READ_AS, TextOrigin, text_origins
 from truetune.spec.run_spec import RunSpec
 
 CHATML = (

@@ -15,8 +15,8 @@ from tests import parts
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
 from truetune.errors import SpecError
-from truetune.render.probes import prepared
-from truetune.render.serving_contract import contract_of, verify
+from truetune.render.probes import prepare_probes_of_run
+from truetune.render.serving_contract import make_serving_contract, verify
 from truetune.spec.run_spec import RunSpec
 
 FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2", "deepseek-r1")
@@ -24,7 +24,11 @@ FAMILIES = ("qwen3", "llama3.1-instruct", "gemma3", "mistral-7b-v0.3", "smollm2"
 
 def contract(folder: Path, rows: tuple[Conversation, ...] = (), **settings: Any) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(
-        json.dumps(contract_of(prepared(RunSpec(tokenizer=str(folder), **settings)), rows))
+        json.dumps(
+            make_serving_contract(
+                prepare_probes_of_run(RunSpec(tokenizer=str(folder), **settings)), rows
+            )
+        )
     )
     return made
 
@@ -50,7 +54,9 @@ def test_prompts_are_those_of_transformers(family: str) -> None:
 def test_the_clock_stands_still(folder: Path) -> None:
     with (folder / "chat_template.jinja").open("a", encoding="utf-8") as template:
         template.write("{{ strftime_now('%d %b %Y') }}")
-    made = contract_of(prepared(RunSpec(tokenizer=str(folder))), now=datetime.datetime(2020, 2, 2))
+    made = make_serving_contract(
+        prepare_probes_of_run(RunSpec(tokenizer=str(folder))), now=datetime.datetime(2020, 2, 2)
+    )
     assert "02 Feb 2020" in made["prompts"][0]["text"]
     assert made["clock"] == "2020-02-02T00:00:00"
     assert verify(made, folder) == []

@@ -13,7 +13,7 @@ from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 PADS = {
@@ -53,7 +53,7 @@ def test_as_transformers_says(family: str) -> None:
     transformers.logging.set_verbosity_error()
     folder = parts.folder(family)
     mine, theirs = (
-        load(str(folder)),
+        load_tokenizer(str(folder)),
         transformers.PreTrainedTokenizerFast.from_pretrained(str(folder)),
     )
     for name in ("bos", "eos", "pad", "unk"):
@@ -71,13 +71,13 @@ def test_as_transformers_says(family: str) -> None:
 
 @pytest.mark.parametrize("family", PADS)
 def test_the_right_pad(family: str) -> None:
-    tokenizer = load(str(parts.folder(family)))
+    tokenizer = load_tokenizer(str(parts.folder(family)))
     pad, reason = choose_pad_token(tokenizer, probes(tokenizer, RunSpec()).stops)
     assert (pad.token if pad else None) == PADS[family], reason
 
 
 def test_phi3_gets_a_pad_that_ends_nothing() -> None:
-    tokenizer = load(str(parts.folder("phi3")))
+    tokenizer = load_tokenizer(str(parts.folder("phi3")))
     stops = probes(tokenizer, RunSpec()).stops
     pad, _ = choose_pad_token(tokenizer, stops)
     assert pad is not None
@@ -86,7 +86,7 @@ def test_phi3_gets_a_pad_that_ends_nothing() -> None:
 
 @pytest.mark.parametrize("family", TERMINATORS)
 def test_the_terminator_of_the_template(family: str) -> None:
-    terminator = probes(load(str(parts.folder(family))), RunSpec()).terminator
+    terminator = probes(load_tokenizer(str(parts.folder(family))), RunSpec()).terminator
     assert terminator is not None
     assert terminator.token is not None
     assert terminator.token.token == TERMINATORS[family]
@@ -108,11 +108,11 @@ def test_files_and_their_order(tmp_path: Path) -> None:
     (folder / "additional_chat_templates").mkdir()
     (folder / "additional_chat_templates" / "rag.jinja").write_text("R")
     file = (folder / "chat_template.jinja").read_text()
-    assert load(str(folder)).templates == {"default": file, "rag": "R"}
+    assert load_tokenizer(str(folder)).templates == {"default": file, "rag": "R"}
     (folder / "chat_template.jinja").unlink()
     (folder / "additional_chat_templates" / "rag.jinja").unlink()
-    assert load(str(folder)).templates == {"default": "D", "tool_use": "T"}
-    assert load(str(folder / "tokenizer.json")).folder == folder
+    assert load_tokenizer(str(folder)).templates == {"default": "D", "tool_use": "T"}
+    assert load_tokenizer(str(folder / "tokenizer.json")).folder == folder
 
 
 def test_the_local_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,32 +121,32 @@ def test_the_local_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text("abc")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    assert load("me/shop").folder == model / "snapshots" / "abc"
+    assert load_tokenizer("me/shop").folder == model / "snapshots" / "abc"
 
 
 def test_embedding_rows_of_real_weights() -> None:
     folder = parts.model()
-    assert load(str(folder)).embedding_rows == 49152
+    assert load_tokenizer(str(folder)).embedding_rows == 49152
 
 
 def test_bad_folders_say_what_to_do(tmp_path: Path) -> None:
     folder = copy(tmp_path / "model")
     with pytest.raises(TokenizerError, match=r"did you mean .*model\?"):
-        load(str(tmp_path / "modle"))
+        load_tokenizer(str(tmp_path / "modle"))
     (folder / "tokenizer_config.json").write_text("{")
     with pytest.raises(TokenizerError, match=r"tokenizer_config\.json: not JSON"):
-        load(str(folder))
+        load_tokenizer(str(folder))
     (folder / "tokenizer_config.json").write_text("[]")
     with pytest.raises(TokenizerError, match="expected a JSON object, found list"):
-        load(str(folder))
+        load_tokenizer(str(folder))
     (folder / "tokenizer.json").write_text("{}")
     (folder / "tokenizer_config.json").unlink()
     with pytest.raises(TokenizerError, match=r"tokenizer\.json: not a tokenizer"):
-        load(str(folder))
+        load_tokenizer(str(folder))
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
     with pytest.raises(TokenizerError, match="is an adapter"):
-        load(str(tmp_path / "adapter"))
+        load_tokenizer(str(tmp_path / "adapter"))
     (tmp_path / "file.txt").write_text("")
     with pytest.raises(TokenizerError, match="is a file"):
-        load(str(tmp_path / "file.txt"))
+        load_tokenizer(str(tmp_path / "file.txt"))

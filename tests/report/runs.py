@@ -10,7 +10,7 @@ from typing import Any
 
 from truetune.checks.findings_file import append_findings
 from truetune.checks.judge_answers import answer_findings
-from truetune.evaluation.compare_samples import compare_samples
+from truetune.evaluation.compare_model_answers import compare_model_answers
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
@@ -107,5 +107,5 @@ def sampled(texts: Sequence[str] = ()) -> SampleReport:
     pairs = list(zip(good.samples, bad.samples, strict=True))
     return SampleReport(
         spec=RunSpec(), findings=(), seconds=1.0, name="tuned", looks=(good,), limit=LIMIT,
-        compared=compare_samples("base", pairs, LIMIT),
+        compared=compare_model_answers("base", pairs, LIMIT),
     )  # fmt: skip

@@ -22,9 +22,9 @@ from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record
 from truetune.render.probes import probes
 from truetune.render.rendering import Source
-from truetune.render.tokenizer import load
-from truetune.report.as_json import as_dict, to_json
-from truetune.report.audit_terminal import audit_verdict, ledger_rows, measured_laws
+from truetune.render.tokenizer import load_tokenizer
+from truetune.report.as_json import report_as_dict, to_json
+from truetune.report.audit_terminal import audit_verdict, ledger_rows, loss_line, measured_laws
 from truetune.report.page import html_page, laws_section, notebook_html
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
@@ -34,7 +34,7 @@ from truetune.spec.run_spec import RunSpec, Severity
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
 )
-DEMO = probes(load(str(TOKENIZER)), RunSpec())
+DEMO = probes(load_tokenizer(str(TOKENIZER)), RunSpec())
 PAD = DEMO.tokenizer.special["pad"].id
 LAWS: dict[str, dict[str, Any]] = {
     "padding-invariance": {
@@ -100,6 +100,10 @@ def audited(contents: list[str]) -> AuditReport:
         spec=RunSpec(), subjects=(Subject("training run", f"own {contents[0]}", (("model", contents[0]),)),),
         findings=(finding,), seconds=0.1, ledger=Ledger(total), samples=placed,
         padding=sum(int(s.padding.sum()) for s in placed), notes=(contents[0],), laws=LAWS, canary=CANARY,
+        loss={
+            "name": f"loss {contents[0]}", "file": "train <b>.py", "line": 3, "calls": [], "reason": "",
+            "not_called": [{"given_as": "compute_loss_func", "name": "mine", "file": "own.py", "line": 8}],
+        },
     )  # fmt: skip
 
 
@@ -126,6 +130,26 @@ def test_the_verdict_and_the_ledger_agree(report: AuditReport) -> None:
     none = replace(report, samples=tuple(replace(s, labels=None) for s in report.samples))
     assert audit_verdict(none).startswith("the batches hold no labels")
     assert audit_verdict(replace(report, samples=())) == "no batch was seen"
+
+
+def test_the_loss_stands_in_one_line_in_each_form(report: AuditReport) -> None:
+    line = (
+        "the loss is computed by loss How many figs? (train <b>.py:3);"
+        " not called: compute_loss_func mine (own.py:8)"
+    )
+    assert loss_line(report.loss) == line
+    assert line in " ".join(as_text(report).split())
+    assert report_as_dict(report)["audit"]["loss"]["summary"] == line
+    assert line in html_tests.Parsed(html_page(report)).text
+    unknown = replace(report, loss={})
+    assert "the loss is not known\n" in as_text(unknown)
+    assert report_as_dict(unknown)["audit"]["loss"] == {"summary": "the loss is not known"}
+    assert "the loss is not known" in html_tests.Parsed(html_page(unknown)).text
+    reason = {"name": None, "reason": "no pass was watched"}
+    assert loss_line(reason) == "the loss is not known: no pass was watched"
+    called = {"name": "a", "calls": report.loss["not_called"]}
+    expected = "the loss is computed by a, which calls compute_loss_func mine (own.py:8)"
+    assert loss_line(called) == expected
 
 
 def test_broken_laws_stand_first(report: AuditReport) -> None:
@@ -204,7 +228,7 @@ def test_json_keeps_to_the_schema(report: AuditReport, hostile: AuditReport) -> 
         assert set(value["audit"]) == set(SCHEMA["properties"]["audit"]["properties"])
         line = SCHEMA["properties"]["audit"]["properties"]["lines"]["items"]["properties"]
         assert set(value["audit"]["lines"][0]) == set(line)
-    assert as_dict(report)["audit"]["laws"]["cache"]["value"] is None
+    assert report_as_dict(report)["audit"]["laws"]["cache"]["value"] is None
 
 
 def test_sarif_keeps_to_the_standard(report: AuditReport, hostile: AuditReport) -> None:

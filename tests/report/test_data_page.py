@@ -15,10 +15,10 @@ from playwright.sync_api import expect
 
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
-from truetune.checks.check_data import check, with_rows
+from truetune.checks.check_data import add_token_views, check
 from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page, page_of
 from truetune.report.page.data_section import data_section
 from truetune.spec.settings_files import spec_of
@@ -104,7 +104,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     (folder / "held.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
     data, held = str(folder / "rows.jsonl"), str(folder / "held.jsonl")
     settings = {"data": data, "eval_data": held, "tokenizer": str(TOKENIZER), "max_length": 128}
-    return with_rows(check(spec_of(settings, "t")), 40)
+    return add_token_views(check(spec_of(settings, "t")), 40)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
 
 
 def test_lengths_and_shares(grouped: DataReport) -> None:
-    result = as_dict(grouped)
+    result = report_as_dict(grouped)
     drawn = charts(result)
     lengths = drawn["Length of examples"]
     counts = result["lengths"]["counts"]
@@ -148,7 +148,7 @@ def test_lengths_and_shares(grouped: DataReport) -> None:
 
 
 def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
-    result = as_dict(grouped)
+    result = report_as_dict(grouped)
     drawn = charts(result)
     sources = drawn["Sources along the file"]
     order = result["data"]["order"]
@@ -168,21 +168,21 @@ def test_order_shows_what_is_grouped(grouped: DataReport) -> None:
 
 
 def test_copies_and_leaks(grouped: DataReport) -> None:
-    html = html_of(as_dict(grouped))
+    html = html_of(report_as_dict(grouped))
     assert "2 copies of 1 row" in html
     assert 'href="#row=10"' in html
     assert "5 of 5 evaluation rows are known from the training data" in html
 
 
 def test_a_case_of_the_evaluation_data_leads_to_no_training_row(grouped: DataReport) -> None:
-    result = as_dict(grouped)
+    result = report_as_dict(grouped)
     leak = next(finding for finding in result["findings"] if finding["rule"] == "train-eval-leak")
     place = f"{leak['cases'][0]['file']}:{leak['cases'][0]['line']}"
     assert f'<span class="place">{place}</span>' in page_of(result)
 
 
 def test_pairs(pairs: DataReport) -> None:
-    result = as_dict(pairs)
+    result = report_as_dict(pairs)
     facts, drawn = result["data"]["pairs"], charts(result)
     html = html_of(result)
     assert f"longer one in {facts['longer']:,} of 60 pairs" in html
@@ -207,17 +207,17 @@ def test_an_audit_shows_its_lines() -> None:
 
 
 def test_older_results_have_a_section_too(grouped: DataReport) -> None:
-    old = {name: value for name, value in as_dict(grouped).items() if name != "data"}
+    old = {name: value for name, value in report_as_dict(grouped).items() if name != "data"}
     assert list(charts(old)) == ["Length of examples"]
     assert data_section({"findings": []}) is None
 
 
 def test_nothing_of_the_data_becomes_markup(hostile: DataReport, grouped: DataReport) -> None:
     for report in (hostile, grouped):
-        made = data_section(as_dict(report))
+        made = data_section(report_as_dict(report))
         assert made is not None
         assert not re.search("<script|<img|[\x1b\u202e]", made.html)
-    assert "&lt;/svg&gt;&lt;script&gt; 8" in html_of(as_dict(grouped))
+    assert "&lt;/svg&gt;&lt;script&gt; 8" in html_of(report_as_dict(grouped))
     assert len(HOSTILE) > 9
 
 

@@ -15,10 +15,10 @@ from tests.report.test_shown import evaluation, rehearsal, service
 from truetune.checks.reports import DataReport, Report
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page, page_of
-from truetune.serving.adapter_effect import Effect
-from truetune.serving.adapter_forms import Ladder, Rung
+from truetune.serving.adapter_effect import AdapterEffect
+from truetune.serving.compare_adapter_forms import Ladder, Rung
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def test_what_failed_without_a_finding_is_said_to_have_failed(tmp_path: Path) ->
 def test_a_ladder_names_the_rung_that_lost_it() -> None:
     from truetune.report.ladder_terminal import ladder_json
 
-    whole, lost = Effect(1.0, 1.0, 2.0, 0.0, 50), Effect(0.0, 0.0, 2.0, 3.0, 50)
+    whole, lost = AdapterEffect(1.0, 1.0, 2.0, 0.0, 50), AdapterEffect(0.0, 0.0, 2.0, 3.0, 50)
     made = ladder_json(
         Ladder(
             "<b>adapter",
@@ -137,12 +137,12 @@ def test_each_says_what_it_found(report: Report) -> None:
         "ServiceReport": "Served otherwise than trained: prompts: 1 of 2 equal, by their ids.",
         "RehearsalReport": "recites 0 of them, and stops at the end of 1",
     }
-    assert said[type(report).__name__] in as_dict(report)["verdict"]
+    assert said[type(report).__name__] in report_as_dict(report)["verdict"]
 
 
 def test_the_next_step_is_the_remedy_of_the_gravest_finding(broken: DataReport) -> None:
     worst = next(finding for finding in broken.findings if finding.severity == "error")
-    assert as_dict(broken)["next"] == worst.remedy
+    assert report_as_dict(broken)["next"] == worst.remedy
     assert f'<p class="next"><b>Next:</b> <a href="#{worst.code}">' in html_page(broken)
 
 

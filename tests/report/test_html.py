@@ -15,11 +15,11 @@ from typing import Any
 
 import truetune
 from tests.report.conftest import HOSTILE
-from truetune.checks.check_data import view, with_rows
+from truetune.checks.check_data import add_token_views, view_row_tokens
 from truetune.checks.findings import Case
 from truetune.checks.reports import DataReport
 from truetune.demo import DATA, TOKENIZER
-from truetune.report.as_json import as_dict, to_json
+from truetune.report.as_json import report_as_dict, to_json
 from truetune.report.page import html_page, notebook_html, page_of
 from truetune.report.page.html_document import pack_json
 from truetune.report.visible_text import count_noun, spell_token, visible
@@ -132,7 +132,7 @@ def test_every_hostile_string_can_be_read(hostile: DataReport) -> None:
     assert len(HOSTILE) * 2 == hostile.rows
     rows = data_of(html_page(hostile))["tokens"]["rows"]
     assert [row["pieces"] for row in rows] == [
-        list(view.pieces) for view in with_rows(hostile).views
+        list(view.pieces) for view in add_token_views(hostile).views
     ]
 
 
@@ -204,14 +204,14 @@ def test_a_case_leads_to_its_row(broken: DataReport) -> None:
 
 
 def test_the_page_is_made_of_the_json(broken: DataReport) -> None:
-    assert page_of(json.loads(to_json(with_rows(broken)))) == html_page(broken)
+    assert page_of(json.loads(to_json(add_token_views(broken)))) == html_page(broken)
 
 
 def test_notebooks_show_the_page_in_a_frame_of_its_own(broken: DataReport) -> None:
     made = notebook_html(broken)
     assert broken._repr_html_() == made
     assert Parsed(made).attributes["sandbox"] == ["allow-scripts"]
-    assert Parsed(made).attributes["srcdoc"] == [page_of(as_dict(broken))]
+    assert Parsed(made).attributes["srcdoc"] == [page_of(report_as_dict(broken))]
 
 
 def test_data_survives_the_packing() -> None:
@@ -235,7 +235,7 @@ def test_pieces_are_the_text_and_fragments_its_bytes(tmp_path: Path) -> None:
             }
         )
     )
-    (shown,) = view(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)), 0)
+    (shown,) = view_row_tokens(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)), 0)
     joined = "".join(shown.pieces).encode("utf-8", "surrogateescape").decode("utf-8")
     assert joined == shown.example.rendering.text
     assert spell_token("\udcf0\udc9d") == "⟨F0 9D⟩"

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 
 from truetune.checks.reports import DataReport
-from truetune.report.as_json import as_dict, to_json
+from truetune.report.as_json import report_as_dict, to_json
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
@@ -20,12 +20,12 @@ def test_it_keeps_to_its_schema(broken: DataReport, hostile: DataReport) -> None
     for report in (broken, hostile):
         value = json.loads(to_json(report))
         jsonschema.validate(value, SCHEMA)
-        assert value == as_dict(report)
+        assert value == report_as_dict(report)
         assert to_json(report).isascii()
 
 
 def test_the_schema_describes_every_field(broken: DataReport) -> None:
-    value = as_dict(broken)
+    value = report_as_dict(broken)
     others = {
         "audit",
         "sample",
@@ -50,7 +50,7 @@ def test_the_schema_describes_every_field(broken: DataReport) -> None:
 
 
 def test_it_holds_what_the_report_holds(broken: DataReport) -> None:
-    value = as_dict(broken)
+    value = report_as_dict(broken)
     assert value["failed"] is True
     assert (
         sum(cell["supervised"] + cell["context"] for cell in value["ledger"].values())

@@ -20,10 +20,10 @@ from truetune.checks.reports import Report
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.fixing.fix_file import fix_data_file
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.cited_rows import cited_rows
 from truetune.report.page import html_page
-from truetune.report.page.row_marks import marks_of
+from truetune.report.page.mark_cited_rows import marks_of
 from truetune.report.sarif import to_sarif
 from truetune.spec.run_spec import RunSpec
 from truetune.viewing.view import marks_for_data
@@ -144,7 +144,7 @@ def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_
 
 
 def test_view_marks_the_rows_of_a_report(browser: Browser, many: Path) -> None:
-    result = as_dict(checked(many))
+    result = report_as_dict(checked(many))
     cited = {
         case["row"]
         for finding in result["findings"]
@@ -166,7 +166,7 @@ def test_view_marks_the_rows_of_a_report(browser: Browser, many: Path) -> None:
 def test_a_report_on_other_data_is_refused(many: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps(chat("a", "b")) + "\n")
-    result = as_dict(checked(other))
+    result = report_as_dict(checked(other))
     with pytest.raises(
         UsageError, match=r"the report is on .*other\.jsonl, and not on .*chats\.jsonl"
     ):
@@ -245,7 +245,7 @@ def test_one_numbering_of_rows_everywhere(names: tuple[str, ...], tmp_path: Path
         FORMS[name](tmp_path / name)
     paths = [tmp_path / name for name in names]
     report = checked(*paths)
-    result = as_dict(report)
+    result = report_as_dict(report)
     places = {
         (case["file"], case["line"], case["row"])
         for f in result["findings"]

@@ -18,7 +18,7 @@ from tests.parts import available, folder
 from tests.report.test_audited import audited
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import TOKENIZER
-from truetune.report.page.render_rows import RowRenderer
+from truetune.report.page.compare_rendered_rows import RowRenderer
 from truetune.report.page.rows_of_report import report_rows
 from truetune.report.page.token_rows import (
     MAX_ROW_TOKENS,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from truetune.checks.check_data import view
+from truetune.checks.check_data import view_row_tokens
 from truetune.checks.reports import TokenView
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
@@ -23,7 +23,7 @@ from truetune.spec.run_spec import RunSpec
 
 
 def views(path: Path, **settings: object) -> list[TokenView]:
-    return view(
+    return view_row_tokens(
         RunSpec.model_validate({"data": str(path), "tokenizer": str(TOKENIZER), **settings}), 0
     )
 

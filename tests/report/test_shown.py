@@ -18,10 +18,10 @@ from truetune.generation.server_observations import (
     ServerObservations,
     ServerStops,
 )
-from truetune.rehearsal.mutation_score import Mutant, Mutation
+from truetune.rehearsal.mutation_score import Mutant, MutationTest
 from truetune.rehearsal.rehearsal_report import PreferencePair, RecitedRow, RehearsalReport
 from truetune.render.rendering import Source
-from truetune.report.as_json import as_dict, to_json
+from truetune.report.as_json import report_as_dict, to_json
 from truetune.report.page import html_page, page_of
 from truetune.report.record_drawing import report_drawing
 from truetune.report.report_terminal import render_report
@@ -65,7 +65,7 @@ def rehearsal() -> RehearsalReport:
     return RehearsalReport(
         spec=SPEC, findings=(), seconds=1.0, ledger=Ledger(np.zeros((len(Source), 2), np.int64)), padding=0, samples=(),
         recited=(RecitedRow(3, "q", "blue", HOSTILE, False, True),), pairs=(PreferencePair("p", "c", "r", 0.0, 4.5),),
-        losses=(7.0, 0.01), miniature="LlamaForCausalLM, 2 layers", mutation=Mutation(0.01, 60, (mutant,), ()),
+        losses=(7.0, 0.01), miniature="LlamaForCausalLM, 2 layers", mutation=MutationTest(0.01, 60, (mutant,), ()),
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def test_the_page_of_the_json_is_the_page_of_the_report(report: Report) -> None:
 
 
 def test_a_rehearsal_has_its_answers_in_json() -> None:
-    found = as_dict(rehearsal())["recitation"]
+    found = report_as_dict(rehearsal())["recitation"]
     assert (found["rows"][0]["recited"], found["rows"][0]["stopped"]) == (False, True)
     assert found["pairs"][0]["after"] == 4.5
     assert found["mutation"]["mutants"][0]["rules"] == ("recited-answer-never-stops",)

@@ -22,8 +22,8 @@ from truetune.generation.backends.open_backend import Options
 from truetune.generation.server_observations import ServerObservations
 from truetune.report.report_terminal import as_text
 from truetune.serving.check_server import judge_server, serve_check
-from truetune.serving.compare_answers import compare_by_answers
 from truetune.serving.compare_prompts import compare_server_prompts
+from truetune.serving.infer_prompt_from_answers import compare_by_answers
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
 from truetune.serving.training_record import TrainingRecord, load_training_record

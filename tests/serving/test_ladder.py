@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.checkpoint import make
 from truetune.cli.ladder_command import ladder as command
 from truetune.errors import UsageError
-from truetune.serving.adapter_forms import Ladder, compare_adapter_forms
+from truetune.serving.compare_adapter_forms import Ladder, compare_adapter_forms
 from truetune.training.merge import merge
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.serving.template_segments import split_template
 from truetune.spec.run_spec import RunSpec
 
@@ -20,7 +20,7 @@ TALK = [
 
 
 def probes_of(folder: Path, template: str | None = None) -> Probes:
-    return prepared(RunSpec(tokenizer=str(folder), template=template))
+    return prepare_probes_of_run(RunSpec(tokenizer=str(folder), template=template))
 
 
 def test_published_templates(family: Path) -> None:

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.source.modules import module
-from truetune.source import edits
+from truetune.source import source_edits
 from truetune.source.module import parse_module
 
 
 def keyword(text: str, name: str = "k", value: str = "1") -> str:
     made = parse_module(text, "x.py")
     call = next(c for c in made.all_calls if made.text_of(c.node.func) == "f")
-    return edits.apply_changes(text, edits.set_keyword(made, call, name, value))
+    return source_edits.apply_changes(text, source_edits.set_keyword(made, call, name, value))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,10 @@ def test_parameter() -> None:
         made = parse_module(before, "x.py")
         function = next(made.nodes(ast.FunctionDef))
         assert (
-            edits.apply_changes(before, edits.insert_parameter(made, function, "k=None")) == after
+            source_edits.apply_changes(
+                before, source_edits.insert_parameter(made, function, "k=None")
+            )
+            == after
         )
 
 
@@ -83,7 +86,9 @@ def test_parameter() -> None:
 def test_delete(before: str, after: str) -> None:
     made = parse_module(before, "x.py")
     statement = next(s for s in made.nodes(ast.Assign) if made.text_of(s.targets[0]) == "x")
-    assert edits.apply_changes(before, edits.delete_statement(made, statement)) == after
+    assert (
+        source_edits.apply_changes(before, source_edits.delete_statement(made, statement)) == after
+    )
     compile(after, "x", "exec")
 
 
@@ -92,15 +97,15 @@ def test_lines_beside_a_statement() -> None:
     made = parse_module(text, "x.py")
     first = next(made.nodes(ast.Assign))
     assert (
-        edits.apply_changes(text, edits.insert_after(made, first, "z = 3"))
+        source_edits.apply_changes(text, source_edits.insert_after(made, first, "z = 3"))
         == "if a:\r\n    x = 1  # c\r\n    z = 3\r\n    y = 2\r\n"
     )
     assert (
-        edits.apply_changes(text, edits.insert_before(made, first, "z = 3"))
+        source_edits.apply_changes(text, source_edits.insert_before(made, first, "z = 3"))
         == "if a:\r\n    z = 3\r\n    x = 1  # c\r\n    y = 2\r\n"
     )
     assert (
-        edits.insert_after(
+        source_edits.insert_after(
             parse_module("x = 1; y = 2\n", "x.py"),
             parse_module("x = 1; y = 2\n", "x.py").tree.body[0],
             "z",
@@ -111,7 +116,9 @@ def test_lines_beside_a_statement() -> None:
 
 def test_overlapping_changes_are_refused() -> None:
     with pytest.raises(ValueError, match="overlap"):
-        edits.apply_changes("abcdef", (edits.Change(0, 3, "x"), edits.Change(2, 4, "y")))
+        source_edits.apply_changes(
+            "abcdef", (source_edits.Change(0, 3, "x"), source_edits.Change(2, 4, "y"))
+        )
 
 
 SPACES = st.sampled_from(["", " ", "\n    ", "\r\n\t", ' # note, (with) "signs"\n  '])

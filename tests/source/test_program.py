@@ -10,9 +10,9 @@ import pytest
 
 from tests.source.modules import last
 from truetune.source.constant_values import UNKNOWN
+from truetune.source.import_groups import MAX_GROUP_CHARACTERS, Program, group_by_imports
 from truetune.source.import_search import ImportSearch
 from truetune.source.module import Module, read_module
-from truetune.source.program import MAX_GROUP_CHARACTERS, Program, group_by_imports
 
 
 def written(folder: Path, files: Mapping[str, str]) -> list[Path]:

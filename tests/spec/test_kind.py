@@ -12,7 +12,7 @@ import truetune
 from tests.parts import data, model
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import UsageError
-from truetune.spec.input_kind import recognise_kinds, title_of_kind
+from truetune.spec.recognise_input_kind import recognise_kinds, title_of_kind
 
 LOG = (
     '{"step": 1, "loss": 2.5, "learning_rate": 1e-4}\n{"step": 2, "loss": 2.1, "learning_rate":'

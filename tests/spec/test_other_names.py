@@ -8,20 +8,20 @@ import pytest
 import yaml
 
 from truetune.errors import SpecError
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
-from truetune.spec.stacks import axolotl, llama_factory
-from truetune.spec.stacks.known_keys import load_known_keys
-from truetune.spec.unknown_settings import (
+from truetune.spec.advise_unknown_setting import (
     FIELD_OF_OTHER_NAME,
     LINES,
     NOT_NEEDED,
     VALUES,
     advise_unknown_setting,
-    settings,
+    all_settings,
 )
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import spec_of
+from truetune.spec.stacks import axolotl, llama_factory
+from truetune.spec.stacks.known_keys import load_known_keys
 
-PLACES = {".".join(setting.place) for setting in settings()}
+PLACES = {".".join(setting.place) for setting in all_settings()}
 MOST = 200
 """Characters of an advice"""
 

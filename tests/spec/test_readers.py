@@ -12,10 +12,10 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
 from truetune.spec.config import Config
-from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.recognise_input_kind import recognise_kinds
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.stacks.config_file import read_config
-from truetune.spec.stacks.project_commands import launches_of_several
+from truetune.spec.stacks.find_config_consumer import launches_of_several
 
 OWN_FILES: list[dict[str, Any]] = [
     {"output_dir": "o", "batch_size": 2, "gradient_accumulation_steps": 8, "learning_rate": 1e-4, "num_epochs": 2,

@@ -13,10 +13,10 @@ import yaml
 from truetune.checks.config.unknown_setting import UnknownSetting
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
-from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.stacks.config_file import identify_stack, read_config
 from truetune.spec.stacks.known_keys import load_known_keys
+from truetune.spec.suggest_spelling import find_misspelt_key
 
 TRL = {
     "model_name_or_path": "a/b",

@@ -15,8 +15,8 @@ import truetune
 from tests.parts import folder
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch
-from truetune.render.probes import Probes, prepared
+from truetune.encoding.stream_batches import batch
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 
 DEMO = str(Path(truetune.__file__).parent / "demo" / "tokenizer")
@@ -73,7 +73,9 @@ class Row:
 
 def probes_of(name: str, **settings: Any) -> Probes:
     """The tokenizer of a family with its template; `demo` is the small one of truetune's demo."""
-    return prepared(RunSpec(tokenizer=DEMO if name == "demo" else str(folder(name)), **settings))
+    return prepare_probes_of_run(
+        RunSpec(tokenizer=DEMO if name == "demo" else str(folder(name)), **settings)
+    )
 
 
 def healthy(made: Probes, count: int = 12, *, turns: int = 1, system: bool = False) -> list[Row]:

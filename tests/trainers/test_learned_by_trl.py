@@ -12,7 +12,7 @@ import pytest
 from tests.parts import folder
 from tests.trainers import tiny_model
 from truetune.checks.check_data import check
-from truetune.checks.learned_tokens import Learned
+from truetune.checks.learned_token_counts import LearnedTokenCounts
 from truetune.demo import DATA
 from truetune.spec.settings_files import spec_of
 
@@ -64,7 +64,7 @@ def real(rows: Rows, family: str, where: Path, **settings: Any) -> tuple[int, in
     return labels, sum(len(row["input_ids"]) for row in kept)
 
 
-def told(rows: Rows, family: str, where: Path, **settings: Any) -> Learned:
+def told(rows: Rows, family: str, where: Path, **settings: Any) -> LearnedTokenCounts:
     """What a check says of the same rows."""
     path = where / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

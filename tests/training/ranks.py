@@ -24,8 +24,8 @@ from truetune.training.distributed_run import (
     first_process_first,
     join_processes,
 )
+from truetune.training.load_training_rows import TrainingRows
 from truetune.training.supervised_trainer import SupervisedTrainer
-from truetune.training.training_rows import TrainingRows
 from truetune.training.watch.losses_by_source import SourceLosses
 
 CASES = (*product(("full",), (False, True), (1, 2)), ("lora", False, 2), ("lora", True, 1))

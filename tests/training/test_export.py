@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.checkpoint import make
 from truetune.checkpoint.load_checkpoint import read_checkpoint
-from truetune.cli.weight_commands import export as command
+from truetune.cli.merge_export_movement_commands import export as command
 from truetune.errors import UsageError
 from truetune.training.export import export, find_converter
 from truetune.training.merge import merge

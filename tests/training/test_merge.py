@@ -20,7 +20,7 @@ from truetune.checkpoint.base_fingerprint import record_base
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checkpoint.run_folder import RUN_FILE, list_files
 from truetune.checks.inspect_checkpoint import checkpoint_report
-from truetune.cli.weight_commands import merge as command
+from truetune.cli.merge_export_movement_commands import merge as command
 from truetune.errors import UsageError
 from truetune.generation.proof_prompts import prepare_prompts, read_serving_facts
 from truetune.report.merge_terminal import merged_page

@@ -17,7 +17,7 @@ from datasets import Dataset  # noqa: E402
 
 from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402
 from truetune.encoding.encode_run import encode  # noqa: E402
-from truetune.encoding.preferences import ANSWERS_EQUAL, INTERRUPTED  # noqa: E402
+from truetune.encoding.preference_documents import ANSWERS_EQUAL, INTERRUPTED  # noqa: E402
 from truetune.errors import DataError, SpecError, UsageError  # noqa: E402
 from truetune.spec.run_spec import Encoding, RunSpec, Watch  # noqa: E402
 from truetune.spec.training_settings import Lora, Training  # noqa: E402

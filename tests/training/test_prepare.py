@@ -15,8 +15,8 @@ from tests.auditing.tiny import model as tiny
 from tests.parts import folder
 from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError, UsageError
-from truetune.render.probes import prepared
-from truetune.render.tokenizer import load
+from truetune.render.probes import prepare_probes_of_run
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.training_settings import Lora, Training
 from truetune.training import load_base_model
@@ -30,7 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's tokenizer with a tiny model in float32."""
     made = tmp_path_factory.mktemp("model") / "tiny"
     shutil.copytree(TOKENIZER, made)
-    special = load(str(made)).special
+    special = load_tokenizer(str(made)).special
     tiny(
         eos_token_id=special["eos"].id, bos_token_id=None, pad_token_id=special["pad"].id
     ).save_pretrained(made)
@@ -88,7 +88,7 @@ def test_a_base_of_its_own_numbers_keeps_them(home: Path, tmp_path: Path) -> Non
 def test_a_pad_that_is_a_stop_token_is_replaced_and_the_pad_is_known_everywhere(
     home: Path, tmp_path: Path
 ) -> None:
-    stop = load(str(home)).special["eos"].token
+    stop = load_tokenizer(str(home)).special["eos"].token
     names = ("tokenizer_config", "special_tokens_map")
     made = ready(copied(home, tmp_path / "x", **{name: {"pad_token": stop} for name in names}))
     pad = made.tokenizer.pad_token_id
@@ -100,7 +100,7 @@ def test_a_pad_that_is_a_stop_token_is_replaced_and_the_pad_is_known_everywhere(
 def test_the_saved_model_stops_at_what_is_trained_and_at_what_was_published(
     home: Path, tmp_path: Path
 ) -> None:
-    trained = load(str(home)).special["eos"].id
+    trained = load_tokenizer(str(home)).special["eos"].id
     made = ready(
         copied(home, tmp_path / "x", generation_config={"eos_token_id": 7, "do_sample": False})
     )
@@ -126,7 +126,7 @@ def test_a_template_that_is_trained_is_saved_with_the_tokenizer(home: Path, tmp_
         if (home / "chat_template.jinja").is_file()
         else None
     )
-    source = source or load(str(home)).templates["default"]
+    source = source or load_tokenizer(str(home)).templates["default"]
     path = tmp_path / "other.jinja"
     path.write_text("{# other #}" + source)
     made = ready(home, template=str(path))
@@ -193,7 +193,7 @@ def test_quantized_weights_need_a_gpu(home: Path) -> None:
 def test_a_real_tokenizer_pads_with_no_stop_token_and_keeps_its_ids(
     name: str, tmp_path: Path
 ) -> None:
-    probes = prepared(RunSpec(tokenizer=str(folder(name))))
+    probes = prepare_probes_of_run(RunSpec(tokenizer=str(folder(name))))
     tokenizer, _ = prepare_tokenizer(probes, RunSpec())
     assert tokenizer.pad_token_id not in {stop.id for stop in probes.stops}
     assert tokenizer.padding_side == "right"
@@ -209,7 +209,7 @@ def test_a_class_that_rebuilds_its_tokenizer_is_not_taken(tmp_path: Path) -> Non
         folder("phi3"), tmp_path / "phi3", tokenizer_config={"tokenizer_class": "LlamaTokenizer"}
     )
     published = transformers.AutoTokenizer.from_pretrained(str(path))
-    probes = prepared(RunSpec(tokenizer=str(path)))
+    probes = prepare_probes_of_run(RunSpec(tokenizer=str(path)))
     assert first_different_text(published, probes, TRIAL_TEXTS) is not None
     tokenizer, choices = prepare_tokenizer(probes, RunSpec())
     assert first_different_text(tokenizer, probes, TRIAL_TEXTS) is None
@@ -226,7 +226,7 @@ def test_a_class_that_rebuilds_its_tokenizer_is_not_taken(tmp_path: Path) -> Non
 def test_a_tokenizer_that_no_class_gives_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probes = prepared(RunSpec(tokenizer=str(TOKENIZER)))
+    probes = prepare_probes_of_run(RunSpec(tokenizer=str(TOKENIZER)))
     monkeypatch.setattr(
         "truetune.training.prepare_tokenizer.first_different_text", lambda *_: " text"
     )

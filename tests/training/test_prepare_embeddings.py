@@ -14,13 +14,13 @@ import transformers
 from tests.auditing.tiny import model as tiny
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.training_settings import Lora, Training
-from truetune.training.embeddings import enlarge
-from truetune.training.extend_tokenizer import extend_tokenizer
+from truetune.training.enlarge_embeddings import enlarge_embeddings
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.supervised_token_losses import token_losses
+from truetune.training.write_extended_tokenizer import extend_tokenizer
 
 NEW = "<step>"
 
@@ -64,7 +64,7 @@ def test_added_tokens_stand_in_a_tokenizer_of_the_run_and_encode_as_one(tmp_path
     spec = spec_of(tmp_path)
     assert spec.tokenizer == str(tmp_path / "tokenizer")
     assert spec.model == str(tmp_path / "base")
-    tokenizer = load(str(spec.tokenizer), model=spec.model)
+    tokenizer = load_tokenizer(str(spec.tokenizer), model=spec.model)
     id = tokenizer.backend.token_to_id(NEW)
     assert id is not None
     assert tokenizer.backend.encode(f"a{NEW} b", add_special_tokens=False).ids.count(id) == 1
@@ -98,7 +98,7 @@ def test_new_rows_are_trained_saved_and_loaded_with_the_adapter(tied: bool, tmp_
     again = transformers.AutoModelForCausalLM.from_pretrained(
         str(tmp_path / "base"), dtype="float32"
     )
-    enlarge(again, len(made.tokenizer))
+    enlarge_embeddings(again, len(made.tokenizer))
     loaded = peft.PeftModel.from_pretrained(again, str(tmp_path / "adapter"))
     for saved, found in zip(after, rows_of(loaded), strict=True):
         assert torch.equal(saved, found)
@@ -119,10 +119,10 @@ def test_new_rows_are_near_the_mean_and_always_the_same() -> None:
     second: Any = tiny()
     old = first.get_input_embeddings().weight.detach().clone()
     state = torch.get_rng_state()
-    enlarge(first, len(old) + 1)
+    enlarge_embeddings(first, len(old) + 1)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(9)
-    enlarge(second, len(old) + 1)
+    enlarge_embeddings(second, len(old) + 1)
     new = first.get_input_embeddings().weight.detach()
     assert torch.equal(new, second.get_input_embeddings().weight)
     assert torch.equal(new[: len(old)], old)

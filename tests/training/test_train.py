@@ -15,10 +15,14 @@ from tests.auditing import tiny
 from truetune.errors import DataError, FindingsError, UsageError
 from truetune.spec.settings_files import spec_of
 from truetune.training import preflight_checks
+from truetune.training.load_training_rows import (
+    choose_held_out_rows,
+    load_rows,
+    with_copies_of_held_out,
+)
 from truetune.training.prepare_model import prepare_model
 from truetune.training.supervised_trainer import make_supervised_trainer
 from truetune.training.training_recipe import make_recipe
-from truetune.training.training_rows import add_copies, hold_out, load_rows
 
 FEW: dict[str, Any] = {
     "max_length": 256,
@@ -110,15 +114,17 @@ def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> N
 
 def test_copies_of_a_held_out_row_are_held_out_too() -> None:
     numbers = np.arange(6)
-    assert add_copies([b"a", b"b", b"a", b"c", b"b", b"d"], numbers, frozenset({0})) == {0, 2}
-    assert add_copies([b"a"] * 6, numbers, frozenset({0})) == frozenset()
+    assert with_copies_of_held_out(
+        [b"a", b"b", b"a", b"c", b"b", b"d"], numbers, frozenset({0})
+    ) == {0, 2}
+    assert with_copies_of_held_out([b"a"] * 6, numbers, frozenset({0})) == frozenset()
 
 
 def test_as_many_rows_are_held_out_as_asked() -> None:
     numbers = np.repeat(np.arange(100), 2)
-    assert len(hold_out(numbers, 0.25)) == 25
-    assert len(hold_out(numbers, None)) == 8
-    assert hold_out(np.arange(20), None) == frozenset()
+    assert len(choose_held_out_rows(numbers, 0.25)) == 25
+    assert len(choose_held_out_rows(numbers, None)) == 8
+    assert choose_held_out_rows(np.arange(20), None) == frozenset()
     for wrong in (-1, 100, 1e9):
         with pytest.raises(UsageError, match="val_size"):
-            hold_out(numbers, wrong)
+            choose_held_out_rows(numbers, wrong)

@@ -12,8 +12,8 @@ import pytest
 
 from tests.viewing.conftest import serving
 from truetune.demo import DATA
-from truetune.viewing import connections
-from truetune.viewing.connections import WORKERS
+from truetune.viewing import server_connections
+from truetune.viewing.server_connections import WORKERS
 
 
 def test_two_hundred_requests_at_once_are_answered_by_a_few_threads() -> None:
@@ -48,7 +48,7 @@ def test_two_hundred_requests_at_once_are_answered_by_a_few_threads() -> None:
 
 
 def test_slow_clients_hold_no_worker_and_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(server_connections, "HEAD_SECONDS", 1.0)
     with serving(DATA) as server:
         slow = [
             socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=20)
@@ -67,7 +67,7 @@ def test_slow_clients_hold_no_worker_and_are_let_go(monkeypatch: pytest.MonkeyPa
 def test_a_server_with_too_much_to_do_says_when_to_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 0)
+    monkeypatch.setattr(server_connections, "MAX_CONNECTIONS", 0)
     with serving(DATA) as server:
         client = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
         client.request("GET", f"/{server.token}/")

@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from truetune.data import json_window
+from truetune.data import json_stream_window
 from truetune.data.file_records import Record, read_records
-from truetune.data.files import Source, file_kind, find_sources, open_raw
+from truetune.data.find_data_files import Source, file_kind, find_sources, open_raw
 from truetune.errors import DataError
 from truetune.viewing.row_index import RowIndex
 
@@ -157,7 +157,7 @@ def test_rows_of_json_and_csv_are_those_of_a_full_read(
     path = tmp_path_factory.mktemp("s") / f"a.{'csv' if table else 'json'}{'.gz' * packed}"
     path.write_bytes(gzip.compress(body) if packed else body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_window, "CHUNK_CHARACTERS", data.draw(st.integers(5, 99)))
+        patch.setattr(json_stream_window, "CHUNK_CHARACTERS", data.draw(st.integers(5, 99)))
         expected, why = until_it_breaks(path)
         row_index = indexed([str(path)], stretch=size, kept=1)
         assert row_index.total == len(expected) + len(why)

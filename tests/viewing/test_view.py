@@ -21,11 +21,11 @@ from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
 from truetune.cli.view_command import view as command
 from truetune.data.file_records import Record
-from truetune.data.files import find_sources
+from truetune.data.find_data_files import find_sources
 from truetune.data.rows import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
-from truetune.report.page.render_rows import RowRenderer
+from truetune.report.page.compare_rendered_rows import RowRenderer
 from truetune.report.page.token_rows import MAX_ROW_TOKENS, TokenRow, row_without_tokens
 from truetune.spec.run_spec import RunSpec
 from truetune.viewing.conversation_rows import ConversationRows
@@ -67,7 +67,7 @@ class Slow:
         assert self.go_on.wait(60)
         self.calls.append("done")
 
-    def text(self, record: Record) -> str:
+    def searched_text(self, record: Record) -> str:
         return ""
 
     def forget(self) -> None: ...
@@ -311,7 +311,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
 
 def test_settings_name_the_data(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text(f"data: {DATA}\ntokenizer: {TOKENIZER}\n")
-    from truetune.cli.options import read_run_settings
+    from truetune.cli.shared_options import read_run_settings
 
     found: list[RunSpec] = []
     probe = type(command)(

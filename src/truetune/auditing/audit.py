@@ -125,6 +125,11 @@ class Audit:
         """What each law that was tried gave, by its name; empty where none were"""
         return dict(self.facts.get("laws", {}))
 
+    @property
+    def loss(self) -> dict[str, Any]:
+        """Which function computes the loss; empty in records of earlier releases"""
+        return dict(self.facts["trainer"].get("loss") or {})
+
     @cached_property
     def ledger(self) -> Ledger:
         """Tokens of all samples by source, without padding."""

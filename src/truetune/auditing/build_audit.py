@@ -9,7 +9,7 @@ from truetune.auditing.align_tokens import align_record
 from truetune.auditing.audit import Audit
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 
@@ -20,7 +20,9 @@ def build_audit(records: Sequence[Record], spec: RunSpec, known: Probes | None =
     """
     records = tuple(sorted(records, key=lambda record: record.facts["rank"]))
     first = records[0]
-    run_probes = known or (probes(load(str(first.tokenizer)), spec) if first.tokenizer else None)
+    run_probes = known or (
+        probes(load_tokenizer(str(first.tokenizer)), spec) if first.tokenizer else None
+    )
     stops = list_stop_ids(run_probes, first.facts["model"])
     placed = tuple(
         sample for record in records for sample in align_record(record, run_probes, stops)

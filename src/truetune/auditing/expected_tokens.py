@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.match_renderings import mark_answers
-from truetune.render.probes import ANSWER, QUESTION, Probes, chat
+from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat
 from truetune.render.rendering import Source
 
 # Chosen, not measured: shorter texts ("A:") stand in contents as well.
@@ -33,8 +33,8 @@ def find_answer_marker(probes: Probes | None) -> bytes:
     """What the template writes before every answer, in prompts and in history; empty where there is no such thing."""
     if probes is None or probes.template is None:
         return b""
-    prompt = probes.text(chat(QUESTION), add_generation_prompt=True) or ""
-    whole = probes.text(chat(QUESTION, ANSWER)) or ""
+    prompt = probes.text(alternating_chat(QUESTION), add_generation_prompt=True) or ""
+    whole = probes.text(alternating_chat(QUESTION, ANSWER)) or ""
     # A template may refuse a chat, or write neither as it is given: then there is no marker to look for.
     if QUESTION not in prompt or QUESTION not in whole or ANSWER not in whole:
         return b""
@@ -49,7 +49,7 @@ def find_answer_marker(probes: Probes | None) -> bytes:
 
 def _generation_opening(probes: Probes, prompt: str) -> str:
     """What opens an answer in a prompt: the generation prompt alone, where the template has one that it appends."""
-    without_prompt = probes.text(chat(QUESTION)) or ""
+    without_prompt = probes.text(alternating_chat(QUESTION)) or ""
     if prompt != without_prompt and prompt.startswith(without_prompt):
         return prompt[len(without_prompt) :]
     return prompt[prompt.rindex(QUESTION) + len(QUESTION) :]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch
+from truetune.encoding.stream_batches import batch
 from truetune.errors import TruetuneError
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source

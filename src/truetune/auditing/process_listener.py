@@ -20,8 +20,8 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
+from truetune.parsing.input_limits import LOG_RECORD
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import LOG_RECORD
 from truetune.probe.run_record import Record, read_record
 
 JudgeRun = Callable[[Sequence[Record]], bool]

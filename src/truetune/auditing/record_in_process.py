@@ -44,7 +44,7 @@ def record_run(
         UsageError: `run` is no trainer and there is no loader, or a law has no such name.
     """
     from truetune.probe.observe_run import observe_run
-    from truetune.probe.ready_trainer import ready_trainer
+    from truetune.probe.temporary_data_loader import temporary_data_loader
 
     # By its method and not its class: trainers of other packages need not be subclasses.
     trainer = run if hasattr(run, "get_train_dataloader") else None
@@ -57,7 +57,7 @@ def record_run(
     folder = stack.enter_context(open_workspace(guard=False))
     atexit.register(stack.close)
     model = run if trainer is None else trainer.model
-    with ready_trainer(trainer, loader) as (loader, tokenizer_of_trainer):
+    with temporary_data_loader(trainer, loader) as (loader, tokenizer_of_trainer):
         return observe_run(
             folder,
             model=model,

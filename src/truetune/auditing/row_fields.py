@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.auditing.audit import Field
-from truetune.data.columns import COLUMN_ALIASES
+from truetune.data.column_names import COLUMN_ALIASES
 from truetune.data.conversation import Conversation, Origin, Problem
-from truetune.data.formats import choose_reader
-from truetune.data.json_text import parse_json_text
-from truetune.data.messages import FUNCTION_CALL, ROLE_BY_SHAREGPT_NAME, is_messages
+from truetune.data.parse_json_columns import parse_json_text
+from truetune.data.parse_messages import FUNCTION_CALL, ROLE_BY_SHAREGPT_NAME, is_messages
+from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
 from truetune.render.render_plan import source_of
 from truetune.render.rendering import Source

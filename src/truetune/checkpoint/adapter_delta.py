@@ -28,7 +28,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     group_low_rank_tensors,
     parse_adapter_tensors,
 )
-from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.embedding_matrices import HEAD_NAMES, find_embedding
 from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.safetensors_header import StoredTensor

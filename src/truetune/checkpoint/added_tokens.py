@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.weight_files import read_object
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import RowDecoder
-from truetune.parsing.limits import MODEL_FILE
 
 MAX_HEAD_BYTES = 16 << 20
 """Bytes: added_tokens stands before the vocabulary in tokenizer.json"""

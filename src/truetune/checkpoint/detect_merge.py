@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.compare_samples import SampledChange, map_tensor
+from truetune.checkpoint.compare_tensor_samples import SampledChange, map_tensor
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.load_checkpoint import Checkpoint

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.safetensors_header import StoredTensor
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from truetune.checkpoint.added_tokens import NewTokens, find_new_tokens
-from truetune.checkpoint.compare_samples import SampledChange, compare_sampled_tensors
+from truetune.checkpoint.compare_tensor_samples import SampledChange, compare_sampled_tensors
 from truetune.checkpoint.run_folder import read_run
 from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
 from truetune.checkpoint.weight_files import FileFault, WeightFiles, read_object, read_weights
 from truetune.errors import UsageError
-from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 if TYPE_CHECKING:
     from truetune.checkpoint.weight_diff import MovementManifest

@@ -5,7 +5,7 @@ base; an adapter's effective change (`s B A`) with the base it goes on; a merged
 
 change = rms(after - before) / rms(before); a value counts as the same where after equals before, rounded to the format
 that it is stored in. The trade-off: exact counts, at the price of reading both models from the disk once; where a
-sample is enough, `compare_samples` takes one.
+sample is enough, `compare_tensor_samples` takes one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from truetune.checkpoint.adapter_delta import (
     TensorDelta,
     compute_adapter_deltas,
 )
-from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.safetensors_header import StoredTensor

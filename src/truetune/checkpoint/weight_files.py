@@ -16,8 +16,8 @@ from truetune.checkpoint.safetensors_header import (
     StoredTensor,
     read_header,
 )
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
 
 ADAPTER_FILE = "adapter_model.safetensors"
 SINGLE_MODEL_FILE = "model.safetensors"

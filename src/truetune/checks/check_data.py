@@ -8,24 +8,24 @@ from dataclasses import replace
 from itertools import islice, zip_longest
 from math import inf
 
-from truetune.checks.data_rules import BrokenLines, DataRules
+from truetune.checks.data_stats import DataStats
+from truetune.checks.detected_trainers import trainer_facts_for_rows, with_trainer_defaults
 from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.learned_tokens import LearnedTally
+from truetune.checks.learned_token_counts import LearnedTokenCounter
 from truetune.checks.reports import DataReport, TokenView
 from truetune.checks.row_lookup import rows_at
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_runner import choose_rules
-from truetune.checks.run_stats import RunStats
+from truetune.checks.run_data_rules import BrokenLines, DataRules
 from truetune.checks.token_views import make_token_views
-from truetune.checks.trainer_sightings import trainer_of_rows, with_trainer_defaults
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as one_batch
-from truetune.encoding.stream import batches, with_proof
+from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.errors import DataError, TruetuneError
-from truetune.render.probes import Probes, prepared, probes
+from truetune.render.probes import Probes, prepare_probes_of_run, probes
 from truetune.render.tokenizer import Tokenizer, with_special
 from truetune.spec.run_spec import RunSpec
 
@@ -81,7 +81,7 @@ def _check_data(
     """One pass of `check`, with fast paths or, where `only_reference`, without."""
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
-    setup = prepare(spec, only_reference=only_reference)
+    setup = prepare_rule_setup(spec, only_reference=only_reference)
     if chosen is None:
         chosen = choose_rules(spec, DataRule)
     rules = DataRules(chosen, setup)
@@ -98,8 +98,8 @@ def _check_data(
         spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append
     )
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
-    tally, labels = RunStats(limit), LearnedTally(spec, setup.tokenizer, setup.trainer)
-    for batch in batches(stream, setup.probes.renderer(), encoder):
+    tally, labels = DataStats(limit), LearnedTokenCounter(spec, setup.tokenizer, setup.trainer)
+    for batch in stream_batches(stream, setup.probes.renderer(), encoder):
         tally.add(labels.labelled(batch))
         rules.take(batch)
     rules.refuse_broken()
@@ -121,6 +121,7 @@ def _check_data(
         rejected=tally.rejected,
         unsupervised=tally.unsupervised,
         formats=dict(tally.formats),
+        templates=dict(sorted(tally.templates.items())),
         ledger=tally.ledger(),
         lengths=lengths,
         data=data,
@@ -142,14 +143,14 @@ def _empty_file(path: str) -> NotJudged:
     return NotJudged(path, "the file holds no row", unlock="name the file that holds the data")
 
 
-def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
+def add_token_views(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
     """The report with its first rows token by token as well, fewer where they are long; they are read again.
 
     The report as it is where it has them, or where they can't be read any more."""
     if len(report.views) >= min(rows, report.rows):
         return report
     try:
-        setup = prepare(report.spec)
+        setup = prepare_rule_setup(report.spec)
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
         wanted = _rows_to_view(report.findings, MAX_PAGE_ROWS, each=MAX_PAGE_ROWS)
         near = {origin for origin in wanted if origin.row < SEQUENTIAL_ROWS}
@@ -162,20 +163,21 @@ def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
         return report
 
 
-def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenView]:
+def view_row_tokens(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenView]:
     """Every training example of one row (0-based, over all files; or the first at `line`), token by token.
 
     Raises DataError where there is no such row, TemplateError where it can't be rendered.
     """
     # Origin with row -1: says afterwards that no row was read at all.
-    setup, last, named = prepare(spec), Origin("", 0, -1), ", ".join(spec.data)
+    setup, last, named = prepare_rule_setup(spec), Origin("", 0, -1), ", ".join(spec.data)
     for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             encoder = Encoder(setup.tokenizer.backend, only_reference=True)
             batch = one_batch([conversation], setup.probes.renderer(), encoder, exact=True)
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
-            return make_token_views(batch, encoder.vocabulary)
+            views = make_token_views(batch, encoder.vocabulary)
+            return _with_template_names(views) if len(setup.tokenizer.templates) > 1 else views
         last = conversation.origin
     if last.row < 0:
         raise DataError(f"{named}: there is no row in it")
@@ -186,17 +188,22 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
     raise DataError(f"{named}: there is no row {row}; rows are numbered from 0 to {last.row}")
 
 
-def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
+def _with_template_names(views: list[TokenView]) -> list[TokenView]:
+    """The views, each with the name of the chat template that rendered it."""
+    return [replace(view, template=view.example.rendering.template) for view in views]
+
+
+def prepare_rule_setup(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     """Load the tokenizer and compile its template, to be used without shortcuts where `only_reference` is set.
 
     Raises SpecError, TokenizerError or TemplateError.
     """
-    session = prepared(spec)
+    session = prepare_probes_of_run(spec)
     if spec.training.special_tokens:
         # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked anew.
         session = probes(with_special(session.tokenizer, spec.training.special_tokens), spec)
     session = replace(session, only_reference=only_reference)
-    return Setup(spec, session.tokenizer, session, trainer_of_rows(spec))
+    return Setup(spec, session.tokenizer, session, trainer_facts_for_rows(spec))
 
 
 def _read_rows(
@@ -273,6 +280,8 @@ def _tokenizer_facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
         ", ".join(f"{s.token} ({s.id}; {', '.join(s.origins)})" for s in probes.stops) or "none"
     )
     facts["template"] = probes.template.name if probes.template else "none"
+    if probes.tool_template:
+        facts["template"] += f"; of rows with tools {probes.tool_template.name}"
     added = [
         name
         for name, is_added in (("BOS", tokenizer.adds_bos), ("EOS", tokenizer.adds_eos))

@@ -15,28 +15,28 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 
-from truetune.checks.catalogue import DATA, rules, station
 from truetune.checks.check_data import Progress, check
+from truetune.checks.detected_trainers import DetectedTrainers
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
-from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
+from truetune.checks.inspect_tokenized import find_prepared_cache, inspect_tokenized, is_tokenized
+from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
-from truetune.checks.reports import DataReport, Report, Subject, with_judgement
-from truetune.checks.rows_without_tokenizer import judge_texts
+from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rule import DataRule
+from truetune.checks.rule_catalogue import DATA, all_rules, station_of_rule
 from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
-from truetune.checks.runs_of_scripts import run_of_scripts
+from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
-from truetune.checks.trainer_sightings import TrainerSightings
-from truetune.checks.weight_uses import weight_uses
+from truetune.checks.weight_uses import find_weight_uses
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.spec import located_document
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.input_kind import (
+from truetune.spec.recognise_input_kind import (
     MAX_FOLDER_ENTRIES,
     METADATA_FILES,
     InputKind,
@@ -44,10 +44,10 @@ from truetune.spec.input_kind import (
     recognise_kinds,
     title_of_kind,
 )
-from truetune.spec.misspellings import did_you_mean_path
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.stacks.config_file import how_to_identify, read_config
 from truetune.spec.stacks.registry import config_readers
+from truetune.spec.suggest_spelling import did_you_mean_path
 from truetune.trainers.trainer_facts import TrainerName
 
 SOURCE_KINDS: tuple[InputKind, ...] = ("source", "notebook")
@@ -82,9 +82,11 @@ class PathsCheck:
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
     rows_of_scripts: bool = False
     """The rows are those that a script in a folder reads, and nobody asked for them by name"""
+    no_tokenizer: str = ""
+    """Why the tokenizer that settings name can't be had; empty where it can, or where none is named"""
     rows_beside: tuple[str, ...] = ()
     """Files of rows among the paths, which a script among them may train on"""
-    trainers: TrainerSightings = field(default_factory=TrainerSightings)
+    trainers: DetectedTrainers = field(default_factory=DetectedTrainers)
     """The trainers that the paths show"""
     several: bool = False
     """More than one path was named: one that cannot be read leaves the others to be judged"""
@@ -118,7 +120,7 @@ def check_paths(
         base,
         settings,
         several=len(named) > 1,
-        uses=weight_uses(named, spec.trained_by),
+        uses=find_weight_uses(named, spec.trained_by),
     )
     # Known before any path is looked at: a script that is named first may train on rows that are named last.
     seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
@@ -137,13 +139,13 @@ def check_paths(
             Subject(title_of_kind("tokenizer"), report.tokenizer, tuple(report.facts.items()))
         )
     subjects = (*seen.subjects, *report.subjects)
-    whole = with_judgement(
+    whole = add_judgement(
         replace(report, subjects=subjects, seconds=time.perf_counter() - started),
         # A single cause, such as a pad token, shows in the settings and in the rows.
         Judgement.of(seen.judged),
     )
     # Settings and data were judged apart, and may tell one cause.
-    one_cause = merge_explained(Judgement(whole.findings), rules(*DATA, "config"))
+    one_cause = merge_explained(Judgement(whole.findings), all_rules(*DATA, "config"))
     return replace(whole, findings=one_cause.findings)
 
 
@@ -172,22 +174,8 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
-    # Rows without a tokenizer are worth reading where the settings were judged: their fields show faults of their
-    # own.
-    if run.data and run.tokenizer is None and seen.subjects:
-        of_texts = judge_texts(run, progress)
-        judgement, subject = of_texts or (
-            Judgement(),
-            Subject(title_of_kind("data"), ", ".join(run.data)),
-        )
-        seen.subjects.append(subject)
-        not_rendered = NotJudged(
-            "the prompts, tokens and lengths of the data" if of_texts else "the data",
-            "there is no tokenizer to render them with",
-            unlock="name a tokenizer with -t",
-            asked=not seen.rows_of_scripts,
-        )
-        seen.judged += [judgement, Judgement(not_judged=(not_rendered,))]
+    if run.data and run.tokenizer is None:
+        _judge_texts_of_rows(run, seen, progress)
         return None
     if seen.rows_of_scripts:
         return _judge_rows_of_scripts(run, seen, progress)
@@ -195,6 +183,34 @@ def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
     if run.trained_by is None and note:
         seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
     return _check_rows(seen.trainers.over(run), seen, progress)
+
+
+def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> None:
+    """Note what the rules on texts say of rows whose tokenizer is not at hand, and that the others could not judge.
+
+    Raises a TruetuneError where the rows can't be read, and nothing else was judged.
+    """
+    why = seen.no_tokenizer or "no tokenizer is named"
+    what = "the prompts, tokens and lengths of the data"
+    try:
+        judgement, subject = judge_rows_by_text_rules(
+            run, progress, script_reads_rows=seen.rows_of_scripts, why=why
+        )
+    except TruetuneError as error:
+        if not seen.subjects:
+            raise
+        judgement = Judgement()
+        subject = Subject(title_of_kind("data"), ", ".join(run.data))
+        what, why = "the data", str(error)
+    seen.subjects.append(subject)
+    not_rendered = NotJudged(
+        what,
+        why,
+        unlock="name a tokenizer with -t",
+        # Settings that were judged are an answer by themselves; rows that were named, and half read, are none.
+        asked=not seen.rows_of_scripts and not seen.no_tokenizer,
+    )
+    seen.judged += [judgement, Judgement(not_judged=(not_rendered,))]
 
 
 def _judge_rows_of_scripts(
@@ -218,7 +234,7 @@ def _absent_model(run: RunSpec) -> NotJudged | None:
     if run.model is None or run.tokenizer is None or run.tokenizer == run.model:
         return None
     try:
-        locate(run.model)
+        find_tokenizer_folder(run.model)
     except TokenizerError as error:
         # The error says what is not here and, after the first semicolon, how to get it.
         why, _, how = str(error).partition("; ")
@@ -260,9 +276,8 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
             raise
         if run.data:
             # transformers appends its own advice behind "Couldn't", which names options that truetune has not.
-            why = str(error).partition("\n")[0].partition(": Couldn't")[0]
-            lacking = NotJudged("the data", why, unlock="name a tokenizer with -t")
-            seen.judged.append(Judgement(not_judged=(lacking,)))
+            seen.no_tokenizer = str(error).partition("\n")[0].partition(": Couldn't")[0]
+            _judge_texts_of_rows(run, seen, progress)
             return None
         seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
         seen.judged.append(
@@ -298,7 +313,7 @@ def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
     if seen.own_prompt:
         # The template of the tokenizer is not what the stack writes: rules on prompts would judge a text that nobody
         # trains.
-        rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
+        rules = [rule for rule in rules if station_of_rule(rule) in ("rows", "pairs")]
     if seen.joined:
         # What is joined or split loses no token at the limit.
         rules = [rule for rule in rules if not rule.judges_cut]
@@ -444,7 +459,7 @@ def _check_members(
 
 def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     """Judge the rows that the one training script of a folder reads, with the limit that it sets."""
-    run = run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
+    run = find_run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
     # Rows that need columns mapped, or are of no known form, would be judged wrongly: the script reads them in its
     # own way.
     if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
@@ -632,7 +647,7 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
     # What the trainer cached is what it will train on, whatever the rows say by now.
-    run = run.model_copy(update={"data": (*run.data, *prepared_cache(config))})
+    run = run.model_copy(update={"data": (*run.data, *find_prepared_cache(config))})
     seen.trainers.config(config)
     seen.judged.append(judge_settings(config, seen.spec, seen.uses))
     facts = [
@@ -643,17 +658,19 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
         ),
         *(("note", note) for note in config.notes),
     ]
-    missing = _missing_data(run)
-    if missing:
+    if not run.data:
         unjudged = NotJudged(
             "the data of these settings",
-            missing,
+            "no file of it is on this machine",
             place=path,
             unlock="name DATA and -t TOKENIZER",
             asked=False,
         )
         seen.judged.append(Judgement(not_judged=(unjudged,)))
-    elif run.data:
+    else:
+        seen.no_tokenizer = _lacking_tokenizer(run)
+        if seen.no_tokenizer:
+            run = run.model_copy(update={"tokenizer": None, "model": None})
         seen.run, seen.joined = run, _joins_texts(config)
         if config.own_prompt:
             seen.own_prompt = True
@@ -683,18 +700,15 @@ def _joins_texts(config: Config) -> bool:
     return wraps or training.method == "pretrain" or "completion" in kinds
 
 
-def _missing_data(run: RunSpec) -> str:
-    """Why the data of a configuration can't be looked at."""
-    if not run.data:
-        return "no file of it is on this machine"
+def _lacking_tokenizer(run: RunSpec) -> str:
+    """Why the tokenizer of settings can't be had; empty where it can."""
+    named = run.tokenizer or run.model
+    if not named:
+        return "the settings name none"
     try:
-        locate(run.tokenizer or run.model or "")
+        find_tokenizer_folder(named)
     except TokenizerError as error:
-        return (
-            f"{error}; name a tokenizer with -t"
-            if run.tokenizer or run.model
-            else "name a tokenizer with -t"
-        )
+        return str(error)
     return ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from truetune.checks.entropy_floor import read_data
+from truetune.checks.entropy_floor import read_data_for_loss_floor
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
@@ -75,7 +75,11 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     spec = spec or spec_of(settings, "diagnose()")
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
-    reading = read_data(spec, choose_rules(spec, AnswersNearlyAllAlike)) if with_data else None
+    reading = (
+        read_data_for_loss_floor(spec, choose_rules(spec, AnswersNearlyAllAlike))
+        if with_data
+        else None
+    )
     log = replace(
         log,
         facts=_known_settings(spec, log),
@@ -103,7 +107,9 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     )
 
 
-def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: bool = True) -> Report:
+def diagnose_end_of_command(
+    text: str, command: str, code: int, *, spec: RunSpec, seen: bool = True
+) -> Report:
     """What ended a command.
 
     Args:

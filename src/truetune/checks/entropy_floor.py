@@ -12,19 +12,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.check_data import prepare
-from truetune.checks.data_rules import DataRules
+from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.run_data_rules import DataRules
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batches, with_proof
+from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.logs.run_log import DataFacts
-from truetune.render.probes import prepared
+from truetune.render.probes import prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
-from truetune.tokenized.supervised_frequencies import count_supervised
-from truetune.tokenized.token_cache import cache_at
+from truetune.tokenized.count_supervised_tokens import count_supervised
+from truetune.tokenized.token_cache import open_token_cache
 
 
 class DataReading(NamedTuple):
@@ -34,7 +34,7 @@ class DataReading(NamedTuple):
     judgement: Judgement
 
 
-def read_data(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReading:
+def read_data_for_loss_floor(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReading:
     """Read the data of `spec`: what losses they allow, and what rules of these classes say of them.
 
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
@@ -43,19 +43,21 @@ def read_data(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReadin
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
         return _read_token_ids(spec, kinds)
     return with_proof(
-        lambda only_reference: _read_data(prepare(spec, only_reference=only_reference), kinds)
+        lambda only_reference: _read_data(
+            prepare_rule_setup(spec, only_reference=only_reference), kinds
+        )
     )
 
 
 def loss_floor(spec: RunSpec) -> DataFacts:
-    """What losses the data of `spec` allow. Raises as `read_data`."""
-    return read_data(spec).facts
+    """What losses the data of `spec` allow. Raises as `read_data_for_loss_floor`."""
+    return read_data_for_loss_floor(spec).facts
 
 
 def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
     """The same of rows that are token ids already."""
-    probes = prepared(spec)
-    counts = count_supervised(cache_at(spec.data[0]), probes)
+    probes = prepare_probes_of_run(spec)
+    counts = count_supervised(open_token_cache(spec.data[0]), probes)
     tokenizer = probes.tokenizer
     facts = _data_facts(
         counts.rows, counts.tokens, counts.answers, tokenizer.embedding_rows or tokenizer.vocabulary
@@ -76,7 +78,7 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
     rules = DataRules(kinds, setup)
     stream = read_conversations(spec.data, format=spec.format, columns=spec.map)
     encoder = Encoder(setup.tokenizer.backend, only_reference=setup.probes.only_reference)
-    for batch in batches(stream, setup.probes.renderer(), encoder):
+    for batch in stream_batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)
         rules.take(batch)
         # bincount counts from 0 on: `minlength` keeps the array as long as the one that is added to it.

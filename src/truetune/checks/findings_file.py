@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.findings import Finding
+from truetune.parsing.input_limits import LOG_RECORD
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import LOG_RECORD
 
 FINDINGS = "findings.jsonl"
 FINDING_FIELDS = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")

@@ -78,7 +78,7 @@ def _relative_name(name: str) -> str:
         return "/".join(path.parts[-2:])
 
 
-def without_known(report: AnyReport, known: Collection[str]) -> AnyReport:
+def accept_known_findings(report: AnyReport, known: Collection[str]) -> AnyReport:
     """The report in which findings of an earlier one, by their fingerprints, do not fail: they are in its `known`.
 
     A finding with new places as well stays, with those alone.

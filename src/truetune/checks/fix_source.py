@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from truetune.checks.findings import Edit, Finding
-from truetune.data import atomic
+from truetune.data import write_atomically
 from truetune.errors import DataError, UsageError
-from truetune.source import edits
+from truetune.source import source_edits
 from truetune.source.module import Module, parse_module
 
 MAX_PASSES = 8
@@ -123,10 +123,12 @@ def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
 
 def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
     """The module with these fixes; None where they do not fit, or more of it can't be parsed then."""
-    changes = [edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits]
+    changes = [
+        source_edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits
+    ]
     try:
         after = parse_module(
-            edits.apply_changes(module.file_text, changes), module.path, module.codec
+            source_edits.apply_changes(module.file_text, changes), module.path, module.codec
         )
     except (ValueError, DataError):
         return None
@@ -156,7 +158,7 @@ def write_change(file: Path, change: SourceChange) -> None:
                 f"{file}: was changed while it was looked at; nothing was written to it: run again"
             )
         mode = target.stat().st_mode
-        atomic.write_atomically(target, change.after.file_text.encode(change.after.codec))
+        write_atomically.write_atomically(target, change.after.file_text.encode(change.after.codec))
         target.chmod(mode)
     except (OSError, UnicodeEncodeError) as error:
         raise UsageError(f"{file}: can't be written ({error})") from None

@@ -10,24 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from truetune.checks.detected_trainers import trainer_facts_of_run
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject, TokenView
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.trainer_sightings import trainer_of
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Example
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import TruetuneError
-from truetune.render.probes import prepared
+from truetune.render.probes import prepare_probes_of_run
 from truetune.render.rendering import Rendering
 from truetune.spec.config import Config
-from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.recognise_input_kind import recognise_kinds
 from truetune.spec.run_spec import RunSpec
+from truetune.tokenized.recognise_token_columns import are_tokenized
 from truetune.tokenized.row_chunks import Progress
-from truetune.tokenized.token_cache import TokenCache, cache_at, named_tokenizer
-from truetune.tokenized.token_columns import are_tokenized
+from truetune.tokenized.token_cache import TokenCache, named_tokenizer, open_token_cache
 from truetune.tokenized.tokenized_data import TokenizedData, find_row, read_tokenized
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 
@@ -64,18 +64,20 @@ def inspect_tokenized(
     """Look at rows that are token ids already: a file, a folder of `save_to_disk`, a cache of a trainer.
 
     Args:
-        path: as `cache_at` takes it.
+        path: as `open_token_cache` takes it.
         spec: names the tokenizer, and the template and limit of the run where they are set.
         progress: called with rows done, bytes read, bytes in all.
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
     started = time.perf_counter()
-    cache = cache_at(path)
-    data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
+    cache = open_token_cache(path)
+    data = read_tokenized(
+        cache, spec, prepare_probes_of_run(spec), trainer_facts_of_run(spec), progress
+    )
     judgement = _judge_rules(choose_rules(spec, TokenizedRule), data)
     summary = data.summary
-    sentence = verdict_on(data)
+    sentence = describe_supervised_sources(data)
     return TokenizedReport(
         spec=spec,
         subjects=(
@@ -112,12 +114,12 @@ def is_tokenized(path: str, spec: RunSpec) -> bool:
     try:
         if Path(path).is_dir() and recognise_kinds(path)[0] == "encoded":
             return True
-        return are_tokenized(cache_at(path).sources)
+        return are_tokenized(open_token_cache(path).sources)
     except (TruetuneError, OSError):
         return False
 
 
-def prepared_cache(config: Config) -> tuple[str, ...]:
+def find_prepared_cache(config: Config) -> tuple[str, ...]:
     """The folder of tokenized rows that a configuration names, where it is here."""
     name = config.spec.training.prepared_path
     if name is None:
@@ -128,7 +130,7 @@ def prepared_cache(config: Config) -> tuple[str, ...]:
     return tuple(here[:1])
 
 
-def verdict_on(data: TokenizedData) -> str:
+def describe_supervised_sources(data: TokenizedData) -> str:
     """What of each source is in the loss, in one sentence."""
     summary, counts = data.summary, data.summary.ledger()
     if not summary.rows:
@@ -190,13 +192,15 @@ def _rows_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[Not
         )
 
 
-def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = None) -> TokenView:
+def view_tokenized_row(
+    spec: RunSpec, path: str, row: int = 0, *, line: int | None = None
+) -> TokenView:
     """One tokenized row, token by token, its sources told by the template.
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
-    probes = prepared(spec)
-    placed, at = find_row(cache_at(path), probes, row=row, line=line)
+    probes = prepare_probes_of_run(spec)
+    placed, at = find_row(open_token_cache(path), probes, row=row, line=line)
     chunk = placed.chunk
     part = slice(int(chunk.offsets[at]), int(chunk.offsets[at + 1]))
     ids, valid = chunk.ids[part], placed.valid[part]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.build_audit import build_audit
-from truetune.checks.batch.evidence.rows_with_ids import note_on_whole_rows
+from truetune.checks.batch.evidence.pretokenized_rows import note_on_whole_rows
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport as AuditReport
 from truetune.checks.reports import Subject
@@ -40,6 +40,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         samples=subject.samples,
         notes=tuple(_audit_notes(subject)),
         laws=subject.laws,
+        loss=subject.loss,
         canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )

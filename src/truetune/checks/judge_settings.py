@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
+from truetune.checks.detected_trainers import trainer_facts_of_run
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.trainer_sightings import trainer_of
 from truetune.memory.read_machine import Launch, Machine, read_machine
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.run_spec import RunSpec
@@ -23,7 +23,7 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
     """
     config = replace(config, uses=(*config.uses, *uses))
     trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
-    trainer = trainer_of(config.spec.model_copy(update={"trained_by": trained_by}))
+    trainer = trainer_facts_of_run(config.spec.model_copy(update={"trained_by": trained_by}))
     unknown = Judgement(not_judged=tuple(_methods_without_rules(config)))
     of_config = run_rules(config, choose_rules(spec, ConfigRule), trainer)
     of_machine = run_rules(Launch(config, _this_machine()), choose_rules(spec, DeviceRule))

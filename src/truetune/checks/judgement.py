@@ -83,6 +83,6 @@ class Judgement:
         )
 
 
-def missing(parts: Iterable[NotJudged]) -> Iterator[NotJudged]:
+def list_unjudged_parts(parts: Iterable[NotJudged]) -> Iterator[NotJudged]:
     """Those that were asked for."""
     return (part for part in parts if part.asked)

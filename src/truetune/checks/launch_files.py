@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.spec import located_document
@@ -30,7 +30,7 @@ ABOVE = 3
 """Folders, from the command's own upwards, in which a file that it names is looked for"""
 
 
-class Said(NamedTuple):
+class LocatedValue(NamedTuple):
     """A value, and where it stands."""
 
     value: Any
@@ -50,46 +50,48 @@ class LaunchFiles(NamedTuple):
     script: Path | None
     command_file: str
 
-    def option(self, *names: str) -> Said | None:
+    def option(self, *names: str) -> LocatedValue | None:
         """The value of an option behind the script; None where the shell puts something in."""
         for name in names:
             value = last_option(self.command.words, f"--{name}")
             # A value of the shell is known only when it runs.
             if value and "$" not in value and not value.startswith("--"):
                 text = f"--{name} {value}"
-                return Said(_parse_number(value), self.command_file, self.command.line, text)
+                return LocatedValue(
+                    _parse_number(value), self.command_file, self.command.line, text
+                )
         return None
 
-    def switch(self, name: str) -> Said | None:
+    def switch(self, name: str) -> LocatedValue | None:
         """An option that switches something on: `--bf16`, `--bf16 True`."""
         value = last_option(self.command.words, f"--{name}")
         # A switch alone is on: last_option gives an empty text for it.
         if value is None or value.lower() in ("false", "0", "no"):
             return None
-        return Said(True, self.command_file, self.command.line, f"--{name}")
+        return LocatedValue(True, self.command_file, self.command.line, f"--{name}")
 
-    def run_value(self, *names: str) -> Said | None:
+    def run_value(self, *names: str) -> LocatedValue | None:
         """What the run itself is given: by the command, else the settings, else a literal in the script."""
         return (
             self.option(*names)
-            or value_at(self.settings, *((name,) for name in names))
+            or first_set_value(self.settings, *((name,) for name in names))
             or self.in_script(*names)
         )
 
-    def in_script(self, *names: str) -> Said | None:
+    def in_script(self, *names: str) -> LocatedValue | None:
         """A literal that the script gives the settings of its Trainer."""
-        tree = script_tree(self.script)
+        tree = parse_script(self.script)
         if tree is None or self.script is None:
             return None
-        for call in arguments_calls(tree):
+        for call in trainer_arguments_calls(tree):
             for keyword in call.keywords:
                 if keyword.arg in names and isinstance(keyword.value, ast.Constant):
                     value, line = keyword.value.value, keyword.value.lineno
-                    return Said(value, str(self.script), line, f"{keyword.arg}={value!r}")
+                    return LocatedValue(value, str(self.script), line, f"{keyword.arg}={value!r}")
         return None
 
 
-def launch_files(file: CommandFile) -> Iterator[LaunchFiles]:
+def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
     """The commands of a file that start a script by a launcher, or give it a DeepSpeed file."""
     folder = Path(file.path).parent
     for command in file.commands:
@@ -99,9 +101,13 @@ def launch_files(file: CommandFile) -> Iterator[LaunchFiles]:
         # Without a script nothing says which settings the launcher's files are compared with.
         if not is_launch or not name:
             continue
-        script = found_above(folder, name)
-        accelerate = read_above(folder, last_option(launch or (), "--config-file"))
-        settings = read_above(folder, last_option(_behind_script(command), *SETTINGS_OPTIONS))
+        script = find_in_folder_or_parents(folder, name)
+        accelerate = read_document_in_folder_or_parents(
+            folder, last_option(launch or (), "--config-file")
+        )
+        settings = read_document_in_folder_or_parents(
+            folder, last_option(_behind_script(command), *SETTINGS_OPTIONS)
+        )
         yield LaunchFiles(
             command,
             accelerate,
@@ -132,19 +138,19 @@ def _deepspeed_file(
         file = last_option(command.words, name)
         named = named or (file if file and file.endswith(".json") else None)
     if not named:
-        setting = value_at(accelerate, ("deepspeed_config", "deepspeed_config_file")) or value_at(
-            settings, ("deepspeed",)
-        )
+        setting = first_set_value(
+            accelerate, ("deepspeed_config", "deepspeed_config_file")
+        ) or first_set_value(settings, ("deepspeed",))
         named = setting.value if setting is not None and isinstance(setting.value, str) else None
-    tree = script_tree(script) if not named else None
+    tree = parse_script(script) if not named else None
     if tree is not None:
         named = next(_named_in_code(tree), None)
-    return read_above(folder, named)
+    return read_document_in_folder_or_parents(folder, named)
 
 
 def _named_in_code(tree: ast.Module) -> Iterator[str]:
     """`TrainingArguments(deepspeed="ds.json")`"""
-    for call in arguments_calls(tree):
+    for call in trainer_arguments_calls(tree):
         for keyword in call.keywords:
             is_named = keyword.arg == "deepspeed" and isinstance(keyword.value, ast.Constant)
             if is_named and isinstance(keyword.value, ast.Constant):
@@ -153,7 +159,7 @@ def _named_in_code(tree: ast.Module) -> Iterator[str]:
                     yield value
 
 
-def arguments_calls(tree: ast.Module) -> Iterator[ast.Call]:
+def trainer_arguments_calls(tree: ast.Module) -> Iterator[ast.Call]:
     """The calls that make the settings of a Trainer."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -162,7 +168,7 @@ def arguments_calls(tree: ast.Module) -> Iterator[ast.Call]:
                 yield node
 
 
-def script_tree(script: Path | None) -> ast.Module | None:
+def parse_script(script: Path | None) -> ast.Module | None:
     """The code of a script; None where it is not there or can't be read."""
     if script is None:
         return None
@@ -172,7 +178,7 @@ def script_tree(script: Path | None) -> ast.Module | None:
         return None
 
 
-def found_above(folder: Path, name: str | None) -> Path | None:
+def find_in_folder_or_parents(folder: Path, name: str | None) -> Path | None:
     """A file that a command names: from its own folder, or from one above it."""
     if not name or "$" in name:
         return None
@@ -183,9 +189,9 @@ def found_above(folder: Path, name: str | None) -> Path | None:
         return None
 
 
-def read_above(folder: Path, name: str | None) -> LocatedDocument | None:
+def read_document_in_folder_or_parents(folder: Path, name: str | None) -> LocatedDocument | None:
     """The keys of such a file; None where it is not there, can't be read, or holds no keys."""
-    path = found_above(folder, name)
+    path = find_in_folder_or_parents(folder, name)
     try:
         document = located_document.read_document(path) if path is not None else None
     except (TruetuneError, OSError, ValueError):
@@ -193,7 +199,9 @@ def read_above(folder: Path, name: str | None) -> LocatedDocument | None:
     return document if document is not None and isinstance(document.value, Mapping) else None
 
 
-def value_at(document: LocatedDocument | None, *ways: tuple[str, ...]) -> Said | None:
+def first_set_value(
+    document: LocatedDocument | None, *ways: tuple[str, ...]
+) -> LocatedValue | None:
     """The value behind the first of these keys that a file sets; None for "auto" and where there is none."""
     for way in ways:
         value: Any = document.value if document is not None else None
@@ -206,7 +214,7 @@ def value_at(document: LocatedDocument | None, *ways: tuple[str, ...]) -> Said |
         # A file of one line (JSON without line ends) has no spots: its first line is shown.
         line = spot.line if spot is not None else 1
         path = document.path if document is not None else ""
-        return Said(_parse_number(value), path, line, f"{'.'.join(way)}: {value}")
+        return LocatedValue(_parse_number(value), path, line, f"{'.'.join(way)}: {value}")
     return None
 
 

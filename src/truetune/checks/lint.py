@@ -11,28 +11,28 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.catalogue import choose, rules
 from truetune.checks.findings import Finding, in_order
 from truetune.checks.fix_source import SourceChange, fix_module, write_change
 from truetune.checks.judge_settings import judge_settings
-from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
+from truetune.checks.judgement import Examined, Judgement, NotJudged, list_unjudged_parts
 from truetune.checks.measurement import Measurement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
+from truetune.checks.rule_catalogue import all_rules, select_rules
 from truetune.checks.rule_families import former_code
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.source.evidence.printed_row_counts import printed_rows
 from truetune.checks.source.evidence.training_row_files import training_files, training_limit
 from truetune.checks.source.source_not_parsed import SourceNotParsed
-from truetune.checks.weight_uses import weight_uses
+from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
 from truetune.source.find_source_files import find_source_files
 from truetune.source.ignore_comments import IgnoreComment, find_ignore_comments
+from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
 from truetune.source.module import Module, decode_source_file, parse_module, unreadable_module
 from truetune.source.notebook_commands import read_notebook_commands
-from truetune.source.program import Program, group_by_imports
 from truetune.source.script_configs import extract_configs
 from truetune.spec.config import WeightUse
 from truetune.spec.run_spec import RunSpec, Severity
@@ -113,7 +113,7 @@ def lint(
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in find_source_files(named)}
     commands, scripts = _split_by_language(files)
-    uses = (*uses, *weight_uses(named))
+    uses = (*uses, *find_weight_uses(named))
     makes_changes = any((fix, unsafe, diff))
     results |= {file: lint_commands(file, spec, uses) for file in commands}
     for module in _read_modules(scripts, named):
@@ -209,7 +209,9 @@ def lint_module(
     applies = bool(of_commands.examined or judgement.findings)
     applies = applies or _uses_a_library(module) or _has_places(judgement)
     if not applies or (module.broken and not module.tree.body):
-        judgement = replace(judgement, examined=(), not_judged=tuple(missing(judgement.not_judged)))
+        judgement = replace(
+            judgement, examined=(), not_judged=tuple(list_unjudged_parts(judgement.not_judged))
+        )
     findings = list(dict.fromkeys(judgement.findings))
     # Duplicates: a rule of commands and one of source may find one line of a notebook alike.
     comments = find_ignore_comments(module)
@@ -264,7 +266,7 @@ def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) ->
     applies = bool(judgement.findings or judgement.examined)
     # A Dockerfile or a CI script that starts no training is no subject of these rules: it is left out without a word.
     if not applies:
-        judgement = replace(judgement, not_judged=tuple(missing(judgement.not_judged)))
+        judgement = replace(judgement, not_judged=tuple(list_unjudged_parts(judgement.not_judged)))
     return FileResult(judgement.findings, judgement, applies=applies, trains=False)
 
 
@@ -303,7 +305,7 @@ def _has_places(judgement: Judgement) -> bool:
 
 def _unparsed_code(module: Module, spec: RunSpec) -> Judgement:
     """What of a file no rule could look at; not asked for where the rule that reports it is left out by name."""
-    is_selected = SourceNotParsed in choose((), spec.ignore, "source")
+    is_selected = SourceNotParsed in select_rules((), spec.ignore, "source")
     return Judgement(
         not_judged=tuple(
             NotJudged(
@@ -325,7 +327,7 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
     """
     kinds = {
         rule.name(): rule
-        for rule in rules("source", "commands")
+        for rule in all_rules("source", "commands")
         if issubclass(rule, SourceRule | CommandRule)
     }
     whole = Judgement.of(parts)

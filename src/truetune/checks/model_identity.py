@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import SETTINGS
 
 FAMILY = re.compile(
     r"(codellama|tinyllama|llama|ministral|mistral|mixtral|qwen|gemma|phi|smollm|olmo|falcon|yi|deepseek|granite|bloom"
@@ -92,7 +92,7 @@ def overflowing_family(name: str) -> str | None:
     return match[1] if match is not None else None
 
 
-def untrained_marks(name: str) -> tuple[str, ...]:
+def chat_markers_base_never_trained(name: str) -> tuple[str, ...]:
     """The marks of chats that a published base has in its vocabulary and never trained; empty where none are known."""
     last = name.rstrip("/").rpartition("/")[2].lower()
     if len(last) >= LONGEST:
@@ -100,7 +100,7 @@ def untrained_marks(name: str) -> tuple[str, ...]:
     return next((marks for names, marks in UNTRAINED_MARKS if names.fullmatch(last)), ())
 
 
-def other_weights(one: str, other: str) -> str | None:
+def explain_different_weights(one: str, other: str) -> str | None:
     """How two names say that they mean different pretrained weights: `release 0.1 and 0.3`; None where they may be one.
 
     A local folder may hold anything under a short name, so what one name leaves out is not compared.
@@ -131,7 +131,7 @@ def _different_part(
     return f"{part} {one or 1} and {other or 1}" if is_comparable and one != other else None
 
 
-def is_tuned_apart(one: str, other: str) -> bool:
+def are_base_and_instruct_model(one: str, other: str) -> bool:
     """Is one the base and the other its instruction-tuned model, by published names?"""
     here, there = model_identity(one), model_identity(other)
     if here is None or there is None or not _are_published(one, other):
@@ -139,7 +139,7 @@ def is_tuned_apart(one: str, other: str) -> bool:
     return here.is_tuned != there.is_tuned
 
 
-def is_published(name: str) -> bool:
+def is_published_model_name(name: str) -> bool:
     """Is it a name of the hub, `owner/model`, of a family that is known?"""
     return _are_published(name) and model_identity(name) is not None
 

@@ -19,7 +19,7 @@ from truetune.parsing.shell_commands import read_commands
 from truetune.source.module import read_module
 from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
 from truetune.spec.config import Config
-from truetune.spec.input_kind import recognise_kinds, title_of_kind
+from truetune.spec.recognise_input_kind import recognise_kinds, title_of_kind
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import merge_settings, spec_of
 from truetune.spec.stacks.command_options import configs_of_commands
@@ -30,7 +30,9 @@ ADAPTER = "adapter_config.json"
 CAST = "prepare_model_for_kbit_training casts the weights to float32: the model is loaded without a quantization"
 
 
-def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = None) -> Config:
+def config_with_training(
+    path: str | PathLike[str], training: Mapping[str, Any] | None = None
+) -> Config:
     """The run that stands at a path, with some of its training settings changed.
 
     Raises UsageError where there is none, SpecError where it can't be read.
@@ -53,7 +55,11 @@ def plan(
     """The memory of the run at a path; see `truetune.plan`."""
     named = None if model is None else fspath(model)
     return plan_of(
-        config_of(path, training), model=named, gpu_memory=gpu_memory, gpus=gpus, length=length
+        config_with_training(path, training),
+        model=named,
+        gpu_memory=gpu_memory,
+        gpus=gpus,
+        length=length,
     )
 
 

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
-from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
-from truetune.data.media import NO_MEDIA as NO_MEDIA
-from truetune.data.media import Media
-from truetune.drawers import drawer
+from truetune.checks.judgement import Examined, Judgement, NotJudged, list_unjudged_parts
+from truetune.data.count_media import NO_MEDIA as NO_MEDIA
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Example
 from truetune.encoding.token_counts import Ledger
+from truetune.lazy_report_drawers import drawer
 from truetune.spec.run_spec import RunSpec, Severity
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample
-    from truetune.checks.learned_tokens import Learned
+    from truetune.checks.learned_token_counts import LearnedTokenCounts
     from truetune.logs.run_log import RunLog
 
 
@@ -64,6 +64,8 @@ class TokenView:
     pieces: tuple[str, ...]
     """(tokens,) the characters that each token stands for; a byte of a split character as a lone surrogate
     (`surrogateescape`)."""
+    template: str | None = None
+    """The name of the chat template that rendered it, where the tokenizer has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Report:
     not_judged: tuple[NotJudged, ...] = ()
     """What could not be judged, and why"""
     known: tuple[Finding, ...] = ()
-    """Findings that an earlier report had too (`checks.fingerprints.without_known`); they do not fail"""
+    """Findings that an earlier report had too (`checks.fingerprints.accept_known_findings`); they do not fail"""
     seconds: float
 
     def worst(self) -> Severity | None:
@@ -106,7 +108,7 @@ class Report:
 
     def missing(self) -> tuple[NotJudged, ...]:
         """What was asked for and could not be judged."""
-        return tuple(missing(self.not_judged))
+        return tuple(list_unjudged_parts(self.not_judged))
 
     @property
     def outcome(self) -> Outcome:
@@ -164,7 +166,7 @@ class Report:
 AnyReport = TypeVar("AnyReport", bound=Report)
 
 
-def with_judgement(report: AnyReport, more: Judgement) -> AnyReport:
+def add_judgement(report: AnyReport, more: Judgement) -> AnyReport:
     """The report with what was judged besides."""
     judgement = Judgement.of([Judgement(report.findings, report.examined, report.not_judged), more])
     return replace(
@@ -191,13 +193,16 @@ class DataReport(Report):
     """Examples without a supervised token."""
     formats: dict[str, int]
     """Rows by format."""
+    templates: dict[str, int] = field(default_factory=dict)
+    """Rows that gave an example, by the name of the chat template that rendered them; not those of plain text."""
     ledger: Ledger
     lengths: Lengths
     views: tuple[TokenView, ...]
-    """The first row, and rows of findings that are near at hand; `checks.check_data.with_rows` gives more of them."""
+    """The first row, and rows of findings that are near at hand; `checks.check_data.add_token_views` gives
+    more of them."""
     data: dict[str, Any] = field(default_factory=dict)
     """Figures on shares, order, pairs, copies and leaks: plain values; see docs/schema/report-1.json"""
-    learned: Learned | None = None
+    learned: LearnedTokenCounts | None = None
     """What the run's trainer learns, and what an ideal mask would; None where there are no rows"""
 
 
@@ -217,6 +222,8 @@ class AuditReport(Report):
     """By name: what was measured, or why it was not; see `truetune.probe.laws`"""
     canary: tuple[dict[str, Any], ...] = ()
     """path, role, text and seen (supervised, context, cut, lost) of each field of the marked row"""
+    loss: dict[str, Any] = field(default_factory=dict)
+    """Which function computes the loss; see `truetune.probe.computed_loss.LossFacts`"""
 
     @property
     def batches(self) -> int:

@@ -13,9 +13,9 @@ from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record, is_array, read_json_lines, read_records
-from truetune.data.files import Source, find_sources, open_raw, open_unpacked
-from truetune.data.line_stretches import BLOCK_BYTES, cut_stretches
+from truetune.data.find_data_files import Source, find_sources, open_raw, open_unpacked
 from truetune.data.rows import conversations_of_records, find_format_record
+from truetune.data.split_lines_into_stretches import BLOCK_BYTES, cut_stretches
 from truetune.spec.run_spec import RunSpec
 
 
@@ -82,11 +82,11 @@ def _rows_of_row_groups(
     if source.kind not in ("parquet", "arrow"):
         return
     # Imported here: pyarrow is slow to load, and most data are lines.
-    from truetune.data.columnar import count_rows_of_parts, read_rows
+    from truetune.data.parquet_and_arrow_rows import count_rows_of_parts, read_table_rows
 
     first = 1
     for part, count in enumerate(list(count_rows_of_parts(source, raw))):
         if any(first <= line < first + count for line in wanted):
-            numbered_rows = enumerate(read_rows(source, raw, part), first)
+            numbered_rows = enumerate(read_table_rows(source, raw, part), first)
             yield from (Record(line, row) for line, row in numbered_rows if line in wanted)
         first += count

@@ -14,17 +14,24 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
-from truetune.checks.by_trainer import ByFact
+from truetune.checks.data_unmet_reasons import NO_PAIRS
 from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
-from truetune.checks.needs import NO_PAIRS
 from truetune.checks.setting_values import format_setting, is_set, is_unknown, name_of
-from truetune.checks.unmet_reasons import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
+from truetune.checks.severity_by_trainer import SeverityByFact
+from truetune.checks.unmet_reasons import (
+    A_KIND,
+    LOGGED_BY,
+    NO_ANSWER,
+    SEEN_BY,
+    explain_too_short_curve,
+)
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
+from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     # Most are named in quotes as arguments of base classes below (`Rule["Audit"]`), where ruff sees no use of them.
     from truetune.auditing.audit import Audit  # noqa: F401
     from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401
-    from truetune.checks.code_places import CodePlaces
+    from truetune.checks.examined_code_places import CodePlaces
     from truetune.doctor.environment import Environment  # noqa: F401
     from truetune.generation.answer_samples import SampledRun  # noqa: F401
     from truetune.generation.evaluation_results import EvaluationResults  # noqa: F401
@@ -44,7 +51,7 @@ if TYPE_CHECKING:
     from truetune.generation.parser_selftest import ParserSelftest
     from truetune.generation.server_observations import ServerObservations  # noqa: F401
     from truetune.logs.run_log import RunLog  # noqa: F401
-    from truetune.parsing.modelfile import Instruction, Modelfile  # noqa: F401
+    from truetune.parsing.read_modelfile import Instruction, Modelfile  # noqa: F401
     from truetune.parsing.shell_commands import CommandFile, ShellCommand
     from truetune.source.module import Module  # noqa: F401
     from truetune.tokenized.tokenized_data import TokenizedData  # noqa: F401
@@ -80,6 +87,11 @@ class Setup:
     embedding: EmbeddingRows | None = None
     """Of a model in memory; None: that of the files counts"""
 
+    @property
+    def is_by_bytes(self) -> bool:
+        """Are the tokens single bytes, because the tokenizer of the rows is not at hand?"""
+        return str(self.tokenizer.folder) == BYTE_TOKENIZER
+
 
 class Rule(Generic[SubjectT]):
     """Looks at one subject and says what it found."""
@@ -95,7 +107,7 @@ class Rule(Generic[SubjectT]):
     """The release that had it first"""
     moot_where: ClassVar[tuple[str, ...]] = ()
     """Names of rules whose findings explain this one's, on the same rows or on the whole; it is their evidence then"""
-    by_trainer: ClassVar[tuple[ByFact, ...]] = ()
+    by_trainer: ClassVar[tuple[SeverityByFact, ...]] = ()
     """The facts of the trainer that its severity depends on"""
 
     def __init__(self, subject: SubjectT) -> None:
@@ -165,6 +177,10 @@ class DataRule(Rule[Setup]):
 
     judges_without_rows: ClassVar[bool] = False
     """Do rows only add to its evidence?"""
+    needs_tokenizer: ClassVar[bool] = True
+    """Does it judge prompts, masks or counts of tokens? One that compares texts judges rows without their tokenizer"""
+    judges_columns: ClassVar[bool] = False
+    """Is it about which column is which? A script that reads the rows may decide that"""
 
     judges_saved_file: ClassVar[bool] = False
     """Is it about what a file of the tokenizer holds? A tokenizer in memory may do otherwise"""
@@ -365,7 +381,7 @@ class LogRule(Rule["RunLog"]):
             unlocks = (LOGGED_BY[name] for name in lacking if name in LOGGED_BY)
             return Unmet(f"the log has no {', '.join(lacking)}", next(unlocks, ""))
         few = next((name for name in self.needs if self.records(name) < self.least), None)
-        return None if few is None else too_few(self.records(few), self.least, few)
+        return None if few is None else explain_too_short_curve(self.records(few), self.least, few)
 
     def records(self, name: str) -> int:
         """Finite records of a curve."""

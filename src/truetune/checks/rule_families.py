@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from truetune.checks.former_codes import FORMER_CODES
+from truetune.checks.former_rule_codes import FORMER_CODES
 
 STATION_BY_LETTERS: Mapping[str, str] = {
     "TOK": "tokenizer",

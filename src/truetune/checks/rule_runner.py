@@ -2,7 +2,7 @@
 
 Each rule runs by itself. One that raises is not judged, and the others stand: a fault in one of hundreds of rules must
 not cost the user the verdict of all. What several rules found of one cause becomes one finding (`merge_explained`).
-The rules on data see their rows in batches, so `data_rules` drives them, and ends with the same functions.
+The rules on data see their rows in batches, so `run_data_rules` drives them, and ends with the same functions.
 
 Trade-off: a failure shows as one line of a report instead of a traceback (TRUETUNE_DEBUG=1 prints it).
 """
@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from truetune.checks.by_trainer import findings_under_trainer
-from truetune.checks.catalogue import choose, stations_of
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
 from truetune.checks.measurement import Measurement
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import select_rules, stations_of_rule_class
+from truetune.checks.severity_by_trainer import adjust_severities_to_trainer
 from truetune.data.conversation import Origin
 from truetune.errors import FastPathError
 from truetune.package import PACKAGE_FOLDER
@@ -51,8 +51,8 @@ def choose_rules(spec: RunSpec, *kinds: type[SomeRule]) -> list[type[SomeRule]]:
         UsageError: `spec` names a rule that there is not.
     """
     # A plug-in may give a rule the family of a station whose subject it does not take. It can judge nothing there.
-    stations = [station for kind in kinds for station in stations_of(kind)]
-    chosen = choose(spec.select, spec.ignore, *stations)
+    stations = [station for kind in kinds for station in stations_of_rule_class(kind)]
+    chosen = select_rules(spec.select, spec.ignore, *stations)
     return [rule for rule in chosen if issubclass(rule, kinds)]
 
 
@@ -214,7 +214,7 @@ def _judgement_under_trainer(
     trainer: TrainerFacts, kind: type[Rule[Any]], findings: list[Finding]
 ) -> Judgement:
     """The findings as they hold under a trainer; where they are moot, what was found is told as not judged."""
-    held = in_order(findings_under_trainer(findings, kind.by_trainer, trainer))
+    held = in_order(adjust_severities_to_trainer(findings, kind.by_trainer, trainer))
     if held:
         return Judgement(held)
     return Judgement(

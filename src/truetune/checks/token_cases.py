@@ -15,18 +15,18 @@ Side = Literal["rejected"] | None
 """Whose tokens are those of a batch, where it holds the rejected sides of pairs"""
 
 
-def side_of(name: str) -> Side:
+def rendered_side(name: str) -> Side:
     """Of `chosen` or `rejected`."""
     return "rejected" if name == "rejected" else None
 
 
-def at_token(batch: Batch, place: int, text: str, side: Side = None) -> Case:
+def case_at_token(batch: Batch, place: int, text: str, side: Side = None) -> Case:
     """`place` counts over all tokens of the batch."""
     i = int(np.searchsorted(batch.offsets, place, side="right")) - 1
-    return in_example(batch, i, place - int(batch.offsets[i]), text, side=side)
+    return case_in_example(batch, i, place - int(batch.offsets[i]), text, side=side)
 
 
-def in_example(
+def case_in_example(
     batch: Batch, i: int, token: int | None, text: str, turn: int | None = None, side: Side = None
 ) -> Case:
     """`token` counts over the tokens of example `i`; it is left out where that is the example of another turn."""
@@ -37,31 +37,33 @@ def in_example(
     )
 
 
-def at_character(batch: Batch, i: int, character: int, text: str, turn: int | None = None) -> Case:
+def case_at_character(
+    batch: Batch, i: int, character: int, text: str, turn: int | None = None
+) -> Case:
     """The token that holds a character of the example's text; -1 is no place."""
     starts = batch.starts[batch.offsets[i] : batch.offsets[i + 1]]
     holds = int(np.searchsorted(starts, character, side="right")) - 1
     # Of several tokens of one character (its bytes) the first.
     first = int(np.searchsorted(starts, starts[holds])) if character >= 0 and holds >= 0 else None
-    return in_example(batch, i, first, text, turn)
+    return case_in_example(batch, i, first, text, turn)
 
 
-def at_turn(batch: Batch, i: int, turn: Turn, text: str) -> Case:
+def case_at_turn(batch: Batch, i: int, turn: Turn, text: str) -> Case:
     """Where an assistant turn begins: what inference must produce of it, or else what is left of its message."""
     start = message_start(batch, i, turn.message) if turn.start < 0 else turn.start
-    return at_character(batch, i, start, text, turn.message)
+    return case_at_character(batch, i, start, text, turn.message)
 
 
-def at_answer(batch: Batch, i: int, text: str, side: Side = None) -> Case:
+def case_at_answer(batch: Batch, i: int, text: str, side: Side = None) -> Case:
     """The first supervised token."""
     first = int(batch.contexts[i])
-    return in_example(batch, i, first if first < batch.lengths[i] else None, text, side=side)
+    return case_in_example(batch, i, first if first < batch.lengths[i] else None, text, side=side)
 
 
-def at_stop(batch: Batch, i: int, turn: Turn, text: str) -> Case:
+def case_at_stop(batch: Batch, i: int, turn: Turn, text: str) -> Case:
     """The stop token of an assistant turn, or its last token where it has none."""
     last = turn.stop_start if turn.stop_start >= 0 else turn.end - 1
-    return at_character(batch, i, last, text, turn.message)
+    return case_at_character(batch, i, last, text, turn.message)
 
 
 def first_answer(batch: Batch) -> tuple[int, Turn] | None:
@@ -72,13 +74,13 @@ def first_answer(batch: Batch) -> tuple[int, Turn] | None:
     return next(((i, turn) for i, turn in answer if turn.start >= 0), None)
 
 
-def in_row(batch: Batch, row: Conversation, text: str) -> Case:
+def case_in_row(batch: Batch, row: Conversation, text: str) -> Case:
     """The first supervised token of a row's last example, where it has one."""
     i = last_example(batch, row)
-    return Case(text, row.origin) if i is None else at_answer(batch, i, text)
+    return Case(text, row.origin) if i is None else case_at_answer(batch, i, text)
 
 
-def in_rejected(batch: Batch, row: Conversation, text: str) -> Case:
+def case_in_rejected(batch: Batch, row: Conversation, text: str) -> Case:
     """The first supervised token of a row's rejected side, where it has one."""
     other = batch.other
     side = (
@@ -87,31 +89,31 @@ def in_rejected(batch: Batch, row: Conversation, text: str) -> Case:
         else [i for i, example in enumerate(other.examples) if example.row.origin == row.origin]
     )
     return (
-        at_answer(other, side[-1], text, "rejected")
+        case_at_answer(other, side[-1], text, "rejected")
         if other is not None and side
         else Case(text, row.origin)
     )
 
 
-def in_message(batch: Batch, row: Conversation, message: int, text: str) -> Case:
+def case_in_message(batch: Batch, row: Conversation, message: int, text: str) -> Case:
     """Where a message begins in its row's last example, as far as anything of it stands there."""
     i = last_example(batch, row)
     start = -1 if i is None else message_start(batch, i, message)
     return (
         Case(text, row.origin, message)
         if i is None
-        else at_character(batch, i, start, text, message)
+        else case_at_character(batch, i, start, text, message)
     )
 
 
-def of_problem(batch: Batch, row: Conversation, problem: Problem) -> Case:
+def case_of_problem(batch: Batch, row: Conversation, problem: Problem) -> Case:
     """At its message, where it is in one."""
     for i, message in enumerate(row.messages):
         if message is problem.message:
-            return in_message(batch, row, i, problem.text)
+            return case_in_message(batch, row, i, problem.text)
     rejected = row.rejected if isinstance(row.rejected, list) else ()
     if any(message is problem.message for message in rejected):
-        return in_rejected(batch, row, problem.text)
+        return case_in_rejected(batch, row, problem.text)
     return Case(problem.text, row.origin)
 
 

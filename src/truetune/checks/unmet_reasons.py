@@ -62,7 +62,7 @@ NO_GPU = Unmet("torch sees no GPU", "run truetune doctor on the machine that tra
 HIP = Unmet("it is about GPUs of NVIDIA, and torch is built for AMD's")
 
 
-def too_few(count: int, least: int, name: str) -> Unmet:
+def explain_too_short_curve(count: int, least: int, name: str) -> Unmet:
     """A curve that is too short to judge."""
     records = "record" if count == 1 else "records"
     unlock = "evaluate more often (eval_steps)" if name.startswith("eval_") else LOG_MORE

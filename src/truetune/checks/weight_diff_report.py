@@ -46,7 +46,7 @@ def movement(
     checkpoint, or nothing to compare a model with.
     """
     started = time.perf_counter()
-    spec = spec or RunSpec(select=change_rules())
+    spec = spec or RunSpec(select=weight_change_rule_names())
     checkpoint = read_checkpoint(after, base=base)
     if checkpoint.kind == "model" and checkpoint.base is None:
         raise UsageError(
@@ -76,7 +76,7 @@ def movement(
     )
 
 
-def change_rules() -> tuple[str, ...]:
+def weight_change_rule_names() -> tuple[str, ...]:
     """Names of the rules on how weights moved."""
     return tuple(rule.name() for rule in rules_of(CheckpointRule) if rule.judges_changes)
 

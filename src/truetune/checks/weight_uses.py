@@ -14,11 +14,15 @@ from pathlib import Path
 
 from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
 from truetune.checks.source.evidence.prompt_forms import written_folders
-from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
+from truetune.checks.vllm_server_commands import (
+    VllmServerCommand,
+    adapters_by_served_name,
+    find_vllm_server_commands,
+)
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import SETTINGS as SETTINGS_FILE
-from truetune.parsing.modelfile import is_modelfile, read_modelfile
+from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
+from truetune.parsing.read_modelfile import is_modelfile, read_modelfile
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
@@ -26,10 +30,10 @@ from truetune.parsing.shell_commands import (
     last_option,
     read_commands,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module, read_module
+from truetune.source.resolved_calls import Call
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.recognise_input_kind import recognise_kinds
 from truetune.spec.stacks.config_file import read_config
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -49,7 +53,7 @@ MANY = 300
 """Entries of a folder that are looked at, as for the files around settings"""
 
 
-def weight_uses(
+def find_weight_uses(
     paths: Iterable[str | os.PathLike[str]], trained_by: TrainerName | None = None
 ) -> tuple[WeightUse, ...]:
     """What the files among these paths, and in folders among them, merge, serve or load.
@@ -169,7 +173,7 @@ def _raw_text(config: Config, key: str) -> str:
 
 def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
     """What commands serve, merge or convert."""
-    for server in vllm_servers(file):
+    for server in find_vllm_server_commands(file):
         yield from _served_by_vllm(file, server)
     for command in file.commands:
         yield from _served_by_llama_cpp(file, command)
@@ -191,9 +195,9 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
                 yield use._replace(writes=(written,) if written else ())
 
 
-def _served_by_vllm(file: CommandFile, server: Server) -> Iterator[WeightUse]:
+def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[WeightUse]:
     """The adapters of a vLLM server, else its model."""
-    options, adapters = server.options, tuple(lora_modules(server).values())
+    options, adapters = server.options, tuple(adapters_by_served_name(server).values())
     first = options[0] if options and not options[0].startswith("-") else None
     model = last_option(options, "--model") or first
     folders = adapters or ((model,) if model else ())

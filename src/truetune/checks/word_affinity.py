@@ -32,7 +32,7 @@ FAR_NEARER = 1.5
 Words = frozenset[str]
 
 
-class Affinity:
+class QuestionAnswerAffinity:
     """The questions and answers of some rows, in file order."""
 
     def __init__(self, questions: Sequence[str], answers: Sequence[str]) -> None:

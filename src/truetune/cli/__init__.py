@@ -24,10 +24,11 @@ from truetune.cli.fix_command import fix
 from truetune.cli.help_layout import Group
 from truetune.cli.init_command import init
 from truetune.cli.ladder_command import ladder
+from truetune.cli.merge_export_movement_commands import export, merge, movement
 from truetune.cli.plan_command import plan
-from truetune.cli.reference_commands import completion, demo, explain, rules
 from truetune.cli.rehearse_command import rehearse
 from truetune.cli.report_command import report
+from truetune.cli.rules_explain_demo_commands import completion, demo, explain, rules
 from truetune.cli.run_command import run
 from truetune.cli.sample_command import sample
 from truetune.cli.score_command import score
@@ -35,10 +36,9 @@ from truetune.cli.serve_check_command import serve_check
 from truetune.cli.shell_completion import COMPLETION_VARIABLE, complete_paths
 from truetune.cli.train_command import train
 from truetune.cli.view_command import view
-from truetune.cli.weight_commands import export, merge, movement
 from truetune.errors import FindingsError, TruetuneError
 from truetune.package import __version__
-from truetune.render.tokenizer_panics import is_panic
+from truetune.render.withhold_tokenizer_panics import is_panic
 
 TRAIN_EXTRA_MODULES = {
     "torch",

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import (
-    drop_unset,
-    read_run_settings,
-    read_settings,
-    row_options,
-    spec_of_options,
-    spec_options,
-    take_row_settings,
-)
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     Delivery,
     format_options,
     make_console,
@@ -31,12 +22,21 @@ from truetune.cli.output import (
     progress_option,
     report_options,
 )
+from truetune.cli.shared_options import (
+    drop_unset,
+    read_run_settings,
+    read_settings,
+    row_options,
+    spec_of_options,
+    spec_options,
+    take_row_settings,
+)
 from truetune.errors import UsageError
 from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
 if TYPE_CHECKING:
     from truetune.checks.lint import LintReport
-    from truetune.spec.input_kind import InputKind
+    from truetune.spec.recognise_input_kind import InputKind
 
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
@@ -262,8 +262,8 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
       truetune show chats.jsonl:46 -t path/to/model
       truetune show truetune.yaml --json
     """
-    from truetune.checks.check_data import view
-    from truetune.checks.inspect_tokenized import is_tokenized, view_of_ids
+    from truetune.checks.check_data import view_row_tokens
+    from truetune.checks.inspect_tokenized import is_tokenized, view_tokenized_row
     from truetune.report.token_view_terminal import render_view, view_json
 
     line = None
@@ -274,9 +274,9 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
             options["data"], line = (name,), int(number_of_line)
     spec = read_run_settings(options)
     if spec.data and is_tokenized(spec.data[0], spec):
-        views = [view_of_ids(spec, spec.data[0], row, line=line)]
+        views = [view_tokenized_row(spec, spec.data[0], row, line=line)]
     else:
-        views = view(spec, row, line=line)
+        views = view_row_tokens(spec, row, line=line)
     if output_format == "json":
         print_json("show", {"examples": [view_json(example) for example in views]})
         return 0

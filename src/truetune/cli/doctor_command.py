@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import spec_of_options
-from truetune.cli.output import Delivery, report_options
+from truetune.cli.result_output import Delivery, report_options
+from truetune.cli.shared_options import spec_of_options
 
 
 @click.command(

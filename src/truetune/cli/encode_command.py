@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import read_run_settings, spec_options
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     format_options,
     html_option,
     make_console,
@@ -17,6 +16,7 @@ from truetune.cli.output import (
     quiet_option,
     write_page,
 )
+from truetune.cli.shared_options import read_run_settings, spec_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def encode(
       truetune encode truetune.yaml             (settings from a file)
     """
     from truetune.encoding.encode_run import encode as run
-    from truetune.report.encode_terminal import encoded_page, render_encoded
+    from truetune.report.encode_and_verify_terminal import encoded_page, render_encoded
     from truetune.report.progress_bars import encoding_bar
 
     if dry_run and html:
@@ -183,7 +183,7 @@ def encode(
 def _print_estimate(spec: RunSpec, out: str | None, cache: str | None, output_format: str) -> int:
     """What `--dry-run` says; gives the exit code."""
     from truetune.encoding.encode_run import estimate
-    from truetune.report.encode_terminal import estimate_json, render_estimate
+    from truetune.report.encode_and_verify_terminal import estimate_json, render_estimate
 
     outlook = estimate(spec, out, cache=cache)
     if output_format == "json":
@@ -207,11 +207,11 @@ def _refuse_token_ids(spec: RunSpec) -> None:
 
 
 def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
-    from truetune.report.encode_terminal import render_comparison
-    from truetune.tokenized.compare_cache import verify_cache
-    from truetune.tokenized.token_cache import cache_at
+    from truetune.report.encode_and_verify_terminal import render_comparison
+    from truetune.tokenized.token_cache import open_token_cache
+    from truetune.tokenized.verify_token_cache import verify_cache
 
-    found = verify_cache(spec, cache_at(path))
+    found = verify_cache(spec, open_token_cache(path))
     if output_format == "json":
         print_json("verify", found.as_json())
     else:

@@ -8,8 +8,8 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.model_options import model_options, take_model_options
-from truetune.cli.options import row_options, take_row_settings
-from truetune.cli.output import Delivery, progress_option, report_options
+from truetune.cli.result_output import Delivery, progress_option, report_options
+from truetune.cli.shared_options import row_options, take_row_settings
 
 
 @click.command(cls=Command, short_help="Measure a model on held-out rows, against its base.")
@@ -112,7 +112,7 @@ def evaluate(
       truetune evaluate outputs/adapter --data sums.jsonl --answers 200 --parser number
       truetune evaluate outputs/merged --tasks arc_easy --limit 200
     """
-    from truetune.evaluation.evaluate_model import evaluate_model as measure
+    from truetune.evaluation.evaluate_losses_and_answers import evaluate_model as measure
     from truetune.report.progress_bars import generation_bar
     from truetune.training.fidelity_proof import quiet_transformers
 

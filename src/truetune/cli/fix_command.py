@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import read_run_settings, spec_options
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     format_options,
     make_console,
     print_json,
     progress_option,
     quiet_option,
 )
+from truetune.cli.shared_options import read_run_settings, spec_options
 from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import UsageError
 

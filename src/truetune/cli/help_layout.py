@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from truetune.cli.other_tools_words import (
+from truetune.cli.result_output import check_outputs_apart
+from truetune.cli.suggest_meant_words import (
     commands_with_option,
-    find_command_meant,
-    find_option_meant,
+    suggest_command_of_word,
+    suggest_option_of_word,
 )
-from truetune.cli.output import check_outputs_apart
 
 COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
     "Before a run": (
@@ -113,7 +113,7 @@ class Command(click.Command):
 
     def _hint_for_option(self, option: str, ctx: click.Context) -> str:
         """What an unknown option may mean here, and which commands have it; empty where nothing is near."""
-        meant = find_option_meant(option, self)
+        meant = suggest_option_of_word(option, self)
         hint = f" Did you mean '{meant}'?" if meant else ""
         group = ctx.parent.command if ctx.parent else None
         if not isinstance(group, click.Group):
@@ -176,7 +176,7 @@ class Group(click.Group):
                     formatter.write_dl(lines)
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """What every command shares."""
+        """Write what every command shares below the list of commands: exit codes, and where to begin."""
         formatter.write_paragraph()
         formatter.write_text(EXIT_CODES)
         formatter.write_text(
@@ -194,7 +194,7 @@ class Group(click.Group):
         try:
             return super().resolve_command(context, args)
         except click.UsageError as error:
-            meant = find_command_meant(args[0])
+            meant = suggest_command_of_word(args[0])
             near = difflib.get_close_matches(args[0], self.commands, n=1)
             if meant is None and (not near or "Did you mean" in error.message):
                 raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     files_of_settings,
     files_read,
     format_options,
@@ -21,8 +21,8 @@ from truetune.cli.output import (
     print_json,
     quiet_option,
 )
-from truetune.data.output_file import FileForm, check_output_file, write_output_file
-from truetune.data.output_folder import Output, check_no_overlap
+from truetune.data.guard_output_file import FileForm, check_output_file, write_output_file
+from truetune.data.guard_output_folder import Output, check_no_overlap
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.model_options import model_options, take_model_options
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     format_options,
     html_option,
     make_console,
@@ -71,7 +71,7 @@ def ladder(
       truetune ladder outputs --merged merged --export gguf/model.gguf --endpoint http://localhost:8000
     """
     from truetune.report.ladder_terminal import ladder_json, render_ladder
-    from truetune.serving.adapter_forms import compare_adapter_forms as climb
+    from truetune.serving.compare_adapter_forms import compare_adapter_forms as climb
     from truetune.training.fidelity_proof import quiet_transformers as hush
 
     hush()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from truetune.cli.options import LateChoice
+from truetune.cli.shared_options import LateChoice
 
 if TYPE_CHECKING:
     from truetune.generation.backends.open_backend import Options

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     format_options,
     html_option,
     make_console,
@@ -16,8 +16,8 @@ from truetune.cli.output import (
     write_page,
 )
 from truetune.errors import UsageError
+from truetune.parsing.input_limits import FLAG
 from truetune.parsing.json_reader import JSONDecodeError, parse_json
-from truetune.parsing.limits import FLAG
 
 
 @click.command(cls=Command, short_help="Does the run fit the GPU? If not, what to change.")
@@ -68,13 +68,13 @@ def plan(
       truetune plan train.py --gpu 24GB --html plan.html
       truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set training.lora.r=16
     """
-    from truetune.checks.plan_memory import config_of
+    from truetune.checks.plan_memory import config_with_training
     from truetune.memory.plan_memory import plan_memory as run
     from truetune.report.memory_plan_terminal import plan_json, render_plan
     from truetune.spec.settings_files import merge_settings
 
     made = run(
-        config_of(path, merge_settings(*_split_training(parse_nested_settings(pairs)))),
+        config_with_training(path, merge_settings(*_split_training(parse_nested_settings(pairs)))),
         model=model,
         gpu_memory=gpu,
         gpus=gpus,

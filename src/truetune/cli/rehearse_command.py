@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import spec_of_options
-from truetune.cli.output import NOT_JUDGED, Delivery, print_status, report_options
+from truetune.cli.result_output import NOT_JUDGED, Delivery, print_status, report_options
 from truetune.cli.run_command import refuse_machine_format_on_terminal, why_no_trainer_seen
+from truetune.cli.shared_options import spec_of_options
 from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.output import NOT_JUDGED, SEVERITIES, check_file, write_file
+from truetune.cli.result_output import NOT_JUDGED, SEVERITIES, check_file, write_file
 from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import DataError, UsageError
 
@@ -115,7 +115,7 @@ def _has_gaps(result: dict[str, Any]) -> bool:
 def _join_results(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) -> dict[str, Any]:
     """All that the paths hold, as one report's JSON."""
     from truetune.evaluation.run_report import build_run_report
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
     from truetune.report.load_results import is_result, join_results, read_result
     from truetune.spec.run_spec import RunSpec
 
@@ -125,7 +125,7 @@ def _join_results(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) 
         raise UsageError(f"{len(runs)} runs; at most {MAX_RUNS} stand side by side on one page")
     spec = RunSpec.model_validate({**chosen, "fail_on": fail_on})
     of_files = [(path, read_result(path)) for path in written]
-    of_runs = [("the run", as_dict(build_run_report(runs, spec)))] if runs else []
+    of_runs = [("the run", report_as_dict(build_run_report(runs, spec)))] if runs else []
     result = join_results([*of_runs, *of_files])
     result["failed"] = _is_failed(result, [one for _, one in of_files], spec.fail_on)
     return result

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import spec_of_options
-from truetune.cli.output import NOT_JUDGED, Delivery, print_status, report_options
+from truetune.cli.result_output import NOT_JUDGED, Delivery, print_status, report_options
+from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,9 +91,10 @@ def run(
     the first steps of a loop of its own.
 
     The first train() of each trainer class in each process is looked at, or the first loop that trains a model of
-    transformers; the report goes to stderr. With findings at or above --fail-on the run ends there with exit code 1.
-    Else its exit code is COMMAND's own; where that is 0 and something could not be judged it is 3. Where the command
-    ends in an exception or is killed, a second report says what is known of that.
+    transformers. The report goes to stderr, and names the function that computes the loss. With findings at or above
+    --fail-on the run ends there with exit code 1. Else its exit code is COMMAND's own; where that is 0 and something
+    could not be judged it is 3. Where the command ends in an exception or is killed, a second report says what is known
+    of that.
 
     \b
     Examples:
@@ -159,13 +160,13 @@ def report_failed_command(
 
     `seen`: was a batch of it judged? Where none was, a report that is asked for says so: it is never clean.
     """
-    from truetune.checks.diagnose_log import diagnose_end
+    from truetune.checks.diagnose_log import diagnose_end_of_command
 
     if outcome.code >= FIRST_SIGNAL_CODE and outcome.code not in ENDED_FROM_OUTSIDE:
         return
     printed = last_printed_lines(outcome.printed)
     text = outcome.tracebacks or "\n".join(printed)
-    report = diagnose_end(text, shlex.join(command), outcome.code, spec=spec, seen=seen)
+    report = diagnose_end_of_command(text, shlex.join(command), outcome.code, spec=spec, seen=seen)
     if printed and not outcome.tracebacks and not report.findings:
         print_status(f"the command ended with exit code {outcome.code}; it printed last:")
         for line in printed[-PRINTED_LINES:]:

@@ -11,8 +11,7 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.model_options import model_options, take_model_options
-from truetune.cli.options import row_options, take_row_settings
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     Delivery,
     files_read,
     print_status,
@@ -20,7 +19,8 @@ from truetune.cli.output import (
     report_options,
     status_printer,
 )
-from truetune.data.output_file import check_output_file
+from truetune.cli.shared_options import row_options, take_row_settings
+from truetune.data.guard_output_file import check_output_file
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,6 +79,16 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="P",
     help="Of the tokens that are drawn from.",
+)
+@click.option(
+    "--min-p",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="P",
+    help=(
+        "Draw no token that is less likely than this share of the likeliest; needs a --temperature."
+    ),
 )
 @click.option(
     "--parser",

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import RULE_SETTINGS, drop_unset, parse_pairs
-from truetune.cli.output import Delivery, files_read, report_options
-from truetune.data.output_file import check_output_file
+from truetune.cli.result_output import Delivery, files_read, report_options
+from truetune.cli.shared_options import RULE_SETTINGS, drop_unset, parse_pairs
+from truetune.data.guard_output_file import check_output_file
 from truetune.errors import UsageError
 
 

@@ -8,8 +8,8 @@ import click
 
 from truetune.cli.help_layout import Command
 from truetune.cli.model_options import model_options, take_model_options
-from truetune.cli.options import spec_of_options
-from truetune.cli.output import Delivery, print_status, report_options, status_printer
+from truetune.cli.result_output import Delivery, print_status, report_options, status_printer
+from truetune.cli.shared_options import spec_of_options
 from truetune.errors import UsageError
 
 

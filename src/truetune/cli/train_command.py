@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.output import (
+from truetune.cli.result_output import (
     Delivery,
     format_options,
     html_option,
@@ -150,7 +150,7 @@ def train(
 
 def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
-    from truetune.data.output_folder import Output, check_no_overlap
+    from truetune.data.guard_output_folder import Output, check_no_overlap
     from truetune.spec.settings_files import find_settings, merge_settings, spec_of
     from truetune.training.run_training import DEFAULT_OUTPUT
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from truetune.cli.help_layout import Command
-from truetune.cli.options import read_run_settings, spec_options
+from truetune.cli.shared_options import read_run_settings, spec_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def _load_or_check(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str
     if not checks:
         return None
     from truetune.checks.check_data import check
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
     from truetune.report.progress_bars import checking_bar
 
     with checking_bar(off=False) as progress:
-        return as_dict(check(spec, progress=progress))
+        return report_as_dict(check(spec, progress=progress))
 
 
 @contextmanager

@@ -53,6 +53,8 @@ class Conversation:
     prompt_messages: int | None = None
     """How many of `messages` are the prompt, where the row says so (prompt/completion, pairs)."""
     tools: list[Any] | None = None
+    """Definitions of tools; None where the row has none, never an empty list: `[]` of a file is read as None, so that a
+    row without tools gets the plain template, as TRL's preprocessing of datasets does it"""
     documents: list[Any] | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict)
     prompt: str | None = None
@@ -77,7 +79,7 @@ class Conversation:
     read: Callable[[dict[str, Any], Origin], Conversation] | None = field(
         default=None, repr=False, compare=False
     )
-    """What made this of `raw`: `render.text_origins` has it read again, to see where each text stands."""
+    """What made this of `raw`: `render.text_origins_in_file` has it read again, to see where each text stands."""
 
     @property
     def is_chat(self) -> bool:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from truetune.data.files import Source, open_unpacked
-from truetune.data.json_window import JsonWindow, not_utf8, shorten_token
-from truetune.data.remote import DataPath
+from truetune.data.find_data_files import Source, open_unpacked
+from truetune.data.json_stream_window import JsonWindow, not_utf8, shorten_token
+from truetune.data.remote_path import DataPath
 from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import bounded_lines, too_long_in_words
@@ -59,9 +59,9 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
                 yield from _read_csv(open_unpacked(raw, source.path), source.path)
             case _:
                 # Here and not above: pyarrow is slow to import, and most data are JSONL.
-                from truetune.data.columnar import read_rows
+                from truetune.data.parquet_and_arrow_rows import read_table_rows
 
-                for line, row in enumerate(read_rows(source, raw), 1):
+                for line, row in enumerate(read_table_rows(source, raw), 1):
                     yield Record(line, row)
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or error

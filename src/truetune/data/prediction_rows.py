@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from truetune.data.prediction_columns import COLUMN_NAMES, normalize_column_name
+from truetune.data.recognise_prediction_columns import COLUMN_NAMES, normalize_column_name
 from truetune.errors import DataError
+from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import ROW
 from truetune.parsing.python_reader import parse_literal
 
 TEXT_KEYS = (

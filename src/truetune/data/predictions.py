@@ -16,8 +16,8 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.data.file_records import read_records
-from truetune.data.files import find_sources, open_raw, open_unpacked
-from truetune.data.prediction_columns import COLUMN_NAMES, find_columns, normalize_column_name
+from truetune.data.find_data_files import find_sources, open_raw, open_unpacked
+from truetune.data.parse_rendered_prompts import cut_stop_tokens, parse_rendered_chat
 from truetune.data.prediction_rows import (
     AnswerText,
     RowLine,
@@ -25,8 +25,12 @@ from truetune.data.prediction_rows import (
     prompt_messages,
     unfold_rows,
 )
-from truetune.data.remote import parse_data_path
-from truetune.data.rendered_prompts import cut_stop_tokens, parse_rendered_chat
+from truetune.data.recognise_prediction_columns import (
+    COLUMN_NAMES,
+    normalize_column_name,
+    recognise_prediction_columns,
+)
+from truetune.data.remote_path import parse_data_path
 from truetune.data.rows import read_conversations as read_conversations
 from truetune.errors import DataError, UsageError
 from truetune.parsing.bounded_files import bounded_lines
@@ -277,7 +281,7 @@ def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
     return requests
 
 
-def score_hint(path: str | PathLike[str]) -> str:
+def suggest_score_command(path: str | PathLike[str]) -> str:
     """`; did you mean: truetune score PATH?` for a file of answers that is given to a command for models or runs;
     nothing for any other."""
     try:
@@ -292,7 +296,7 @@ def score_hint(path: str | PathLike[str]) -> str:
         return ""
     try:
         lines = unfold_rows([(row, str(path), 1) for row in rows])
-        taken = find_columns([line.row for line in lines], {}, str(path))
+        taken = recognise_prediction_columns([line.row for line in lines], {}, str(path))
     except DataError:
         lines, taken = [], {}
     # Names before `response` are of predictions alone; `response` and `output` are columns of
@@ -314,7 +318,7 @@ def score_hint(path: str | PathLike[str]) -> str:
 
 def _predictions_of_lines(lines: Sequence[RowLine], columns: Mapping[str, str]) -> ReadPredictions:
     """The predictions of all rows, with what each column was taken for. Raises DataError where there is none."""
-    taken = find_columns([line.row for line in lines], columns, lines[0].path)
+    taken = recognise_prediction_columns([line.row for line in lines], columns, lines[0].path)
     by_row = [list(_predictions_of_row(line.row, taken, line.path, line.line)) for line in lines]
     predictions = [one for row in by_row for one in row]
     if not predictions:
@@ -400,7 +404,7 @@ def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> 
             f"truetune.score: prediction {number} is a {type(value).__name__}; expected a text, a"
             " row, or a Prediction"
         )
-    taken = find_columns([value], {}, f"row {number}")
+    taken = recognise_prediction_columns([value], {}, f"row {number}")
     prediction = next(_predictions_of_row(value, taken, "", number), None)
     if prediction is None:
         raise DataError(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from truetune.data.columns import Row, check_mapped_columns, make_row_renamer
+from truetune.data.column_names import Row, check_mapped_columns, make_row_renamer
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record, read_records
-from truetune.data.files import Source, find_sources, open_raw
-from truetune.data.formats import choose_reader
-from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
+from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
+from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
 from truetune.spec.run_spec import FormatName
 

@@ -23,7 +23,7 @@ from truetune.checks.check_data import check
 from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
-from truetune.demo.train_twice import STEPS, Proof, train_twice
+from truetune.demo.train_with_both_pads import STEPS, BothTrainings, train_with_both_pads
 from truetune.report.report_terminal import render_brief
 from truetune.report.token_view_terminal import render_view
 from truetune.report.visible_text import visible
@@ -49,7 +49,7 @@ def run_demo(console: Console) -> int:
     is_as_expected = spoiled.failed() and not mended.failed()
     if all(importlib.util.find_spec(name) for name in NEEDED_PACKAGES):
         proof = _train_with_progress(console)
-        render_proof(proof, console)
+        render_both_trainings(proof, console)
         is_as_expected = is_as_expected and (proof.broken.stopped, proof.sound.stopped) == (
             0,
             proof.rows,
@@ -65,8 +65,8 @@ def run_demo(console: Console) -> int:
     return 0 if is_as_expected else 1
 
 
-def render_proof(proof: Proof, console: Console) -> None:
-    """Draw both loss curves and what came of them."""
+def render_both_trainings(proof: BothTrainings, console: Console) -> None:
+    """Draw both trainings of the demo: their loss curves, and what the broken and the sound model answer."""
     table = Table(
         "", "loss, on a log scale", "knows the answer", "stops", box=None, padding=(0, 2, 0, 0)
     )
@@ -98,7 +98,7 @@ def _check_data(data: Path, tokenizer: Path, console: Console) -> DataReport:
     return report
 
 
-def _train_with_progress(console: Console) -> Proof:
+def _train_with_progress(console: Console) -> BothTrainings:
     """Train twice, with a bar for each."""
     with Progress(console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
@@ -108,7 +108,7 @@ def _train_with_progress(console: Console) -> Proof:
                 tasks[name] = bars.add_task(name, total=STEPS)
             bars.update(tasks[name], advance=1, description=f"{name}: loss {loss:.3f}")
 
-        return train_twice(progress=step)
+        return train_with_both_pads(progress=step)
 
 
 def _draw_curve(losses: Sequence[float], low: float, high: float) -> str:

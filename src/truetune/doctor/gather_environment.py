@@ -1,9 +1,9 @@
 """Gathers what an environment is: its interpreter is asked in processes of its own, so that what is broken there
 breaks nothing here.
 
-`inspect_interpreter` runs inside; it tells versions without an import, then tries imports one by one. A crash or a hang
-is laid to the module that had begun. The trade-off: imports of torch and its like take half a minute, and only they
-show what a version number does not.
+`run_inside_interpreter` runs inside; it tells versions without an import, then tries imports one by one. A crash or a
+hang is laid to the module that had begun. The trade-off: imports of torch and its like take half a minute, and only
+they show what a version number does not.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-from truetune.doctor import inspect_interpreter
+from truetune.doctor import run_inside_interpreter
 from truetune.doctor.environment import PACKAGES, Device, Environment, Requirement, Torch
 from truetune.errors import UsageError
 from truetune.memory.read_machine import read_machine
+from truetune.parsing.input_limits import REPLY
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import REPLY
 
 IMPORTED_MODULES = {
     "torch": "torch",
@@ -37,7 +37,7 @@ IMPORTED_MODULES = {
     "liger-kernel": "liger_kernel",
 }
 """Modules that are imported, by distribution; not those that change others as they load (unsloth), or take long"""
-INSPECTION_SCRIPT = inspect_interpreter.__file__
+INSPECTION_SCRIPT = run_inside_interpreter.__file__
 # Not `test` and `docs`, which are for the development of truetune itself.
 USER_EXTRAS = ("hub", "fast", "ray", "train", "qlora", "vllm", "llama", "lm-eval")
 """Extras of truetune that users ask for"""
@@ -201,7 +201,7 @@ def _select_requirements(
             except InvalidRequirement:
                 # Old packages have texts that no tool reads any more.
                 continue
-            needed = inspect_interpreter.canonical_name(parsed.name)
+            needed = run_inside_interpreter.canonical_name(parsed.name)
             if needed not in PACKAGES or needed not in packages:
                 continue
             if parsed.marker is None or parsed.marker.evaluate(marker_values):
@@ -226,7 +226,7 @@ def list_extras() -> dict[str, tuple[str, ...]]:
             continue
         for name in USER_EXTRAS:
             if marker.evaluate({"extra": name}):
-                distribution = inspect_interpreter.canonical_name(requirement.name)
+                distribution = run_inside_interpreter.canonical_name(requirement.name)
                 distributions.setdefault(name, set()).add(distribution)
     return {name: tuple(sorted(needed)) for name, needed in distributions.items()}
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as arrow
 from numpy.typing import NDArray
 
-from truetune.encoding.documents import Document
-from truetune.encoding.engines import offsets_of
+from truetune.encoding.make_documents import Document
+from truetune.encoding.proved_tokenizer_engines import offsets_of
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.data.media import Media, count_media
-from truetune.encoding.fingerprint import (
+from truetune.data.count_media import Media, count_media
+from truetune.encoding.row_fingerprints import (
     CONTENT,
     Fingerprints,
     make_fingerprints,

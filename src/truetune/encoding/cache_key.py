@@ -13,9 +13,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from truetune.data.files import Source
-from truetune.data.line_stretches import FileScan
-from truetune.encoding.source_names import names_of
+from truetune.data.find_data_files import Source
+from truetune.data.split_lines_into_stretches import FileScan
+from truetune.encoding.source_file_names import source_names_of
 from truetune.package import __version__
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of
@@ -40,7 +40,7 @@ SHAPING = (
 """Settings that change what is written."""
 
 
-def inputs_of(
+def collect_key_inputs(
     spec: RunSpec, probes: Probes, sources: Sequence[Source], scans: Sequence[FileScan]
 ) -> dict[str, Any]:
     """What the key is the digest of; it stands in the manifest.
@@ -60,7 +60,9 @@ def inputs_of(
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "data": [
             {"file": name, "kind": source.kind, "digest": scan.digest}
-            for name, source, scan in zip(names_of(sources).names, sources, scans, strict=True)
+            for name, source, scan in zip(
+                source_names_of(sources).names, sources, scans, strict=True
+            )
         ],
         "tokenizer": {
             path.name: digest_of(path.read_bytes())
@@ -75,7 +77,7 @@ def inputs_of(
     return inputs
 
 
-def key_of(inputs: Mapping[str, Any]) -> str:
+def cache_key_of_inputs(inputs: Mapping[str, Any]) -> str:
     """20 bytes of blake2b, as hexadecimal digits."""
     return digest_of(json.dumps(inputs, sort_keys=True, ensure_ascii=False).encode())
 

@@ -25,25 +25,37 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 from truetune.data.file_records import read_records
-from truetune.data.files import Source, find_sources, open_raw
-from truetune.data.line_stretches import FileScan, scan_files_in_turn
-from truetune.data.output_folder import Input
-from truetune.data.remote import DataPath, RemotePath, parse_data_path
+from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.guard_output_folder import Input
+from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
 from truetune.data.rows import conversations_of_records, read_conversations
-from truetune.encoding import on_ray
+from truetune.data.split_lines_into_stretches import FileScan, scan_files_in_turn
+from truetune.encoding import encode_on_ray
 from truetune.encoding.arrow_table import make_table
-from truetune.encoding.cache_key import inputs_of, key_of
-from truetune.encoding.documents import DocumentsResult
-from truetune.encoding.encoded_folder import AnyEntry, entry_of
-from truetune.encoding.folder_layout import DATA
-from truetune.encoding.shard import BrokenLine, Shard, Task, ledger_of, lost_fields_of, maker_of
-from truetune.encoding.source_names import names_of
-from truetune.encoding.spot_check import verify_random_rows
-from truetune.encoding.stream import void_notice, with_proof
+from truetune.encoding.cache_key import cache_key_of_inputs, collect_key_inputs
+from truetune.encoding.encode_in_processes import (
+    Run,
+    encode_shards_in_processes,
+    encode_shards_in_turn,
+    usable_cores,
+)
+from truetune.encoding.encode_shard import (
+    BrokenLine,
+    Shard,
+    Task,
+    ledger_of,
+    lost_fields_of,
+    maker_of,
+)
+from truetune.encoding.encoded_folder import AnyEntry, encoded_folder_at
+from truetune.encoding.encoded_folder_layout import DATA
+from truetune.encoding.make_documents import DocumentsResult
+from truetune.encoding.source_file_names import source_names_of
+from truetune.encoding.spot_check_encoded_rows import verify_random_rows
+from truetune.encoding.stream_batches import describe_wrong_shortcut, with_proof
 from truetune.encoding.token_counts import Ledger
-from truetune.encoding.workers import Run, in_processes, in_turn, usable_cores
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 
 MIN_SHARD_BYTES = 1 << 23
@@ -67,7 +79,7 @@ ESTIMATE_ROWS = 1000
 
 Name = str | PathLike[str] | RemotePath
 Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[FileScan]]
-ENGINES: dict[str, Scans] = {"local": scan_files_in_turn, "ray": on_ray.scan_on_cluster}
+ENGINES: dict[str, Scans] = {"local": scan_files_in_turn, "ray": encode_on_ray.scan_on_cluster}
 """How each reads the data once."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
@@ -156,7 +168,7 @@ def encode(
         try:
             shards = _run_shards(job, entry, run, progress, only_reference=only_reference)
         except FastPathError as error:
-            notices.append(void_notice(error))
+            notices.append(describe_wrong_shortcut(error))
             shards = _run_shards(job, entry, run, progress, only_reference=True)
         counts = _sum_counts(shards, job.spec)
         if not counts["encoded"]:
@@ -177,7 +189,7 @@ def encode(
             "notices": notices,
         }
         if job.spec.encode.record_root:
-            manifest["root"] = names_of(job.sources).root
+            manifest["root"] = source_names_of(job.sources).root
         manifest = entry.publish(shards, manifest, job.spec.encode.form)
     return Encoded(entry.folder, manifest, False, tuple(notices), time.perf_counter() - started)
 
@@ -337,7 +349,7 @@ class Job:
             DataError: for a file that holds no row.
         """
         _check_settings(spec)
-        probes = prepared(spec)
+        probes = prepare_probes_of_run(spec)
         sources = find_sources(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
         size = max(MIN_SHARD_BYTES, min(MAX_SHARD_BYTES, total // MAX_SHARDS))
@@ -357,8 +369,8 @@ class Job:
             has_no_rows = scan.stretches and not any(stretch.rows for stretch in scan.stretches)
             if source.path.stat().st_size == 0 or has_no_rows:
                 raise DataError(f"{source.path}: the file holds no row")
-        inputs = inputs_of(spec, probes, sources, scans)
-        return cls(spec, probes, sources, scans, inputs, key_of(inputs))
+        inputs = collect_key_inputs(spec, probes, sources, scans)
+        return cls(spec, probes, sources, scans, inputs, cache_key_of_inputs(inputs))
 
     @property
     def tasks_at_most(self) -> int | None:
@@ -372,7 +384,7 @@ class Job:
     def tasks(self) -> Iterator[tuple[Task, int]]:
         """(task, bytes that it reads)."""
         number = row = 0
-        names = names_of(self.sources).names
+        names = source_names_of(self.sources).names
         for source, name, scan in zip(self.sources, names, self.scans, strict=True):
             for stretch in scan.stretches:
                 byte_count = stretch.stop - stretch.start
@@ -428,7 +440,7 @@ def cache_home() -> DataPath:
 
 def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
     """The folder to write to; 20 digits of the key, 80 bits, name one in a cache and are enough to tell all apart."""
-    return entry_of(
+    return encoded_folder_at(
         parse_data_path(out)
         if out is not None
         else parse_data_path(cache or cache_home()) / key[:20]
@@ -438,10 +450,10 @@ def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
 def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> Run:
     """What runs the tasks; never more processes than tasks, and none at all for one."""
     if engine == "ray":
-        return on_ray.shards_by(jobs)
+        return encode_on_ray.shards_by(jobs)
     jobs = jobs or usable_cores()
     count = jobs if tasks is None else min(jobs, tasks)
-    return in_processes(count) if count > 1 else in_turn
+    return encode_shards_in_processes(count) if count > 1 else encode_shards_in_turn
 
 
 def _run_shards(

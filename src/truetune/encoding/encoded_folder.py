@@ -3,10 +3,10 @@
 On a disk, a run writes below .work/ and moves all of it to its place at its end. `objects` does the same where nothing
 can be moved.
 
-Three records say whose a file is (see `data.output_folder`): manifest.json lists what is published; .work/owner.json
-marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are written;
-.work/publish.json lists what is about to be replaced, and by what. A run that was killed while it published is ended by
-the next one: the record says which files were to go, and which are to come.
+Three records say whose a file is (see `data.guard_output_folder`): manifest.json lists what is published;
+.work/owner.json marks .work/ as a run's with a key, and NNNNN.json in it lists the files of a shard before they are
+written; .work/publish.json lists what is about to be replaced, and by what. A run that was killed while it published
+is ended by the next one: the record says which files were to go, and which are to come.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from typing import Any, NamedTuple
 
 import filelock
 
-from truetune.data import atomic
-from truetune.data.output_folder import (
+from truetune.data import write_atomically
+from truetune.data.guard_output_folder import (
     HALF_PUBLISHED,
     MOVE_ELSEWHERE,
     SHARDS_KEPT,
+    ForeignFile,
     Input,
     ListedFile,
     Listing,
     StatDigests,
-    Stranger,
     check_output_folder,
-    find_strangers,
+    find_foreign_files,
+    foreign_file_error,
     is_listed_file,
     is_our_lock,
     parse_listing,
     remove_empty_folders,
     remove_listed_files,
-    stranger_error,
 )
-from truetune.data.remote import DataPath, RemotePath, parse_data_path
-from truetune.encoding.folder_layout import (
+from truetune.data.remote_path import DataPath, RemotePath, parse_data_path
+from truetune.encoding.encode_shard import ORIGINS, Shard, first_reason_left_out
+from truetune.encoding.encoded_folder_layout import (
     ASIDE,
     DATA,
     FORMAT,
@@ -55,11 +56,10 @@ from truetune.encoding.folder_layout import (
     manifest_of,
     shard_name,
 )
-from truetune.encoding.object_store import ObjectEntry
-from truetune.encoding.shard import ORIGINS, Shard, first_reason
+from truetune.encoding.encoded_object_store import ObjectEntry
 from truetune.errors import DataError, UsageError
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 OWNER, PUBLISH = "owner.json", "publish.json"
 # The whole file is compared with what we would write, byte for byte: any other owner.json is somebody else's.
@@ -72,7 +72,7 @@ class DiskStore(NamedTuple):
     path: Path
 
     def write(self, name: str, body: Any) -> None:
-        atomic.write_atomically(self.path / name, body)
+        write_atomically.write_atomically(self.path / name, body)
 
 
 class Publication(NamedTuple):
@@ -134,7 +134,7 @@ class DiskEntry:
                 and (stranger := self._stranger()) is not None
                 and not is_our_lock(lock)
             ):
-                raise stranger_error(stranger)
+                raise foreign_file_error(stranger)
             self.folder.mkdir(parents=True, exist_ok=True)
             held = filelock.FileLock(lock).acquire()
         except OSError as error:
@@ -169,7 +169,7 @@ class DiskEntry:
         if owner != key:
             self._clear_work()
             self.work.mkdir(exist_ok=True)
-            atomic.write_atomically(self.work / OWNER, _owner_body(key))
+            write_atomically.write_atomically(self.work / OWNER, _owner_body(key))
         (self.work / DATA).mkdir(exist_ok=True)
         self._remove_parts()
         whole: dict[int, Shard] = {}
@@ -199,7 +199,7 @@ class DiskEntry:
 
     def first_reason(self, shard: Shard) -> str | None:
         """Why the first row of a shard that was left out could not be encoded; None where none was."""
-        return first_reason(shard, lambda name: (self.work / DATA / name).read_bytes())
+        return first_reason_left_out(shard, lambda name: (self.work / DATA / name).read_bytes())
 
     def origins(self, shard: Mapping[str, Any]) -> Path:
         """Where each row of a shard came from, if its own file does not say it."""
@@ -233,9 +233,9 @@ class DiskEntry:
         sources |= {name: Path(name).name for name in bodies}
         publication = Publication(self._published(), new, sources)
         # The record of what is to come stands before the first of it: a run that is killed here is ended by the next.
-        atomic.write_atomically(self.work / PUBLISH, publication.as_json())
+        write_atomically.write_atomically(self.work / PUBLISH, publication.as_json())
         for name, text in bodies.items():
-            atomic.write_atomically(self.work / sources[name], text)
+            write_atomically.write_atomically(self.work / sources[name], text)
         self._check_strangers(SHARDS_KEPT)
         self._carry_out(publication)
         published: dict[str, Any] = json.loads(bodies[MANIFEST])
@@ -275,7 +275,7 @@ class DiskEntry:
                 remove_listed_files(
                     self.folder, publication.old, digest=self._digest, only=[MANIFEST]
                 )
-            atomic.sync_folder(self.folder)
+            write_atomically.sync_folder_to_disk(self.folder)
             # What is not waiting was moved by the run that was killed: it is new already, and stays.
             outdated = [
                 name for name in publication.old if name in waiting or name not in publication.new
@@ -283,21 +283,21 @@ class DiskEntry:
             remove_listed_files(self.folder, publication.old, digest=self._digest, only=outdated)
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
                 self._move_to_place(publication, name)
-            atomic.sync_folder(self.folder)
+            write_atomically.sync_folder_to_disk(self.folder)
         self._clear_work()
 
     def _move_to_place(self, publication: Publication, name: str) -> None:
         """Move a new file to its place, where nothing may stand. Raises UsageError where something does."""
         target = self.folder / name
         if os.path.lexists(target):
-            raise stranger_error(
-                Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED
+            raise foreign_file_error(
+                ForeignFile(target, "has come here while truetune wrote"), HALF_PUBLISHED
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         if name == MANIFEST:
             # All others are on the disk before the file that says so: power may fail between two renames.
             for folder in {(self.folder / other).parent for other in publication.new}:
-                atomic.sync_folder(folder)
+                write_atomically.sync_folder_to_disk(folder)
         (self.work / publication.sources[name]).rename(target)
 
     def _finish_publishing(self) -> None:
@@ -325,17 +325,17 @@ class DiskEntry:
     def _check_strangers(self, instead: str = MOVE_ELSEWHERE) -> None:
         """Raise UsageError, which ends with `instead`, for the first thing that no record of ours lists as it is."""
         if (stranger := self._stranger()) is not None:
-            raise stranger_error(stranger, instead)
+            raise foreign_file_error(stranger, instead)
 
-    def _stranger(self) -> Stranger | None:
+    def _stranger(self) -> ForeignFile | None:
         """The first thing in the folder that no record of ours lists as it is; None where all is ours."""
         return next(self._strangers(), None) or next(self._strangers_in_work(), None)
 
-    def _strangers(self) -> Iterator[Stranger]:
+    def _strangers(self) -> Iterator[ForeignFile]:
         manifest = self.manifest()
         listing = files_of_manifest(manifest)
         if manifest is not None and listing is None:
-            yield Stranger(
+            yield ForeignFile(
                 self.folder / MANIFEST, "was not written by truetune, or by an older version of it"
             )
         publication = self._publication()
@@ -348,7 +348,7 @@ class DiskEntry:
             return self._is_ours(path, entry, has_listing=listing is not None)
 
         folders = (DATA, ORIGIN) if publication is not None else ()
-        yield from find_strangers(
+        yield from find_foreign_files(
             self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours
         )
 
@@ -369,11 +369,11 @@ class DiskEntry:
             return here.is_dir() and not here.is_symlink()
         return is_listed_file(here, entry, self._digest)
 
-    def _strangers_in_work(self) -> Iterator[Stranger]:
+    def _strangers_in_work(self) -> Iterator[ForeignFile]:
         if not self.work.is_dir():
             return
         if _owner_of(self.work) is None:
-            yield from find_strangers(
+            yield from find_foreign_files(
                 self.work, {}, also_ours=lambda path: _is_begun_owner(self.work / path)
             )
             return
@@ -391,7 +391,7 @@ class DiskEntry:
                 or _is_part(path)
             )
 
-        yield from find_strangers(
+        yield from find_foreign_files(
             self.work,
             self._work_listing(),
             digest=self._digest,
@@ -464,7 +464,7 @@ PARTS = (".json", ".parquet", ".arrow", ORIGINS, *(f".{name}" for name in ASIDE)
 
 def _is_part(path: Path) -> bool:
     """Is this, below .work/, the name of a file that a run of ours is writing?"""
-    part = atomic.PARTIAL_NAME.fullmatch(path.name)
+    part = write_atomically.PARTIAL_NAME.fullmatch(path.name)
     if part is None:
         return False
     if path.parent == Path():
@@ -508,7 +508,7 @@ def _owner_of(work: Path) -> str | None:
 
 def _is_begun_owner(path: Path) -> bool:
     """Is this an owner.json that a killed run was just writing: under its temporary name, with the beginning of it?"""
-    part = atomic.PARTIAL_NAME.fullmatch(path.name)
+    part = write_atomically.PARTIAL_NAME.fullmatch(path.name)
     if part is None or part["name"] != OWNER or path.is_symlink() or not path.is_file():
         return False
     body, head = path.read_bytes(), OWNER_HEAD.encode()
@@ -527,7 +527,7 @@ def _read_object(path: Path) -> dict[str, Any] | None:
 AnyEntry = DiskEntry | ObjectEntry
 
 
-def entry_of(folder: str | Path | RemotePath) -> AnyEntry:
+def encoded_folder_at(folder: str | Path | RemotePath) -> AnyEntry:
     """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
     where = parse_data_path(folder)
     return ObjectEntry(where) if isinstance(where, RemotePath) else DiskEntry(where)
@@ -535,7 +535,7 @@ def entry_of(folder: str | Path | RemotePath) -> AnyEntry:
 
 def open_encoded(folder: str | Path | RemotePath) -> tuple[DataPath, dict[str, Any]]:
     """(folder, manifest) of whole encoded data. Raises DataError where it is not whole."""
-    entry = entry_of(folder)
+    entry = encoded_folder_at(folder)
     manifest = entry.manifest()
     if manifest is None:
         raise DataError(

@@ -1,9 +1,10 @@
 """Encoder: texts in bulk to ids, and the character at which each token begins.
 
-How: each text is cut at its added tokens (`text_pieces`). Each different piece of a batch is encoded once, by a fast
-engine where one is proved (`engines`), and the pieces' tokens are laid end to end. Where a token begins in the text
-follows from the bytes that the tokens before it spell (`token_bytes`), which costs some numpy operations for a batch;
-only for texts that their ids do not spell (a normalizer changed them) the offsets of `tokenizers` are asked for.
+How: each text is cut at its added tokens (`split_at_added_tokens`). Each different piece of a batch is encoded once,
+by a fast engine where one is proved (`proved_tokenizer_engines`), and the pieces' tokens are laid end to end. Where a
+token begins in the text follows from the bytes that the tokens before it spell (`token_bytes`), which costs some numpy
+operations for a batch; only for texts that their ids do not spell (a normalizer changed them) the offsets of
+`tokenizers` are asked for.
 
 Arrays, all flat: the tokens of n texts are one array of ids, with offsets (n + 1,) that say where each text begins in
 it. In comments below, `texts`, `pieces`, `tokens`, `bytes` and `characters` as a dimension are such total numbers.
@@ -24,7 +25,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from truetune.encoding.engines import (
+from truetune.encoding.proved_tokenizer_engines import (
     Engine,
     EnginesDiffer,
     FlatIds,
@@ -35,7 +36,7 @@ from truetune.encoding.engines import (
     offsets_of,
     reference_engine,
 )
-from truetune.encoding.text_pieces import PieceRule, find_piece_rule
+from truetune.encoding.split_at_added_tokens import PieceRule, find_piece_rule
 from truetune.encoding.token_bytes import TokenBytes
 
 ENGINE_LOAD_CHARACTERS = 1 << 21

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.encoder import Encoded
-from truetune.encoding.engines import offsets_of
+from truetune.encoding.proved_tokenizer_engines import offsets_of
 from truetune.render.rendering import Rendering, Source, Turn
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.files import find_sources
-from truetune.data.output_folder import file_digest
+from truetune.data.find_data_files import find_sources
+from truetune.data.guard_output_folder import file_digest
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.evaluation.training_overlap import find_training_overlap

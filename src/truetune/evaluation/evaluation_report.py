@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from truetune.checks.reports import Report
-from truetune.evaluation.answer_metrics import AnswerMetrics
+from truetune.evaluation.average_answer_metrics import AnswerMetrics
 from truetune.generation.evaluation_results import EvaluationResults
 
 if TYPE_CHECKING:

@@ -25,8 +25,13 @@ from truetune.checkpoint.run_folder import (
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import answer_findings, judge_answers, new_or_worse
-from truetune.data.atomic import write_atomically
-from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
+from truetune.data.guard_output_folder import (
+    Input,
+    check_output_folder,
+    find_foreign_files,
+    foreign_file_error,
+)
+from truetune.data.write_atomically import write_atomically
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.choose_prompts import (
     ChosenPrompts,
@@ -49,12 +54,20 @@ from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Prompt, SampledRun, SamplingPass
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.generation.sample_files import SAMPLES, is_sample_file, read_passes, save_pass
+from truetune.generation.sample_files import (
+    SAMPLES,
+    is_sample_file,
+    read_passes_with_limits,
+    save_pass,
+)
 from truetune.render.probes import Probes
 from truetune.spec.run_spec import RunSpec
 
 # Without it, nobody could say whether kept answers are to the same questions.
 QUESTIONS_FILE = "asked.json"
+# So that folders of older releases can still be continued.
+LATER_QUESTIONS = {"min_p": 0.0}
+"""What older files of questions do not have, and how their answers were made"""
 # Chosen, not measured: checkpoints are minutes apart; a listing of a folder on a network drive costs little at this
 # pace, and twice as long would not be noticed.
 POLL_INTERVAL_S = 5.0
@@ -74,6 +87,7 @@ def follow_checkpoints(
     max_new_tokens: int = 256,
     temperature: float = 0.0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
     parser: str | None = None,
     min_success: float | None = None,
     all_rows: bool = False,
@@ -93,7 +107,7 @@ def follow_checkpoints(
         data: files with rows; else those that the run held out.
         once: ask those that are there, and end.
         looks: the folder that keeps the answers.
-        count, seed, max_new_tokens, temperature, top_p, parser, min_success: as in `sample_model`.
+        count, seed, max_new_tokens, temperature, top_p, min_p, parser, min_success: as in `sample_model`.
         all_rows, diagnose, base, tokenizer, options, progress, settings: as in `sample_model`.
         say: is told of each pass, and of each finding that is new or worse.
         wait: waits for more checkpoints.
@@ -111,12 +125,20 @@ def follow_checkpoints(
         )
     files = find_held_out_files(read_run(folder), data)
     choice = {"count": count, "seed": seed, "all_rows": all_rows}
-    parse = make_parser(parser) if parser else None
     followed = _FollowedRun(
         folder,
         files,
         choice,
-        SamplingSettings(max_new_tokens, temperature, top_p, seed, parse, options, progress),
+        SamplingSettings(
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            min_p=min_p,
+            seed=seed,
+            parse=make_parser(parser) if parser else None,
+            options=options,
+            progress=progress,
+        ),
         {"base": base, "tokenizer": tokenizer},
         recorded_columns(read_run(folder), files) | settings,
     )
@@ -128,13 +150,14 @@ def follow_checkpoints(
         "parser": parser,
         "temperature": temperature,
         "top_p": top_p,
+        "min_p": min_p,
     }
     beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
     keep = Path(looks) if looks else beside_run
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
     answers_folder = _open_answers_folder(keep, questions)
-    followed.looks |= {look.step: look for look, _ in read_passes(answers_folder)}
+    followed.looks |= {look.step: look for look, _ in read_passes_with_limits(answers_folder)}
     for look in followed.sampled_run().looks:
         say(_describe_pass(look, max_new_tokens, "asked before"))
     # What was already told, so that a fault of all checkpoints is told once.
@@ -294,6 +317,8 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
     # A link would have us read, and later write, somewhere else.
     is_readable = folder.is_dir() and not (folder / QUESTIONS_FILE).is_symlink()
     before = read_object(folder / QUESTIONS_FILE, []) if is_readable else None
+    if before is not None:
+        before = {**LATER_QUESTIONS, **before}
     # A file of that name with other fields is somebody else's.
     is_ours = before is not None and before.keys() == questions.keys()
 
@@ -303,12 +328,12 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
         is_sample = path.parent == Path(SAMPLES) and is_sample_file(folder / path)
         return path == Path(QUESTIONS_FILE) or is_sample
 
-    strangers = find_strangers(
+    strangers = find_foreign_files(
         folder, {}, folders=(SAMPLES,) if is_ours else (), also_ours=is_own_file
     )
     stranger = next(strangers, None)
     if stranger is not None:
-        raise stranger_error(
+        raise foreign_file_error(
             stranger, "nothing was written: move it elsewhere, or name another folder with --looks"
         )
     if before is None:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.encoding.documents import Document
-from truetune.encoding.shard import maker_of
-from truetune.encoding.stream import ROWS
+from truetune.encoding.encode_shard import maker_of
+from truetune.encoding.make_documents import Document
+from truetune.encoding.stream_batches import ROWS
 from truetune.evaluation.row_statistics import bootstrap_mean, paired_difference
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN, LossChange, MeanLoss

@@ -97,7 +97,7 @@ def bootstrap_mean(
     Raises:
         ValueError: no row is left.
     """
-    sums, counts = _drop_empty_rows(values, weights)
+    sums, counts = _drop_rows_of_zero_weight(values, weights)
     mean = float(sums.sum() / counts.sum())
     if len(sums) < 2 or not isfinite(mean):
         return Interval(mean, None, None)
@@ -145,7 +145,7 @@ def paired_difference(
     Raises:
         ValueError: no row is left.
     """
-    change, counts = _drop_empty_rows(
+    change, counts = _drop_rows_of_zero_weight(
         np.asarray(a, np.float64) - np.asarray(b, np.float64), weights
     )
     mean, low, high = bootstrap_mean(
@@ -166,8 +166,10 @@ def paired_difference(
     return PairedDifference(mean, low, high, extreme / total)
 
 
-def _drop_empty_rows(values: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
-    """(sums, counts) of the rows that count something. Raises ValueError where there is none."""
+def _drop_rows_of_zero_weight(
+    values: ArrayLike, weights: ArrayLike | None
+) -> tuple[Floats, Floats]:
+    """The values and weights of the rows whose weight is above 0. Raises ValueError where there is none."""
     sums = np.asarray(values, np.float64)
     counts = np.ones_like(sums) if weights is None else np.asarray(weights, np.float64)
     sums, counts = sums[counts > 0], counts[counts > 0]

@@ -15,11 +15,11 @@ from pathlib import PurePath
 from statistics import fmean, median
 from typing import Any
 
-from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
 from truetune.checks.judgement import Judgement
 from truetune.checks.reports import Report, Subject
-from truetune.evaluation.open_run import RunFolder, open_run, run_of_log
+from truetune.checks.rule_catalogue import select_rules
+from truetune.evaluation.open_run_results import RunFolder, open_run, run_folder_of_log
 from truetune.evaluation.sample_report import Success, sample_values
 from truetune.evaluation.summarize_run import list_facts, list_settings, summarize_run
 from truetune.generation.answer_samples import SamplingPass
@@ -117,9 +117,9 @@ def log_values(report: Report) -> dict[str, Any]:
         return {}
     path, log = logs[0]
     # A report may have findings on data and settings as well, which are at no step.
-    log_rules = {rule.name() for rule in choose((), (), "log")}
+    log_rules = {rule.name() for rule in select_rules((), (), "log")}
     findings = (finding for finding in report.findings if finding.rule in log_rules)
-    run = run_of_log(path, log, findings)
+    run = run_folder_of_log(path, log, findings)
     return {"verdict": summarize_run(run), "runs": [_run_values(run, *shortest_names([path]))]}
 
 

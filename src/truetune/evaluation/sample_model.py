@@ -25,12 +25,12 @@ from truetune.evaluation.choose_prompts import (
     rebuild_prompts,
     recorded_columns,
 )
-from truetune.evaluation.compare_samples import SampleComparison, compare_samples
+from truetune.evaluation.compare_model_answers import SampleComparison, compare_model_answers
 from truetune.evaluation.gather_evidence import gather_evidence
 from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_samples import Prompt, Sample, SampledRun, SamplingPass
-from truetune.generation.answer_verdicts import good
+from truetune.generation.answer_verdicts import is_good_answer
 from truetune.generation.backends.backend import Backend, Decoding
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
@@ -52,14 +52,31 @@ class SamplingSettings:
     temperature: float = 0.0
     """0: greedy"""
     top_p: float = 1.0
+    min_p: float = 0.0
     seed: int = 0
     parse: Parser | None = None
     options: Options = DEFAULT_OPTIONS
     progress: Progress | None = None
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for a min_p that is no share, or has nothing to draw."""
+        if not 0 <= self.min_p <= 1:
+            raise UsageError(f"min_p {self.min_p:g}: expected a number from 0 to 1")
+        if self.min_p and not self.temperature:
+            raise UsageError(
+                f"min_p {self.min_p:g} does nothing to greedy answers: give a temperature as well"
+            )
+
     def decoding(self, stops: frozenset[int]) -> Decoding:
         """The same for a backend, which ends answers at `stops`."""
-        return Decoding(stops, self.max_new_tokens, self.temperature, self.top_p, self.seed)
+        return Decoding(
+            stops,
+            max_new_tokens=self.max_new_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            seed=self.seed,
+        )
 
     def progress_of(self, task: str) -> Callable[[int, int], None] | None:
         """Progress on one task: what takes how much is done, of how much."""
@@ -68,9 +85,12 @@ class SamplingSettings:
 
     def fact(self) -> str:
         """How answers are drawn, in a few words."""
-        how = (
-            f"temperature {self.temperature:g}, seed {self.seed}" if self.temperature else "greedy"
-        )
+        if not self.temperature:
+            how = "greedy"
+        else:
+            top_p = f", top_p {self.top_p:g}" if self.top_p < 1 else ""
+            min_p = f", min_p {self.min_p:g}" if self.min_p else ""
+            how = f"temperature {self.temperature:g}{top_p}{min_p}, seed {self.seed}"
         return f"{how}, at most {self.max_new_tokens:,} new tokens"
 
 
@@ -83,6 +103,7 @@ def sample_model(
     max_new_tokens: int = 256,
     temperature: float = 0.0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
     parser: str | None = None,
     compare: str | None = None,
     min_success: float | None = None,
@@ -104,6 +125,7 @@ def sample_model(
         max_new_tokens: after which an answer is cut.
         temperature: 0 for greedy answers.
         top_p: of nucleus sampling.
+        min_p: tokens less likely than this share of the likeliest are never drawn; needs a temperature.
         parser: reads answers and references.
         compare: another model that is asked the same rows.
         min_success: the share of good answers below which the report has failed.
@@ -119,7 +141,16 @@ def sample_model(
         UsageError, SpecError, DataError, TokenizerError, TemplateError: what is named can't be used.
     """
     started = time.perf_counter()
-    parse = make_parser(parser) if parser else None
+    asking = SamplingSettings(
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        min_p=min_p,
+        seed=seed,
+        parse=make_parser(parser) if parser else None,
+        options=options,
+        progress=progress,
+    )
     place = find_model_source(name, base=base, tokenizer=tokenizer)
     if compare is not None:
         # A wrong name is said now, and not after minutes of asking the first model.
@@ -128,7 +159,6 @@ def sample_model(
     settings = recorded_columns(place.run, files) | settings
     probes = place.prepared(**settings)
     chosen = choose_prompts(place, probes, files, count, seed=seed, all_rows=all_rows)
-    asking = SamplingSettings(max_new_tokens, temperature, top_p, seed, parse, options, progress)
     # The causes are asked while the model is still loaded.
     with open_backend(place, probes.tokenizer, options) as backend:
         look = ask_model(backend, probes, chosen.prompts, asking)
@@ -173,8 +203,12 @@ def ask_model(
         step: of the checkpoint that is asked.
 
     Raises:
-        UsageError: no prompt got an answer.
+        UsageError: no prompt got an answer, or the backend does not take a min_p that is asked for.
     """
+    if asking.min_p and not backend.takes_min_p:
+        raise UsageError(
+            f"{backend.name}: the backend {backend.kind} does not draw with min_p; leave it out"
+        )
     started = time.perf_counter()
     decoding = asking.decoding(serving_stops(probes.tokenizer))
     answers = backend.answers(prompts, decoding, asking.progress_of(f"asking {backend.name}"))
@@ -247,7 +281,7 @@ def judge_with_causes(
 
 def has_failures(look: SamplingPass, limit: int) -> bool:
     """Is there an answer that is not good, or none that can be told?"""
-    verdicts = [good(sample, limit) for sample in look.samples]
+    verdicts = [is_good_answer(sample, limit) for sample in look.samples]
     return False in verdicts or True not in verdicts
 
 
@@ -364,7 +398,7 @@ def _compare_with(
     answered = [
         (sample, other_by_row[prompt.row]) for sample, prompt in pairs if prompt.row in other_by_row
     ]
-    return compare_samples(other.name, answered, asking.max_new_tokens, notes)
+    return compare_model_answers(other.name, answered, asking.max_new_tokens, notes)
 
 
 def _note_differing_prompts(

@@ -18,8 +18,8 @@ from statistics import median
 from typing import Any
 
 from truetune.checks.reports import Report
-from truetune.data.output_file import FileForm, write_output_file
-from truetune.evaluation.compare_samples import SampleComparison
+from truetune.data.guard_output_file import FileForm, write_output_file
+from truetune.evaluation.compare_model_answers import SampleComparison
 from truetune.evaluation.row_statistics import wilson_interval
 from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
 from truetune.generation.answer_verdicts import (
@@ -27,11 +27,11 @@ from truetune.generation.answer_verdicts import (
     Verdict,
     answer_faults,
     count_good,
-    good,
+    is_good_answer,
     main_verdict,
 )
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 # Those that a reader can act on; the others are parts of verdicts.
 SAVED_SCORES = (
@@ -213,7 +213,7 @@ def sample_values(sample: Sample, limit: int) -> dict[str, Any]:
         "verdict": verdict,
         "said": VERDICT_PHRASES[verdict],
         "faults": list(answer_faults(sample, limit)),
-        "good": good(sample, limit),
+        "good": is_good_answer(sample, limit),
         "stopped": scores.stopped,
         "stop": answer.stop,
         "stop_probability": answer.stop_probability,

@@ -41,12 +41,12 @@ from truetune.generation.answer_samples import (
     SamplingPass,
 )
 from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.generation.parser_selftest import ParserSelftest
-from truetune.generation.prompt_in_front import find_prompt_in_front
+from truetune.generation.prompt_left_in_predictions import find_prompt_in_front
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
-from truetune.generation.word_order import find_lost_order
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
 

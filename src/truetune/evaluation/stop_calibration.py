@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.encoding.documents import Document
+from truetune.encoding.make_documents import Document
 from truetune.evaluation.row_losses import scored_positions
 from truetune.evaluation.row_statistics import bootstrap_mean
 from truetune.generation.backends.backend import ScoredIds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.evaluation.open_run import RunFolder
+from truetune.evaluation.open_run_results import RunFolder
 from truetune.evaluation.sample_report import Success
 
 

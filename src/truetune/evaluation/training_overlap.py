@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation
-from truetune.data.output_folder import file_digest
+from truetune.data.guard_output_folder import file_digest
 from truetune.data.rows import read_conversations
+from truetune.encoding.encoded_folder_layout import DATA, manifest_in
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.folder_layout import DATA, manifest_in
-from truetune.encoding.stream import batches, with_proof
+from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import make_decoder
@@ -175,7 +175,7 @@ def _read_files(
     rows = read_conversations(files, format=probes.spec.format, columns=probes.spec.map)
     kept: Iterable[Conversation] = (row for row in rows if row.origin.row not in held)
     encoder = Encoder(probes.tokenizer.backend, only_reference=probes.only_reference)
-    for batch in batches(kept, probes.renderer(), encoder):
+    for batch in stream_batches(kept, probes.renderer(), encoder):
         for i, example in enumerate(batch.examples):
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]].tolist()
             yield _TrainingExample(tuple(ids), example.row.origin.file, example.row.origin.line)

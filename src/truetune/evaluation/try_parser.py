@@ -125,7 +125,7 @@ def try_parser(
     of_empty_text = timed.read("")[0]
     finals = [find_final_answer(gold) for gold in golds]
     missed = list(_find_missed_golds(golds, readings, finals, of_empty_text))
-    shuffled, chance, alike = _try_shuffled(golds, values, finals)
+    shuffled, chance, alike = _score_shuffled_golds(golds, values, finals)
     nothing = list(_try_empty_phrases(timed, golds, values))
     nothing += _try_questions(timed, questions, values, shuffled or 0.0)
     unstable = list(_find_unstable(timed, golds, readings))
@@ -271,7 +271,7 @@ def _is_final_value(value: str, final: FinalAnswer) -> bool:
     )
 
 
-def _try_shuffled(
+def _score_shuffled_golds(
     golds: Sequence[str], values: Sequence[Any], finals: Sequence[FinalAnswer | None]
 ) -> tuple[float | None, float | None, list[ParserReading]]:
     """(what shuffled golds score, what they should, golds that only the parser takes for the same).

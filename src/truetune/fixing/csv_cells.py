@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from truetune.data.files import Source
+from truetune.data.find_data_files import Source
 from truetune.fixing.row_edits import EditError
 
 

@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from truetune.checks.catalogue import DATA, choose, find
-from truetune.checks.check_data import Progress, prepare
+from truetune.checks.check_data import Progress, prepare_rule_setup
 from truetune.checks.findings import Finding
-from truetune.checks.judgement import Judgement, NotJudged, missing
+from truetune.checks.judgement import Judgement, NotJudged, list_unjudged_parts
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule_catalogue import DATA, find_rule, select_rules
 from truetune.checks.rule_runner import conclude_rule, describe_failure
-from truetune.data.atomic import PartialFile
 from truetune.data.conversation import Origin
-from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.remote import RemotePath
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.remote_path import RemotePath
 from truetune.data.rows import read_conversations
-from truetune.encoding.fingerprint import Fingerprints
-from truetune.encoding.stream import with_proof
+from truetune.data.write_atomically import PartialFile
+from truetune.encoding.row_fingerprints import Fingerprints
+from truetune.encoding.stream_batches import with_proof
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.fixing.fix_outputs import (
     ChangeLog,
@@ -39,7 +39,7 @@ from truetune.fixing.fix_tables import fix_table, table_writer
 from truetune.fixing.fix_text_files import fix_text
 from truetune.fixing.fixer import Fixer, FixRow, RowCount
 from truetune.fixing.line_diff import LineDiff
-from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, problems_of
+from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, count_problems
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 from truetune.parsing.decompression import BROKEN_STREAM
@@ -174,7 +174,7 @@ def _only_source(spec: RunSpec) -> Source:
 
 def _choose_remedies(spec: RunSpec) -> tuple[type[Remedy], ...]:
     """The remedies of the rules that are selected. Raises UsageError where these have none."""
-    rules = {rule.name() for rule in choose(spec.select, spec.ignore, *DATA)}
+    rules = {rule.name() for rule in select_rules(spec.select, spec.ignore, *DATA)}
     chosen = tuple(remedy for remedy in all_remedies() if remedy.rule in rules)
     if not chosen:
         named = ", ".join(spec.select) or "the rules that are left"
@@ -230,7 +230,9 @@ class _FixRun:
         self._show_hunk = diff
         self._diff = None if diff is None else self._take_hunk
         has_tokenizer = bool(spec.tokenizer or spec.model)
-        self._setup = prepare(spec, only_reference=only_reference) if has_tokenizer else None
+        self._setup = (
+            prepare_rule_setup(spec, only_reference=only_reference) if has_tokenizer else None
+        )
         self._judge = RowJudge(self._setup, only_reference=only_reference)
         usable = _without_unusable(chosen, self._setup)
         self._waiting = sorted(_rules_of_remedies(chosen) - _rules_of_remedies(usable))
@@ -400,7 +402,7 @@ class _FixRun:
     def _count_problems(self, judged_rows: JudgedRows) -> None:
         """Without a tokenizer no rule is asked: what the reader names is counted here."""
         for kinds, rule in self._rule_by_kinds.items():
-            self._problems[rule] += problems_of(judged_rows.batch, kinds)
+            self._problems[rule] += count_problems(judged_rows.batch, kinds)
             for row in judged_rows.batch.rows:
                 if any(problem.kind in kinds for problem in row.problems):
                     self._first_problem.setdefault(rule, row.origin)
@@ -417,7 +419,7 @@ class _FixRun:
             return []
         instances = []
         for name in sorted({remedy.rule for remedy in usable}):
-            kind = find(name)
+            kind = find_rule(name)
             assert issubclass(kind, DataRule)
             rule = kind(setup)
             if self._spec.eval_data:
@@ -469,7 +471,7 @@ class _FixRun:
             not_judged=(
                 *self._failed,
                 *self._fixer.failed,
-                *missing(judgement.not_judged),
+                *list_unjudged_parts(judgement.not_judged),
                 *self._rules_not_asked(),
             ),
             # Handed on hunk by hunk while the file is read, and kept for callers that want the
@@ -486,7 +488,7 @@ class _FixRun:
             yield NotJudged(
                 name,
                 "there is no tokenizer to render rows with",
-                find(name).code,
+                find_rule(name).code,
                 unlock=NAME_TOKENIZER,
             )
         if self._broken.rows and not self._broken_fits:

@@ -1,7 +1,7 @@
 """What `truetune fix` writes: the fixed file, and beside it a record of each change.
 
 The record begins with a line that says what was fixed and how, and ends with one that lists the fixed file's size and
-digest: by it a later run knows the file as its own (`data.output_file`).
+digest: by it a later run knows the file as its own (`data.guard_output_file`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from truetune.data.atomic import PartialFile
-from truetune.data.files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX
-from truetune.data.output_file import FileForm, check_output_file, make_prefix_test
-from truetune.data.output_folder import ListedFile, file_digest, is_listed_file
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX
+from truetune.data.guard_output_file import FileForm, check_output_file, make_prefix_test
+from truetune.data.guard_output_folder import ListedFile, file_digest, is_listed_file
+from truetune.data.write_atomically import PartialFile
 from truetune.errors import UsageError
 from truetune.fixing.fixer import Change
 from truetune.fixing.row_edits import path_in_words
 from truetune.package import __version__
+from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import ROW
 
 SCHEMA = "truetune.changes/1"
 # Chosen, not measured: the last line has a name, a size and a digest, some hundred bytes.

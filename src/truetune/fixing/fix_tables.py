@@ -14,17 +14,22 @@ from typing import IO, Any
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.data.columnar import as_data_errors, batch_to_rows, drop_null_fields, read_batches
 from truetune.data.conversation import Origin
 from truetune.data.file_records import Record
-from truetune.data.files import Source, open_unpacked
+from truetune.data.find_data_files import Source, open_unpacked
+from truetune.data.parquet_and_arrow_rows import (
+    arrow_errors_as_data_errors,
+    batch_to_rows,
+    drop_null_fields,
+    read_record_batches,
+)
 from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.fixing.fix_text_files import FixRows, OnBroken
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import TableBody
 from truetune.fixing.row_edits import Edit, EditError
 from truetune.parsing.columnar_reader import open_parquet
-from truetune.parsing.limits import MAX_BATCH_BYTES
+from truetune.parsing.input_limits import MAX_BATCH_BYTES
 from truetune.spec.run_spec import RunSpec
 
 # Chosen, not measured: as the reader of data has it, so that rows and batches are cut alike.
@@ -110,12 +115,12 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
     Raises DataError, OSError.
     """
     if source.kind != "parquet":
-        with as_data_errors(source):
+        with arrow_errors_as_data_errors(source):
             schema, make = _arrow_schema(source, raw)
         with make(file, schema) as writer:
             yield writer.write_batch
         return
-    with as_data_errors(source):
+    with arrow_errors_as_data_errors(source):
         about = open_parquet(open_unpacked(raw, source.path))
     groups = about.metadata.num_row_groups
     columns = (
@@ -159,7 +164,7 @@ class _RowGroupWriter:
 
 def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
     """The batches of a file, in slices of some hundred rows."""
-    for batch in read_batches(source, raw, at_once=ROWS_AT_ONCE):
+    for batch in read_record_batches(source, raw, at_once=ROWS_AT_ONCE):
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield batch.slice(start, ROWS_AT_ONCE)
 

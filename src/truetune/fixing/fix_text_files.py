@@ -12,17 +12,17 @@ from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record
-from truetune.data.files import Source
+from truetune.data.find_data_files import Source
 from truetune.data.rows import conversations_of_records
-from truetune.fixing.byte_pieces import (
+from truetune.fixing.fixer import FixRow
+from truetune.fixing.row_body import CsvBody, JsonBody
+from truetune.fixing.split_file_by_rows import (
     Piece,
     body_of_piece,
     bytes_of_body,
     has_row_per_line,
     read_pieces,
 )
-from truetune.fixing.fixer import FixRow
-from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.spec.run_spec import RunSpec
 
 # At half, proving a group costs more renderings for each fix; at double, more renderings are held.

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from truetune.checks.catalogue import find
 from truetune.checks.judgement import NotJudged
+from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import describe_failure
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
+from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, problems_of
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, count_problems
 from truetune.fixing.row_body import Body
 from truetune.fixing.row_edits import (
     DropRow,
@@ -145,7 +145,7 @@ class Fixer:
             raise
         except Exception as error:
             # A mistake in one remedy, or in its rule, must not cost the user all other fixes.
-            self._failures[remedy] = describe_failure(find(remedy.rule), error)
+            self._failures[remedy] = describe_failure(find_rule(remedy.rule), error)
             return []
 
     def _judge_rows(self, rows: Iterable[FixRow]) -> JudgedRows:
@@ -281,7 +281,7 @@ def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
     A row that a template refuses is a loud fault. A row that it takes without writing the tool call is
     a silent one, and worse.
     """
-    if problems_of(after.batch) > problems_of(before.batch):
+    if count_problems(after.batch) > count_problems(before.batch):
         return False
     if len(after.rejected) > len(before.rejected):
         return False

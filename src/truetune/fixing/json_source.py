@@ -10,8 +10,8 @@ import json
 import re
 from dataclasses import dataclass
 
+from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import ROW
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = re.compile(r"[^\s,\]}]+")

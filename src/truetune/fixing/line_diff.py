@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from truetune.errors import UsageError
-from truetune.parsing.limits import ROW
+from truetune.parsing.input_limits import ROW
 
 # Not splitlines: it cuts at U+2028 and form feeds too, which are characters of a row.
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")

@@ -133,17 +133,17 @@ class ProblemRemedy(Remedy):
 
     def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many problems of its kinds these rows have."""
-        return problems_of(judged_rows.batch, self.kinds)
+        return count_problems(judged_rows.batch, self.kinds)
 
 
-def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
+def count_problems(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
     """How many problems the rows have, of these kinds (of all where None)."""
     return sum(
         kinds is None or problem.kind in kinds for row in batch.rows for problem in row.problems
     )
 
 
-def as_one_attempt(edits: Iterable[Edit]) -> Iterator[Attempt]:
+def combine_into_one_attempt(edits: Iterable[Edit]) -> Iterator[Attempt]:
     """One attempt with all these edits; none where there are no edits."""
     # Listed, for edits come as a generator, and an attempt without any would count as one that
     # helps nothing.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from truetune.data.columnar import drop_null_fields
+from truetune.data.parquet_and_arrow_rows import drop_null_fields
 from truetune.fixing.csv_cells import rewrite_record
 from truetune.fixing.row_edits import (
     Edit,
@@ -24,8 +24,8 @@ from truetune.fixing.row_edits import (
     find_repeated_keys,
     json_text_at,
 )
+from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import RowDecoder, parse_json, replace_surrogates
-from truetune.parsing.limits import ROW
 
 
 class Reading(NamedTuple):

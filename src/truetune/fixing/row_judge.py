@@ -12,12 +12,12 @@ from itertools import groupby
 
 import numpy as np
 
-from truetune.checks.catalogue import find
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule_catalogue import find_rule
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as one_batch
+from truetune.encoding.stream_batches import batch as one_batch
 from truetune.errors import TemplateError
 from truetune.render.lost_fields import FieldTracker
 from truetune.render.renderer import Renderer
@@ -92,7 +92,7 @@ class JudgedRows:
         if self._setup is None:
             return 0
         if rule not in self._counts:
-            kind = find(rule)
+            kind = find_rule(rule)
             assert issubclass(kind, DataRule)
             rule_instance = kind(self._setup)
             # A new instance each time: rules count over all rows that they have seen.

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
-from truetune.checks.check_data import prepare
+from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.findings import Finding
 from truetune.checks.reports import AnyReport, DataReport
 from truetune.checks.reread_rows import reread_rows
-from truetune.checks.template_refusals import cause_of
-from truetune.data.columnar import read_batches
+from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.remote import RemotePath
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
+from truetune.data.parquet_and_arrow_rows import read_record_batches
+from truetune.data.remote_path import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.fix_tables import TypedBody
 from truetune.fixing.fixer import Change, Fixer, FixRow
@@ -141,14 +141,14 @@ def _places_to_try(finding: Finding) -> list[Origin]:
 def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_CauseGroup]:
     """Try the rule's remedies on rows, the safe ones first; by cause, the most frequent first."""
     # The exact way: a few rows, and nothing may be advised that a shortcut only seems to prove.
-    setup = prepare(spec, only_reference=True)
+    setup = prepare_rule_setup(spec, only_reference=True)
     judge, context = RowJudge(setup, only_reference=True), Context(spec, setup)
     kinds = [remedy for remedy in all_remedies() if remedy.rule == rule]
     bodies = dict(zip((row.origin for row in rows), _bodies_of_rows(rows, spec), strict=True))
     groups: dict[str, _CauseGroup] = {}
     for row in rows:
         reason = judge([row]).rejected.get(row.origin.row)
-        cause = "" if reason is None else cause_of(row, reason)
+        cause = "" if reason is None else template_refusal_cause(row, reason)
         group = groups.setdefault(cause, _CauseGroup(cause))
         group.rows += 1
         # An edit that may change what a row means is only tried where no safe one helps.
@@ -210,7 +210,7 @@ def _bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Bod
 def _schema_of(source: Source) -> Any:
     """The schema of a table."""
     with open_raw(source.path) as raw:
-        return next(iter(read_batches(source, raw))).schema
+        return next(iter(read_record_batches(source, raw))).schema
 
 
 def _evidence_line(group: _CauseGroup, *, is_best: bool) -> str:

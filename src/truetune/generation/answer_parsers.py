@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import SpecError
+from truetune.parsing.input_limits import REPLY, SETTINGS
 from truetune.parsing.json_reader import parse_json, read_json
-from truetune.parsing.limits import REPLY, SETTINGS
 from truetune.render.render_plan import THINK_END
 
 Parser = Callable[[str], Any]

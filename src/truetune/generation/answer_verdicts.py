@@ -71,7 +71,7 @@ def main_verdict(sample: Sample, limit: int) -> Verdict:
     return "stops" if sample.scores.stopped else "cut"
 
 
-def good(sample: Sample, limit: int) -> bool | None:
+def is_good_answer(sample: Sample, limit: int) -> bool | None:
     """Does it answer and stop? None where the limit was too short to tell."""
     verdict = main_verdict(sample, limit)
     return None if verdict == "cut" else verdict in GOOD_VERDICTS
@@ -79,7 +79,7 @@ def good(sample: Sample, limit: int) -> bool | None:
 
 def count_good(samples: Sequence[Sample], limit: int) -> tuple[int, int]:
     """How many are good, of those that can be told."""
-    verdicts = [good(sample, limit) for sample in samples]
+    verdicts = [is_good_answer(sample, limit) for sample in samples]
     known = [verdict for verdict in verdicts if verdict is not None]
     return sum(known), len(known)
 

@@ -21,12 +21,12 @@ import numpy as np
 
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.data.conversation import Conversation, Message
-from truetune.encoding.documents import CONTENT, HARMLESS
 from truetune.encoding.encoder import Encoder
+from truetune.encoding.make_documents import CONTENT, HARMLESS
 from truetune.encoding.token_labels import label_tokens
 from truetune.errors import TemplateError
 from truetune.generation.answer_samples import Chat, Prompt
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
 from truetune.render.tokenizer import Tokenizer
@@ -71,7 +71,7 @@ def build_prompts(
         skipped: is told why rows that were tried gave none.
 
     Raises:
-        SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepared`.
+        SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepare_probes_of_run`.
     """
     choose = random.Random(seed)
     sample = _reservoir_sample(rows, count * CANDIDATES, choose)
@@ -82,7 +82,7 @@ def build_prompts(
     for stratum in strata:
         choose.shuffle(stratum)
     reasons: Counter[str] = Counter() if skipped is None else skipped
-    collector = _PromptCollector(PromptMaker(probes or prepared(spec)), seen, reasons)
+    collector = _PromptCollector(PromptMaker(probes or prepare_probes_of_run(spec)), seen, reasons)
     for stratum in strata:
         collector.fill(stratum, 1)
     # Strata without a usable row leave room: it is filled from all others.
@@ -238,9 +238,7 @@ class PromptMaker:
 
     def _render_prompt(self, row: Conversation, at: int, settings: Mapping[str, Any]) -> str:
         """What serving makes of the messages before number `at`; `settings` are variables of the template."""
-        template = self._renderer.tool_template if row.tools else self._renderer.template
-        assert template is not None
-        prompt = template.render(
+        prompt = self._renderer.template_of(row).render(
             row.messages[:at],
             tools=row.tools,
             documents=row.documents,

@@ -48,6 +48,7 @@ class SamplingParams:
     temperature: float = 0.0
     """0: the likeliest"""
     top_p: float = 1.0
+    min_p: float = 0.0
     seed: int = 0
 
     def draws(self, ids: Sequence[int], count: int) -> torch.Tensor:
@@ -119,7 +120,9 @@ class SamplingProcessor(LogitsProcessor):
             draw = self.draws[:, len(self.logprobs)].to(scores.device, torch.float32)
             # Draws of float32 are enough: 24 bits part more places than a vocabulary has.
             probabilities = (scores / self.sampling.temperature).softmax(-1)
-            chosen = draw_tokens(probabilities, self.sampling.top_p, draw[:, None])
+            chosen = draw_tokens(
+                probabilities, draw[:, None], top_p=self.sampling.top_p, min_p=self.sampling.min_p
+            )
         else:
             chosen = scores.argmax(-1, keepdim=True)
         logprobs = scores.gather(-1, chosen) - scores.logsumexp(-1, keepdim=True)
@@ -129,13 +132,16 @@ class SamplingProcessor(LogitsProcessor):
         return torch.full_like(scores, -torch.inf).scatter(-1, chosen, 0.0)
 
 
-def draw_tokens(probabilities: torch.Tensor, top_p: float, draw: torch.Tensor) -> torch.Tensor:
+def draw_tokens(
+    probabilities: torch.Tensor, draw: torch.Tensor, *, top_p: float = 1.0, min_p: float = 0.0
+) -> torch.Tensor:
     """Draw a token for each row, by the inverse of the distribution function.
 
     Args:
         probabilities: (rows, vocabulary).
+        draw: (rows, 1) numbers in [0, 1].
         top_p: they are cut to the fewest likeliest that make it.
-        draw: (rows, 1) numbers in [0, 1).
+        min_p: and to those that are at least this share as likely as the likeliest; 1 at most.
 
     Returns:
         (rows, 1) ids.
@@ -150,10 +156,13 @@ def draw_tokens(probabilities: torch.Tensor, top_p: float, draw: torch.Tensor) -
         # The first token always: of a top_p of 0 the others are all behind it.
         is_first = torch.arange(weights.shape[-1], device=weights.device) == 0
         weights = weights.where((before < top_p) | is_first, 0.0)
+    if min_p > 0:
+        weights = weights.where(weights >= min_p * weights.amax(-1, keepdim=True), 0.0)
     below = weights.cumsum(-1)
-    # Rounding may leave a draw of nearly 1 behind the last sum.
-    last = weights.shape[-1] - 1
-    at = torch.searchsorted(below, draw * below[:, -1:], right=True).clamp(max=last)
+    total = below[:, -1:].contiguous()
+    # float32 makes 1 of a draw of nearly 1. It takes the last token that is left, not the last of all.
+    last = torch.searchsorted(below, total)
+    at = torch.searchsorted(below, draw * total, right=True).minimum(last)
     return at if order is None else order.gather(-1, at)
 
 

@@ -16,8 +16,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
 from truetune.generation.split_words import split_words
+from truetune.parsing.input_limits import REPLY
 from truetune.parsing.json_reader import RowDecoder, parse_json
-from truetune.parsing.limits import REPLY
 from truetune.render.render_plan import THINK_END
 
 AnswerKind = Literal["number", "letter", "word", "json"]

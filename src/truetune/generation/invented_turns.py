@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from truetune.data.rendered_prompts import find_question_turn
+from truetune.data.parse_rendered_prompts import find_question_turn
 from truetune.generation.answer_samples import Sample
 
 MIN_PROMPTS = 8

@@ -17,8 +17,8 @@ from truetune.data.rows import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts
-from truetune.render.probes import Probes, prepared
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 QUESTIONS = (
@@ -84,7 +84,7 @@ def prepare_prompts(
         UsageError: no row gives a prompt; and what the reading of the files raises.
     """
     spec = RunSpec(tokenizer=str(tokenizer), model=str(model), data=tuple(data))
-    probes = prepared(spec)
+    probes = prepare_probes_of_run(spec)
     if generation is not None:
         probes = replace(
             probes, tokenizer=replace(probes.tokenizer, generation_config=dict(generation))
@@ -146,4 +146,4 @@ def serving_facts(tokenizer: Tokenizer) -> ServingFacts:
 
 def read_serving_facts(folder: Path) -> ServingFacts:
     """Of a folder on disk. Raises TokenizerError."""
-    return serving_facts(load(str(folder), model=str(folder)))
+    return serving_facts(load_tokenizer(str(folder), model=str(folder)))

@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from truetune.data.atomic import write_atomically
-from truetune.data.output_folder import Stranger, stranger_error
+from truetune.data.guard_output_folder import ForeignFile, foreign_file_error
+from truetune.data.write_atomically import write_atomically
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
 from truetune.parsing.columnar_reader import read_table
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 SAMPLES = "samples"
 """The folder of them, in that of a run"""
@@ -65,7 +65,7 @@ def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
     target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
     # Also for a broken link, which exists() would not see.
     if os.path.lexists(target) and not is_sample_file(target):
-        raise stranger_error(Stranger(target, "truetune did not write it"))
+        raise foreign_file_error(ForeignFile(target, "truetune did not write it"))
     target.parent.mkdir(parents=True, exist_ok=True)
     facts = {"step": look.step, "seconds": look.seconds, "limit": limit}
     # With a schema, since a column of None alone would get the type null, and files of one run
@@ -99,8 +99,11 @@ def sample_row(step: int, sample: Sample) -> dict[str, Any]:
     }
 
 
-def read_passes(folder: Path, until: int | None = None) -> list[tuple[SamplingPass, int]]:
-    """The looks of a run with their limits, by step, those after the step `until` left out. Raises DataError."""
+def read_passes_with_limits(
+    folder: Path, until: int | None = None
+) -> list[tuple[SamplingPass, int]]:
+    """The sampling passes of a run by step, each with its limit of new tokens; up to the step `until`. Raises
+    DataError."""
     looks = (_read_pass(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet")))
     return [(look, limit) for look, limit in looks if until is None or look.step <= until]
 

@@ -19,8 +19,8 @@ from itertools import dropwhile, takewhile
 
 from truetune.generation.answer_parsers import Parser, same_reading, try_parse
 from truetune.generation.answer_samples import Answer, Prompt, Scores
-from truetune.generation.escaped_characters import find_escapes
 from truetune.generation.final_answers import bare_value, normalise_reading
+from truetune.generation.find_literal_escapes import find_escapes
 from truetune.generation.garbage_text import answer_perplexity, is_foreign_stutter, is_garbage
 from truetune.generation.identify_language import identify_language
 from truetune.generation.language_switch import changes_language

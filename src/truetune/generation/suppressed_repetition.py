@@ -45,10 +45,10 @@ class SuppressedRepetition:
 def find_suppressed_repetition(answer: str, reference: str) -> SuppressedRepetition | None:
     """Does an answer break where its reference first repeats itself? None where it does not."""
     units, wanted = split_units(answer), split_units(reference)
-    due = len(_repeated_places(wanted))
+    due = len(_places_of_repeated_4_grams(wanted))
     if due < MIN_REPEATS * len(wanted) or len(units) < MIN_LENGTH * len(wanted):
         return None
-    repeats = len(_repeated_places(units))
+    repeats = len(_places_of_repeated_4_grams(units))
     if repeats / len(units) > MAX_RELATIVE_REPEATS * due / len(wanted):
         return None
     pairs = enumerate(zip(units, wanted, strict=False))
@@ -61,11 +61,11 @@ def find_suppressed_repetition(answer: str, reference: str) -> SuppressedRepetit
 def repeats_itself(reference: str) -> bool:
     """Does the form of a text repeat itself, as a list of objects does?"""
     wanted = split_units(reference)
-    return len(_repeated_places(wanted)) >= MIN_REPEATS * max(1, len(wanted))
+    return len(_places_of_repeated_4_grams(wanted)) >= MIN_REPEATS * max(1, len(wanted))
 
 
-def _repeated_places(units: Sequence[str]) -> list[int]:
-    """Places of the 4-grams that stand before."""
+def _places_of_repeated_4_grams(units: Sequence[str]) -> list[int]:
+    """Places of the 4-grams of units that stand before in the text already."""
     earlier = set[tuple[str, ...]]()
     places = []
     for at in range(len(units) - GRAM + 1):

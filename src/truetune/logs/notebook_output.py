@@ -15,8 +15,8 @@ from typing import Any
 from truetune.errors import DataError
 from truetune.logs.printed_records import read_console_pieces
 from truetune.logs.run_log_builder import RunLogBuilder
+from truetune.parsing.input_limits import LOG, InputLimitError
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import LOG, InputLimitError
 
 TRAINING_LOSS = "Training Loss"
 NO_LOSS_YET = "No log"

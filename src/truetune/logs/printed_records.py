@@ -18,8 +18,8 @@ from truetune.logs.console.progress_bars import ProgressBar, parse_bar
 from truetune.logs.metric_names import RUN_RESULT_KEYS
 from truetune.logs.run_log_builder import RunLogBuilder, parse_number
 from truetune.logs.text_stream import console_pieces
+from truetune.parsing.input_limits import LOG_RECORD
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import LOG_RECORD
 from truetune.parsing.python_reader import parse_literal
 
 PRINTED_DICT = re.compile(r"\{'[^{}]*\}")

@@ -18,12 +18,6 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.logs.console.console_output import ConsoleOutput
-from truetune.logs.multiple_runs import (
-    STATE_FILE,
-    find_runs_below,
-    refuse_multiple_runs,
-    state_step,
-)
 from truetune.logs.notebook_output import read_notebook
 from truetune.logs.printed_records import read_console_file
 from truetune.logs.record_files import (
@@ -33,12 +27,18 @@ from truetune.logs.record_files import (
     read_json_log,
     read_jsonl_log,
 )
+from truetune.logs.refuse_multiple_runs import (
+    STATE_FILE,
+    find_runs_below,
+    refuse_multiple_runs,
+    state_step,
+)
 from truetune.logs.run_log import RunLog, checkpoint_step
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.logs.tensorboard_events import read_events
 from truetune.logs.wandb_offline_run import read_wandb
 from truetune.parsing import InputLimitError
-from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 SEARCHED_NAMES = (
     f"{STATE_FILE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "

@@ -13,8 +13,8 @@ from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import check_blank_lines
 from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
+from truetune.parsing.input_limits import LOG, LOG_RECORD
 from truetune.parsing.json_reader import parse_json, read_json
-from truetune.parsing.limits import LOG, LOG_RECORD
 
 MAX_CSV_CHARACTERS = 1 << 17
 """Characters of one row of a table; the widest tables of published runs have some thousand."""

@@ -25,7 +25,7 @@ EVALUATED_LENGTH = re.compile(
 """Names under which metrics log the mean length of what an evaluation generates: `eval_gen_len`"""
 
 
-def share_without_signal(log: RunLog) -> Curve:
+def share_of_prompts_without_signal(log: RunLog) -> Curve:
     """Share of the prompts of each record whose answers all have the same reward: 0 to 1; empty where none is told."""
     logged = log.curve("frac_reward_zero_std").finite()
     if logged:
@@ -46,7 +46,7 @@ def _advantage_spread(log: RunLog) -> Curve:
     return Curve(low.step, high.at(low.step) - low.value) if low and high else EMPTY_CURVE
 
 
-def share_cut_off(log: RunLog) -> Curve:
+def share_of_cut_off_answers(log: RunLog) -> Curve:
     """Share of the answers of each record that were cut off at the limit of their length; empty where none is told."""
     logged = log.curve("completions/clipped_ratio").finite()
     if logged:
@@ -83,6 +83,6 @@ def mean_answer_length(log: RunLog) -> Curve:
     return log.curve("completions/mean_length").finite() or log.curve("completion_length").finite()
 
 
-def is_always_all(share: Curve) -> bool:
+def is_always_full_share(share: Curve) -> bool:
     """Is it all of them, in every record?"""
     return bool(share) and bool(share.value.min() >= 1)

@@ -124,7 +124,7 @@ class RunLogBuilder:
             format=self.format,
             files=tuple(self.files),
             parts=curves,
-            curves=merge_parts(curves),
+            curves=merge_curves_of_parts(curves),
             facts=self.facts,
             checkpoints=self.checkpoints,
             output=self.output,
@@ -199,7 +199,7 @@ def parse_number(value: Any) -> float | None:
         return None
 
 
-def merge_parts(parts: tuple[Mapping[str, Curve], ...]) -> dict[str, Curve]:
+def merge_curves_of_parts(parts: tuple[Mapping[str, Curve], ...]) -> dict[str, Curve]:
     """One curve of each quantity: a later part replaces what an earlier one logged from its first step on."""
     whole: dict[str, Curve] = {}
     for part in parts:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
-from truetune.logs.multiple_runs import STATE_FILE
 from truetune.logs.record_files import add_trainer_state, load_log_json
+from truetune.logs.refuse_multiple_runs import STATE_FILE
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 
@@ -49,7 +49,7 @@ def count_rows_seen(log: RunLog) -> float | None:
     return speed * seconds if speed and seconds else None
 
 
-def measure_run(log: RunLog, name: str) -> RunSize | None:
+def measure_run_size(log: RunLog, name: str) -> RunSize | None:
     """The size of a run that ended; None where its log has no rows, no rate or no loss."""
     rows, steps = count_rows_seen(log), int(log.last_step)
     rate = log.curve("learning_rate").finite()
@@ -87,4 +87,4 @@ def _measure_state(path: Path) -> RunSize | None:
         add_trainer_state(content, log_builder)
     except (DataError, OSError):
         return None
-    return measure_run(log_builder.build(), path.parent.name)
+    return measure_run_size(log_builder.build(), path.parent.name)

@@ -25,7 +25,7 @@ from truetune.logs.protobuf_wire import (
 )
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import BINARY_LOG, InputLimitError
+from truetune.parsing.input_limits import BINARY_LOG, InputLimitError
 
 FRAME_HEADER = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 28

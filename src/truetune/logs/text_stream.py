@@ -13,7 +13,7 @@ from pathlib import Path
 
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import check_blank_lines
-from truetune.parsing.limits import LOG_RECORD
+from truetune.parsing.input_limits import LOG_RECORD
 
 CHUNK_BYTES = 1 << 20
 """Read at a time. Chosen, not measured: it bounds the memory"""

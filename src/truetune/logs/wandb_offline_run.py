@@ -21,8 +21,8 @@ from truetune.logs.protobuf_wire import (
 )
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import BINARY_LOG, LOG_RECORD
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import BINARY_LOG, LOG_RECORD
 
 FILE_MAGIC = b":W&B\xe1\xbe"
 HEADER_BYTES = len(FILE_MAGIC) + 1

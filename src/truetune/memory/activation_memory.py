@@ -13,26 +13,31 @@ from truetune.memory.architecture import Architecture, Block, Matrix
 from truetune.memory.memory_settings import MemorySettings
 
 
-def kept_activations(architecture: Architecture, settings: MemorySettings) -> float:
+def kept_activation_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that all blocks keep, and the last norm and the head's input, without the logits."""
     blocks = architecture.blocks
     # Checkpointing keeps the input of each block alone, and computes the rest once more.
     if settings.checkpointing:
         inside: float = len(blocks) * settings.stream * architecture.hidden
     else:
-        inside = sum(block_activations(block, architecture, settings) for block in blocks)
-    return inside + end_activations(architecture, settings)
+        inside = sum(
+            block_activation_bytes_per_token(block, architecture, settings) for block in blocks
+        )
+    return inside + end_activation_bytes_per_token(architecture, settings)
 
 
-def largest_block(architecture: Architecture, settings: MemorySettings) -> float:
+def largest_block_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that the largest block keeps while its backward pass runs."""
     return max(
-        (block_activations(block, architecture, settings) for block in set(architecture.blocks)),
+        (
+            block_activation_bytes_per_token(block, architecture, settings)
+            for block in set(architecture.blocks)
+        ),
         default=0.0,
     )
 
 
-def working_gradients(architecture: Architecture, settings: MemorySettings) -> float:
+def working_gradient_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token of the gradients of activations that live at once in a block's backward pass.
 
     The MLP's are the largest: those of its product and of what goes into its activation function, with one more for the
@@ -41,11 +46,11 @@ def working_gradients(architecture: Architecture, settings: MemorySettings) -> f
     hidden, size = architecture.hidden, settings.compute
     # Three tensors as wide as the MLP; 12 bytes are three float32 items as wide as the stream.
     wide = max((b.width + b.chosen * b.expert_width for b in architecture.blocks), default=0)
-    scores = score_gradients(architecture, settings)
+    scores = score_gradient_bytes_per_token(architecture, settings)
     return max(3 * size * wide, 12 * hidden, scores) + settings.stream * hidden
 
 
-def score_gradients(architecture: Architecture, settings: MemorySettings) -> float:
+def score_gradient_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token of the gradients of eager attention's scores, which live at once in a block's backward pass.
 
     The softmax's gradient is float32; where the scores are 16 bits, a copy of that size is made of it (counted in the
@@ -57,18 +62,22 @@ def score_gradients(architecture: Architecture, settings: MemorySettings) -> flo
     return float(heads * settings.length * (4 + (2 if settings.compute == 2 else 0)))
 
 
-def eager_scores(architecture: Architecture, settings: MemorySettings) -> float:
+def eager_score_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that the scores of eager attention take at the peak: what blocks keep, and gradients."""
     if settings.attention != "eager":
         return 0.0
     without = replace(settings, attention="sdpa")
-    held = largest_block(architecture, settings) - largest_block(architecture, without)
+    held = largest_block_bytes_per_token(architecture, settings) - largest_block_bytes_per_token(
+        architecture, without
+    )
     if not settings.checkpointing:
-        held = kept_activations(architecture, settings) - kept_activations(architecture, without)
-    return max(0.0, held) + score_gradients(architecture, settings)
+        held = kept_activation_bytes_per_token(
+            architecture, settings
+        ) - kept_activation_bytes_per_token(architecture, without)
+    return max(0.0, held) + score_gradient_bytes_per_token(architecture, settings)
 
 
-def end_activations(architecture: Architecture, settings: MemorySettings) -> float:
+def end_activation_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
     """The last norm and the head's input."""
     hidden = architecture.hidden
     # A frozen head needs no input.
@@ -76,7 +85,9 @@ def end_activations(architecture: Architecture, settings: MemorySettings) -> flo
     return _norm_inputs(hidden, architecture, settings) + head
 
 
-def block_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+def block_activation_bytes_per_token(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
     """Bytes for each token that one block keeps."""
     norms = architecture.family.norms * _norm_inputs(architecture.hidden, architecture, settings)
     # Parallel branches read one stream: its input is kept once for two norms.

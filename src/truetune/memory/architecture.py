@@ -1,6 +1,6 @@
 """The matrices of a decoder and how many parameters they hold, from config.json alone.
 
-What config.json does not say (names, norms, biases) is in the table of `architecture_families`. Nothing is downloaded
+What config.json does not say (names, norms, biases) is in the table of `model_family_layouts`. Nothing is downloaded
 or built, so that a plan takes milliseconds and needs no torch. The trade-off: a family that is not in the table is
 taken for one like Llama, and where weights are at hand their count corrects the arithmetic.
 """
@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.checkpoint.safetensors_header import BrokenFile, read_header
 from truetune.errors import SpecError
-from truetune.memory.architecture_families import ALIASES, FAMILIES, Family
+from truetune.memory.model_family_layouts import ALIASES, FAMILIES, Family
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
 
 Part = Literal["embedding", "attention", "mlp", "experts", "norms", "head", "other"]
 MAX_FIELD = 1 << 40

@@ -107,9 +107,9 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
         head = architecture.vocabulary * architecture.hidden * settings.base
     # The head is the first to get its gradient, before any activation is freed.
     first_gradients = max(earlier_gradients, min(gradients, float(head)))
-    activations = activation_memory.kept_activations(architecture, settings) * tokens
-    block = activation_memory.largest_block(architecture, settings) * tokens
-    working = activation_memory.working_gradients(architecture, settings) * tokens
+    activations = activation_memory.kept_activation_bytes_per_token(architecture, settings) * tokens
+    block = activation_memory.largest_block_bytes_per_token(architecture, settings) * tokens
+    working = activation_memory.working_gradient_bytes_per_token(architecture, settings) * tokens
     working += weight_memory.unpacked_bytes(architecture, settings)
     cast = weight_memory.cast_bytes(architecture, settings)
     # Checkpointing computes one block once more at a time, and casts its weights anew then.
@@ -117,7 +117,7 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     cast_in_backward = 0.0 if settings.checkpointing else cast
     logits = 0.0
     if settings.head == "full":
-        logits = logits_memory.forward_logits(architecture, settings, tokens)
+        logits = logits_memory.forward_logits_bytes(architecture, settings, tokens)
     moments = [
         Moment(
             "forward",
@@ -136,7 +136,7 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
                 "cast weights": cast_in_backward,
                 "gradients": earlier_gradients,
                 "activations": activations,
-                "logits": logits_memory.backward_logits(architecture, settings),
+                "logits": logits_memory.backward_logits_bytes(architecture, settings),
             },
         ),
         Moment(
@@ -175,7 +175,7 @@ def _evaluation_moment(
     # transformers returns a cache unless use_cache is off, which checkpointing switches off.
     cache = 0.0
     if not settings.checkpointing:
-        cache = logits_memory.kv_cache(
+        cache = logits_memory.kv_cache_bytes(
             architecture, settings, settings.length, tokens // settings.length
         )
     return Moment(
@@ -184,8 +184,9 @@ def _evaluation_moment(
             **constant,
             "cast weights": cast,
             # No backward pass: what one block works with is all that lives.
-            "activations": tokens * activation_memory.working_gradients(architecture, settings),
-            "logits": logits_memory.evaluation_logits(architecture, settings),
+            "activations": tokens
+            * activation_memory.working_gradient_bytes_per_token(architecture, settings),
+            "logits": logits_memory.evaluation_logits_bytes(architecture, settings),
             "KV cache": cache,
         },
     )

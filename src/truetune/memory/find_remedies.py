@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from truetune.memory.architecture import Architecture
 from truetune.memory.estimate_memory import Estimate, estimate_memory
 from truetune.memory.memory_settings import MemorySettings
-from truetune.memory.spell_settings import spell_changes
+from truetune.memory.spell_remedy_settings import spell_changes
 from truetune.spec.training_settings import Lora, Method
 
 # Chosen, not measured: at 256 most chats lose their answers; at 1,024 small GPUs would have one remedy less.
@@ -218,8 +218,8 @@ def _use_8bit_optimizer(settings: MemorySettings, fits: Fits) -> Proposal | None
     return Proposal("optimizer states in 8 bits", {"optimizer": "adamw_8bit"}, True)
 
 
-def _shorter_rows(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """A half, a quarter or an eighth of the length: the longest that fits, else a half."""
+def _longest_fitting_or_half_length(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Shorter rows: of a half, a quarter or an eighth of the length the longest that fits, else a half."""
     halvings = (settings.length >> n for n in (1, 2, 3))
     proposals = [
         Proposal(
@@ -285,7 +285,7 @@ ORDER: tuple[Propose, ...] = (
     _use_sdpa,
     _use_chunked_loss,
     _use_8bit_optimizer,
-    _shorter_rows,
+    _longest_fitting_or_half_length,
     _use_lora,
     _use_qlora,
     _use_sharding,

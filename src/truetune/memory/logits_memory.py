@@ -15,7 +15,9 @@ TILE_SIZE = (4096, 32_768)
 """Tokens and vocabulary of a tile of TRL's fused head"""
 
 
-def forward_logits(architecture: Architecture, settings: MemorySettings, tokens: int) -> float:
+def forward_logits_bytes(
+    architecture: Architecture, settings: MemorySettings, tokens: int
+) -> float:
     """As they come from the head, in float32, and their log-softmax."""
     # A head of 16 bits gives logits of 16 bits, which are cast; one of float32 gives them at once.
     as_computed = settings.compute if settings.compute < 4 else 0
@@ -23,7 +25,7 @@ def forward_logits(architecture: Architecture, settings: MemorySettings, tokens:
     return float(tokens * architecture.vocabulary * per_logit)
 
 
-def backward_logits(architecture: Architecture, settings: MemorySettings) -> float:
+def backward_logits_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """At the start of the backward pass: the log-softmax, and two gradients as large.
 
     Tiled and chunked losses never hold all of them: a tile, the gradient of the hidden states, and in float32 (TRL) or
@@ -47,7 +49,7 @@ def backward_logits(architecture: Architecture, settings: MemorySettings) -> flo
     return float(tokens * vocabulary * (12 + _softcap_bytes(architecture, settings)))
 
 
-def evaluation_logits(architecture: Architecture, settings: MemorySettings) -> float:
+def evaluation_logits_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """A forward pass of the evaluation: Liger's loss is for training only, TRL's tiles are for both."""
     tokens = settings.eval_batch * settings.length * (settings.sequences // settings.batch)
     if settings.head == "none":
@@ -57,15 +59,15 @@ def evaluation_logits(architecture: Architecture, settings: MemorySettings) -> f
             settings.compute
             * (min(tokens, TILE_SIZE[0]) * TILE_SIZE[1] + tokens * architecture.hidden)
         )
-    return forward_logits(architecture, settings, tokens)
+    return forward_logits_bytes(architecture, settings, tokens)
 
 
-def kept_evaluation_logits(architecture: Architecture, length: int, rows: int) -> float:
+def kept_evaluation_logits_bytes(architecture: Architecture, length: int, rows: int) -> float:
     """Logits of all rows in float32, as an evaluation keeps them that computes metrics from logits."""
     return 4.0 * rows * length * architecture.vocabulary
 
 
-def kv_cache(
+def kv_cache_bytes(
     architecture: Architecture, settings: MemorySettings, length: int, rows: int = 1
 ) -> float:
     """Keys and values of `rows` sequences; a sliding window bounds them."""

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from truetune.drawers import drawer
 from truetune.errors import UsageError
+from truetune.lazy_report_drawers import drawer
 from truetune.memory import activation_memory, weight_memory
 from truetune.memory.architecture import Architecture, parse_architecture, read_architecture
 from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
 from truetune.memory.find_remedies import Remedy, find_remedies
 from truetune.memory.memory_settings import resolve_settings
-from truetune.memory.published_models import published_config
+from truetune.memory.published_model_shapes import published_config
 from truetune.spec.config import Config
 from truetune.spec.run_spec import RunSpec
 
@@ -157,7 +157,7 @@ def _find_architecture(named: str) -> Architecture:
 def _large_shares(estimate: Estimate) -> Iterator[str]:
     """Settings that take much of the memory, and that users overlook."""
     architecture, settings = estimate.architecture, estimate.settings
-    scores = activation_memory.eager_scores(architecture, settings) * settings.tokens
+    scores = activation_memory.eager_score_bytes_per_token(architecture, settings) * settings.tokens
     if scores > MIN_NAMED_SHARE * estimate.peak.total:
         instead = "flash_attention_2 or flex_attention" if architecture.softcap else "sdpa"
         yield (

@@ -12,12 +12,12 @@ else in truetune calls a parser. Each module here wraps one, and looks at the by
 - `files`: whole files of a bounded size, and lines of a bounded length
 - `columnar_reader`: Parquet and Arrow tables
 
-`limits` holds all bounds in one table; docs/limits.md shows it. What goes past one raises `InputLimitError`, a
+`input_limits` holds all bounds in one table; docs/limits.md shows it. What goes past one raises `InputLimitError`, a
 ValueError that names the line. The caller adds the path and raises the error of its own layer.
 
 `tests/parsing/test_guard_is_used.py` fails when another module calls a parser directly.
 """
 
-from truetune.parsing.limits import InputLimitError
+from truetune.parsing.input_limits import InputLimitError
 
 __all__ = ["InputLimitError"]

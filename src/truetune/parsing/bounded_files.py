@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from truetune.parsing.limits import (
+from truetune.parsing.input_limits import (
     BLANK_LINES_PER_LINE,
     MAX_BLANK_LINES,
     ROW,

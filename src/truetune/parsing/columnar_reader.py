@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.parsing.limits import (
+from truetune.parsing.input_limits import (
     MAX_BATCH_BYTES,
     MAX_TABLE_COLUMNS,
     MAX_TABLE_NESTING,

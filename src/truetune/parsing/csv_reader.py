@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator
 
-from truetune.parsing.limits import MAX_TABLE_COLUMNS, ROW, InputLimitError
+from truetune.parsing.input_limits import MAX_TABLE_COLUMNS, ROW, InputLimitError
 
 # Callers catch it by this name, for nothing else may import csv.
 Error = csv.Error

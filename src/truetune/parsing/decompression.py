@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
-from truetune.parsing.limits import (
+from truetune.parsing.input_limits import (
     MAX_DECOMPRESSED_RATIO,
     MAX_DECOMPRESSOR_MEMORY,
     MIN_DECOMPRESSED_BYTES,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
+from truetune.parsing.input_limits import LOG, InputLimitError
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import LOG, InputLimitError
 
 HARNESS_KEYS = frozenset(
     ("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn")

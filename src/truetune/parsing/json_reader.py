@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import (
+from truetune.parsing.input_limits import (
     MAX_EXACT_DIGITS,
     MAX_SETTING_BITS,
     REPLY,

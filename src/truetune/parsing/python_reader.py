@@ -10,7 +10,7 @@ import ast
 import warnings
 from typing import Any
 
-from truetune.parsing.limits import (
+from truetune.parsing.input_limits import (
     MAX_LITERAL_CHARACTERS,
     SOURCE,
     InputLimitError,

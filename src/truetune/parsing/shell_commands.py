@@ -15,10 +15,10 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.compose import is_compose_file, services
+from truetune.parsing.docker_compose_services import is_compose_file, services
 from truetune.parsing.harness_results import TEMPLATE_KEY, harness_words, is_harness_results
+from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT, SETTINGS, InputLimitError
 
 SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
 DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))

@@ -10,8 +10,8 @@ import re
 import tomllib
 from typing import Any
 
+from truetune.parsing.input_limits import SETTINGS, InputLimitError, Limits, check_size
 from truetune.parsing.json_reader import check_whole_numbers
-from truetune.parsing.limits import SETTINGS, InputLimitError, Limits, check_size
 
 _DOTTED = re.compile(r"^[^=\n#]*", re.MULTILINE)
 """What stands before the first `=` of a line: a key, or the name of a table."""

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from truetune.parsing.json_reader import check_whole_numbers
-from truetune.parsing.limits import (
+from truetune.parsing.input_limits import (
     MAX_ALIAS_CHARACTERS,
     MAX_SETTING_BITS,
     SETTINGS,
@@ -21,6 +20,7 @@ from truetune.parsing.limits import (
     Limits,
     check_size,
 )
+from truetune.parsing.json_reader import check_whole_numbers
 
 # PyYAML may be built without libyaml; its own loader gives the same events, and is much slower.
 _FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

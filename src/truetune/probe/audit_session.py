@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from truetune.probe.audit_time_limits import GO, STOP, VERDICT_SECONDS, Limits
 from truetune.probe.failure_boundary import describe_error
 from truetune.probe.forked_process import CopyFailed, Send, run_in_copy
-from truetune.probe.time_limits import GO, STOP, VERDICT_SECONDS, Limits
 
 if TYPE_CHECKING:
     from truetune.probe.run_record import Record
@@ -53,10 +53,10 @@ class TrainerRun:
     def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
         """Its first batches, its model and its loss."""
         from truetune.probe.observe_run import observe_run
-        from truetune.probe.ready_trainer import ready_trainer
         from truetune.probe.run_record import write_record_files
+        from truetune.probe.temporary_data_loader import temporary_data_loader
 
-        with ready_trainer(self.trainer, self.loader) as (loader, tokenizer):
+        with temporary_data_loader(self.trainer, self.loader) as (loader, tokenizer):
             return observe_run(
                 folder,
                 model=self.trainer.model,

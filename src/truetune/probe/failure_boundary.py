@@ -89,7 +89,7 @@ def _attempt_call(
     process = os.getpid()
     handlers = _Handlers()
     try:
-        clock = _Clock(seconds)
+        clock = _Alarm(seconds)
         try:
             result = _call_under_clock(work, arguments)
         except BaseException as error:
@@ -129,11 +129,13 @@ class _Handlers:
         for number in signal.valid_signals():
             handler = signal.getsignal(number)
             if callable(handler):
-                wrapper = self._wrap(handler)
+                wrapper = self._remember_raised_error(handler)
                 signal.signal(number, wrapper)
                 self._wrapped.append((number, handler, wrapper))
 
-    def _wrap(self, handler: Any) -> Any:
+    def _remember_raised_error(self, handler: Any) -> Any:
+        """The handler, with what it raises kept in `raised` before it goes on to the program."""
+
         def forward(number: int, frame: FrameType | None) -> None:
             try:
                 handler(number, frame)
@@ -150,7 +152,7 @@ class _Handlers:
                 signal.signal(number, handler)
 
 
-class _Clock:
+class _Alarm:
     """Raises Abandoned in this thread's work, `seconds` from now, and again until it stops.
 
     In the main thread by a signal, which also wakes calls that wait; elsewhere by an asynchronous exception.

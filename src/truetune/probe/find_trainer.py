@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 Note = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-class Made(NamedTuple):
+class MadeTrainer(NamedTuple):
     """A trainer that was made, and the data set that its outermost class was given."""
 
     trainer: weakref.ref[Any]
@@ -29,7 +29,7 @@ class MadeTrainers:
     """All trainers that live, by their identity."""
 
     def __init__(self) -> None:
-        self._made: dict[int, Made] = {}
+        self._made: dict[int, MadeTrainer] = {}
 
     def note(
         self, trainer: Any, kind: Any, arguments: tuple[Any, ...], named: dict[str, Any]
@@ -42,7 +42,7 @@ class MadeTrainers:
         dataset = named.get("train_dataset")
         if "train_dataset" not in named and arguments:
             dataset = _positional_dataset(kind, trainer, arguments, named)
-        self._made[key] = Made(reference, dataset)
+        self._made[key] = MadeTrainer(reference, dataset)
 
     def take_dataset(self, trainer: Any) -> Any:
         """The data set that this trainer was given; it is forgotten then. None where none is known."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from truetune.probe.choose_rows_to_recite import RecitedRow
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, MemoriseOutcome, label_loss, memorise_batch
-from truetune.probe.recited_rows import RecitedRow
 from truetune.probe.vocab_map import VocabTensor
 
 # Keys of a batch that can be laid out again: of others (positions, weights) it is not known what they would become.
@@ -42,7 +42,7 @@ def snapshot_weights(model: torch.nn.Module) -> Fresh:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def of_rows(
+def measure_row_mutants(
     trainer: Any,
     model: Any,
     fresh: Fresh,
@@ -142,7 +142,7 @@ def _lines_at(
     ]
 
 
-def of_pairs(
+def measure_pair_mutants(
     trainer: Any,
     model: Any,
     fresh: Fresh,

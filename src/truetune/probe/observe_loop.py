@@ -11,19 +11,26 @@ from typing import Any
 
 import torch
 
-from truetune.probe.batch_keys import IDS, LABELS, SHIFTED, NamedBatch, name_batch, unshift_labels
+from truetune.probe.count_loop_steps import LoopSteps
 from truetune.probe.laws import measure_laws
 from truetune.probe.live_objects import AliveObjects
-from truetune.probe.loop_steps import LoopSteps
+from truetune.probe.name_batch_tensors import (
+    IDS,
+    LABELS,
+    SHIFTED,
+    NamedBatch,
+    name_batch,
+    unshift_labels,
+)
 from truetune.probe.observe_run import (
-    Seen,
+    ObservedData,
     first_record,
     law_names,
     model_facts,
     trial_of,
     unwrap_model,
 )
-from truetune.probe.peek_batches import Peeked
+from truetune.probe.peek_batches import PeekedBatch
 from truetune.probe.run_record import Record
 from truetune.probe.source_rows import share_in_batches
 
@@ -64,9 +71,9 @@ def observe_loop(
     vocabulary = facts["embedding_rows"]
     tokenizer = alive.tokenizer_for(model, vocabulary)
     named, own_loss = _named_batches(batches, vocabulary, read_variables)
-    peeked = [Peeked(None, [], batch.inputs, batch) for batch in named]
+    peeked = [PeekedBatch(None, [], batch.inputs, batch) for batch in named]
     source_data = _rows_in_batches(peeked, tokenizer, alive.rows)
-    seen = Seen(peeked, collate=None, dataset=source_data)
+    seen = ObservedData(peeked, collate=None, dataset=source_data)
     record = first_record(folder, seen, facts, source_data=source_data, tokenizer=tokenizer)
     taken = {"seen": steps.seen, "without_gradient": steps.without_gradient}
     record.facts |= {"rank": rank, "world": world, "steps": taken}
@@ -99,7 +106,7 @@ def _named_batches(
     return named, own_loss
 
 
-def _rows_in_batches(peeked: list[Peeked], tokenizer: Any, alive: Sequence[Any]) -> Any:
+def _rows_in_batches(peeked: list[PeekedBatch], tokenizer: Any, alive: Sequence[Any]) -> Any:
     """Those of the live rows whose texts stand in the batches; None where there are none."""
     if tokenizer is None or not peeked:
         return None

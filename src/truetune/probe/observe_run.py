@@ -17,7 +17,12 @@ import numpy as np
 import torch
 
 from truetune.errors import UsageError
-from truetune.probe.batch_keys import (
+from truetune.probe.computed_loss import loss_by_structure, loss_of_one_pass
+from truetune.probe.laws import law_modules as known
+from truetune.probe.laws import measure_laws, names_by_cost
+from truetune.probe.measuring.law_trial import Trial
+from truetune.probe.measuring.trainer_loss import TrainerLoss
+from truetune.probe.name_batch_tensors import (
     LABELS,
     SHIFTED,
     Key,
@@ -26,27 +31,13 @@ from truetune.probe.batch_keys import (
     unreadable_reasons,
     unshift_labels,
 )
-from truetune.probe.json_values import to_json
-from truetune.probe.laws import law_modules as known
-from truetune.probe.laws import measure_laws, names_by_cost
-from truetune.probe.measuring.trainer_loss import TrainerLoss
-from truetune.probe.measuring.trial import Trial
-from truetune.probe.peek_batches import Peeked, loader_components, peek_batches
+from truetune.probe.peek_batches import PeekedBatch, loader_components, peek_batches
 from truetune.probe.preserve_state import preserve_state
 from truetune.probe.run_record import Arrays, Record
+from truetune.probe.run_values_to_json import to_json
 from truetune.probe.source_rows import find_source_rows
+from truetune.probe.training_packages import PACKAGES, is_library_module
 
-PACKAGES = (
-    "torch",
-    "transformers",
-    "trl",
-    "peft",
-    "accelerate",
-    "datasets",
-    "unsloth",
-    "axolotl",
-    "llamafactory",
-)
 # The facts of a model that nobody gave.
 NO_MODEL: Mapping[str, Any] = {
     "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
@@ -56,10 +47,10 @@ NO_MODEL: Mapping[str, Any] = {
 KINDS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "reward": "reward"}
 
 
-class Seen(NamedTuple):
+class ObservedData(NamedTuple):
     """What was seen of the data of a run."""
 
-    peeked: list[Peeked]
+    peeked: list[PeekedBatch]
     """Micro-batches"""
     collate: Any
     """The collator: rows -> batch; None where it is not known"""
@@ -87,14 +78,14 @@ def observe_run(
     `source_data` is the data set before the trainer's own preparation, where it is known; `loss` is
     (model, inputs) -> loss, `laws` is quick, all, none or names; `canary` sends a marked row through the trainer's
     preparation.
-    `keys` says which of the batch's tensors are the ids and labels (see `truetune.probe.batch_keys`).
+    `keys` says which of the batch's tensors are the ids and labels (see `truetune.probe.name_batch_tensors`).
     `keep` is given the record as far as it is made: with the batches, and after each law; a process may end in between.
     Raises what the user's own data set or collator raises, or UsageError for a law of no such name.
     """
     names, keys = law_names(laws), check_keys(keys)
     model = unwrap_model(model)
     facts = model_facts(model)
-    seen = Seen(
+    seen = ObservedData(
         peek_batches(loader, count, keys, facts["embedding_rows"]),
         loader.collate_fn,
         loader.dataset,
@@ -105,6 +96,7 @@ def observe_run(
             folder, seen, facts, source_data=source_data, tokenizer=tokenizer, trainer=trainer
         )
     record.facts["trainer"]["own_loss"] = loss is not None or _own_loss(trainer)
+    record.facts["trainer"]["loss"] = loss_by_structure(trainer, model, loss)
     if keep is not None:
         keep(record)
     with preserve_state(*loader_components(loader)), warnings.catch_warnings():
@@ -113,6 +105,9 @@ def observe_run(
         if seen.peeked and names and record.facts["rank"] == 0:
             kind = record.facts["trainer"]["kind"]
             trial = trial_of(model, seen, tokenizer, trainer, loss, kind)
+            if loss is None:
+                by_structure = record.facts["trainer"]["loss"]
+                record.facts["trainer"]["loss"] = loss_of_one_pass(trial, by_structure)
             outcomes = record.facts["laws"] = {}
             measure_laws(
                 trial, names, outcomes=outcomes, keep=partial(keep, record) if keep else None
@@ -124,7 +119,7 @@ def observe_run(
 
 def first_record(
     folder: Path,
-    seen: Seen,
+    seen: ObservedData,
     model: dict[str, Any],
     *,
     source_data: Any = None,
@@ -141,7 +136,11 @@ def first_record(
             "rank": getattr(arguments, "process_index", 0),
             "world": getattr(arguments, "world_size", 1),
             "versions": _package_versions(),
-            "trainer": {**_trainer_facts(trainer, seen.collate), "own_loss": _own_loss(trainer)},
+            "trainer": {
+                **_trainer_facts(trainer, seen.collate),
+                "own_loss": _own_loss(trainer),
+                "loss": loss_by_structure(None, None),
+            },
             "args": _argument_facts(trainer),
             "model": model,
             "tokenizer": _save_and_describe_tokenizer(tokenizer, folder),
@@ -179,14 +178,18 @@ def _package_versions() -> dict[str, str]:
     }
 
 
-def _row_columns(peeked: Sequence[Peeked]) -> list[str]:
+def _row_columns(peeked: Sequence[PeekedBatch]) -> list[str]:
     """Columns of the rows that the batches are made of."""
     rows = [row for batch in peeked for row in batch.rows if isinstance(row, Mapping)]
     return sorted({key for row in rows for key in row})
 
 
 def _what_was_not_seen(
-    peeked: Sequence[Peeked], complete: bool, trainer: Any, tokenizer: Any, model: dict[str, Any]
+    peeked: Sequence[PeekedBatch],
+    complete: bool,
+    trainer: Any,
+    tokenizer: Any,
+    model: dict[str, Any],
 ) -> Iterator[str]:
     """What of the run could not be seen, each in a sentence."""
     if not peeked:
@@ -241,7 +244,9 @@ def law_names(laws: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def trial_of(model: Any, seen: Seen, tokenizer: Any, trainer: Any, loss: Any, kind: str) -> Trial:
+def trial_of(
+    model: Any, seen: ObservedData, tokenizer: Any, trainer: Any, loss: Any, kind: str
+) -> Trial:
     """The batches on the model's device, and the loss as this trainer computes it."""
     device = next(model.parameters()).device
     batches = [
@@ -397,12 +402,8 @@ def _own_loss(trainer: Any) -> bool:
     """Does the user's own code compute the loss?"""
     if trainer is None:
         return False
-    home = str(getattr(type(trainer).compute_loss, "__module__", "")).partition(".")[0]
-    return getattr(trainer, "compute_loss_func", None) is not None or home not in (
-        *PACKAGES,
-        "swift",
-        "truetune",
-    )
+    home = str(getattr(type(trainer).compute_loss, "__module__", ""))
+    return getattr(trainer, "compute_loss_func", None) is not None or not is_library_module(home)
 
 
 def _argument_facts(trainer: Any) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from truetune.probe.batch_keys import Key, NamedBatch, name_batch
+from truetune.probe.name_batch_tensors import Key, NamedBatch, name_batch
 from truetune.probe.preserve_state import preserve_state
 
 # Attributes by which a data loader's parts hang together.
 INSIDE = ("batch_sampler", "sampler", "dataset", "datasets", "collate_fn", "data_collator")
 
 
-class Peeked(NamedTuple):
+class PeekedBatch(NamedTuple):
     """One micro-batch."""
 
     indices: list[int] | None
@@ -34,7 +34,7 @@ def peek_batches(
     count: int,
     keys: Mapping[str, Key] | None = None,
     vocabulary: int | None = None,
-) -> list[Peeked]:
+) -> list[PeekedBatch]:
     """The first `count` batches of this process. `keys` and `vocabulary` are those of `name_batch`.
 
     Raises what the user's data set or collator raises, or UsageError where `keys` names what is not in a batch.
@@ -48,7 +48,7 @@ def peek_batches(
         peeked = []
         for indices, rows, batch in islice(_planned_batches(loader), count):
             named = name_batch(batch, keys, vocabulary)
-            peeked.append(Peeked(indices, rows, named.inputs, named))
+            peeked.append(PeekedBatch(indices, rows, named.inputs, named))
         return peeked
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from truetune.probe import miniature_model
-from truetune.probe.greedy_answers import score_answer
+from truetune.probe.generate_and_score_answers import score_answer
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, memorise_batch
 

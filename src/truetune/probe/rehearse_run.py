@@ -13,7 +13,14 @@ from typing import Any
 import torch
 
 from truetune.probe import label_mutants, miniature_model, rehearsal_overrides, rehearse_pairs
-from truetune.probe.greedy_answers import (
+from truetune.probe.choose_rows_to_recite import (
+    RecitedRow,
+    choose_rows,
+    parse_first_rows,
+    prompt_difference,
+)
+from truetune.probe.computed_loss import loss_of_one_pass
+from truetune.probe.generate_and_score_answers import (
     MAX_NEW_TOKENS,
     SPARE_TOKENS,
     GreedyAnswer,
@@ -24,12 +31,11 @@ from truetune.probe.greedy_answers import (
 from truetune.probe.laws import measure_laws
 from truetune.probe.measuring.trainer_loss import TrainerLoss
 from truetune.probe.memorise_batch import Example, collect_examples, label_loss, memorise_batch
-from truetune.probe.observe_run import Seen, law_names, observe_run, trial_of, unwrap_model
-from truetune.probe.peek_batches import Peeked, peek_batches
-from truetune.probe.ready_trainer import ready_trainer
-from truetune.probe.rebuild_small import innermost_model, stand_in
-from truetune.probe.recited_rows import RecitedRow, choose_rows, parse_first_rows, prompt_difference
+from truetune.probe.observe_run import ObservedData, law_names, observe_run, trial_of, unwrap_model
+from truetune.probe.peek_batches import PeekedBatch, peek_batches
 from truetune.probe.run_record import Record
+from truetune.probe.swap_in_miniature import innermost_model, swap_in_miniature
+from truetune.probe.temporary_data_loader import temporary_data_loader
 from truetune.probe.vocab_map import compact_vocabulary
 
 Keep = Callable[[Record], None]
@@ -61,7 +67,10 @@ def rehearse_run(
     orders, started = orders or {}, time.perf_counter()
     folder = Path(folder or tempfile.mkdtemp(prefix="truetune-"))
     own = orders.get("mode") == "rehearse"
-    with ready_trainer(trainer, loader) as (loader, tokenizer), stand_in(trainer, own) as model:
+    with (
+        temporary_data_loader(trainer, loader) as (loader, tokenizer),
+        swap_in_miniature(trainer, own) as model,
+    ):
         record = observe_run(
             folder,
             model=model,
@@ -119,7 +128,7 @@ def _memorise_and_recite(
     # On the miniature before it is trained: a law is about what the first step will do.
     laws = law_names(orders.get("laws", "quick"))
     if peeked and laws:
-        seen = Seen(peeked, loader.collate_fn, loader.dataset)
+        seen = ObservedData(peeked, loader.collate_fn, loader.dataset)
         _measure_laws(trainer, model, tokenizer, seen, laws, record, keep)
     facts: dict[str, Any] = {
         "shape": _model_shape(model),
@@ -136,7 +145,7 @@ def _memorise_and_recite(
             trainer, model, loader, examples, tokenizer, stops, started + SECONDS
         )
         if fresh is not None and facts.get("pairs"):
-            record.facts["mutation"] = label_mutants.of_pairs(
+            record.facts["mutation"] = label_mutants.measure_pair_mutants(
                 trainer,
                 model,
                 fresh,
@@ -162,7 +171,7 @@ def _memorise_and_recite(
             "label_loss": label_loss(model, [part.example for part in parts]),
         }
         if fresh is not None:
-            record.facts["mutation"] = label_mutants.of_rows(
+            record.facts["mutation"] = label_mutants.measure_row_mutants(
                 trainer,
                 model,
                 fresh,
@@ -185,14 +194,17 @@ def _measure_laws(
     trainer: Any,
     model: Any,
     tokenizer: Any,
-    seen: Seen,
+    seen: ObservedData,
     laws: tuple[str, ...],
     record: Record,
     keep: Keep | None,
 ) -> None:
-    """Measure these laws on the miniature, into the record; `keep` is given it after each."""
+    """Measure these laws on the miniature, and see which function computes its loss, into the record; `keep` is given
+    it after each law."""
     kind = record.facts["trainer"]["kind"]
     trial = trial_of(unwrap_model(model), seen, tokenizer, trainer, None, kind)
+    trainer_facts = record.facts["trainer"]
+    trainer_facts["loss"] = loss_of_one_pass(trial, trainer_facts["loss"])
     outcomes = record.facts["laws"] = {}
     measure_laws(trial, laws, outcomes=outcomes, keep=partial(keep, record) if keep else None)
 
@@ -232,7 +244,7 @@ def stops_of(model: Any, tokenizer: Any) -> set[int]:
 def _compact_miniature(
     model: Any,
     reference: Any,
-    peeked: list[Peeked],
+    peeked: list[PeekedBatch],
     examples: list[Example],
     parts: list[RecitedRow],
     tokenizer: Any,
@@ -269,7 +281,7 @@ def _special_ids(model: Any, tokenizer: Any) -> set[int]:
     return {0} | special | {id for id in named if isinstance(id, int)}
 
 
-def _ids_in_batches(peeked: list[Peeked]) -> set[int]:
+def _ids_in_batches(peeked: list[PeekedBatch]) -> set[int]:
     """All whole numbers of the batches, masks and positions too: what is no id of theirs costs a slot only."""
     ids: set[int] = set()
     for batch in peeked:

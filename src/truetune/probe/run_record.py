@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 
 Arrays = dict[str, NDArray[Any]]
 """A micro-batch as the collator made it: key -> array, as a rule (rows, tokens)"""
@@ -25,7 +25,7 @@ class Record:
     - rank, world: of this process
     - versions: package -> version
     - trainer: {class, bases, kind (sft, dpo, kto, orpo, reward, loop), collator,
-      own_loss (is it the user's own code?)}
+      own_loss (is it the user's own code?), loss (which function computes it: `computed_loss.LossFacts`)}
     - args: the training arguments
     - model: {class, type, config, generation_config, attention, dtype, embedding_rows, output_rows, parameters,
       trainable, trainable_names, adapter, accepts (names of forward's arguments), training (is it in train() mode?),

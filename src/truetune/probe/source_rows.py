@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from truetune.probe.json_values import to_json
-from truetune.probe.peek_batches import Peeked
-from truetune.probe.row_texts import texts_in
+from truetune.probe.peek_batches import PeekedBatch
+from truetune.probe.run_values_to_json import to_json
+from truetune.probe.texts_of_row import texts_in
 
 # Characters by which a row is recognised in the text of a batch. Chosen, not measured: three words or so. With half,
 # ordinary phrases recognise rows; with twice as many, short questions are too short to be recognised.
@@ -41,7 +41,7 @@ Rows = tuple[list[dict[str, Any]], list[int], bool]
 """Rows as JSON, their numbers in the data set, and whether all rows were looked at"""
 
 
-def find_source_rows(source_data: Any, peeked: list[Peeked], tokenizer: Any) -> Rows:
+def find_source_rows(source_data: Any, peeked: list[PeekedBatch], tokenizer: Any) -> Rows:
     """Find the rows of a data set that the batches seem to come from.
 
     A row is taken where 16 characters from the middle of one of its texts stand in what the batches decode to. Rows
@@ -75,13 +75,13 @@ def find_source_rows(source_data: Any, peeked: list[Peeked], tokenizer: Any) -> 
     return rows, numbers, True
 
 
-def _numbers_in_batches(peeked: list[Peeked], row_count: int) -> list[int]:
+def _numbers_in_batches(peeked: list[PeekedBatch], row_count: int) -> list[int]:
     """The row numbers that the batches name, those that the data set has, ascending."""
     indices = chain.from_iterable(batch.indices or () for batch in peeked)
     return sorted({index for index in indices if 0 <= index < row_count})
 
 
-def share_in_batches(rows: Any, peeked: list[Peeked], tokenizer: Any) -> float:
+def share_in_batches(rows: Any, peeked: list[PeekedBatch], tokenizer: Any) -> float:
     """The share of the first rows of a data set whose text stands in the batches; 0 where it has no rows with text.
 
     Which data set of a process the batches come from is told by this, so a few thousand rows are enough.
@@ -96,7 +96,7 @@ def share_in_batches(rows: Any, peeked: list[Peeked], tokenizer: Any) -> float:
 class TextWindows:
     """All stretches of WINDOW_CHARS characters of the batches' texts, and which of them rows were recognised by."""
 
-    def __init__(self, peeked: list[Peeked], tokenizer: Any) -> None:
+    def __init__(self, peeked: list[PeekedBatch], tokenizer: Any) -> None:
         """Decode the batches with this tokenizer."""
         texts = list(_decoded_lines(peeked, tokenizer))
         # A set, so that each row costs one look-up, whatever the batches hold.
@@ -129,7 +129,9 @@ class TextWindows:
         return self.hold(row) or 0 < longest < WINDOW_CHARS
 
 
-def _search_rows(source_data: Any, named: list[int], peeked: list[Peeked], tokenizer: Any) -> Rows:
+def _search_rows(
+    source_data: Any, named: list[int], peeked: list[PeekedBatch], tokenizer: Any
+) -> Rows:
     """The rows whose texts stand in the batches, within SEARCH_SECONDS.
 
     Where the trainer kept the order of the rows, those whose numbers the batches name are the right ones, and the
@@ -157,7 +159,7 @@ def _search_rows(source_data: Any, named: list[int], peeked: list[Peeked], token
     return [rows[number] for number in sorted(rows)], sorted(rows), complete
 
 
-def _decoded_lines(peeked: list[Peeked], tokenizer: Any) -> Iterator[str]:
+def _decoded_lines(peeked: list[PeekedBatch], tokenizer: Any) -> Iterator[str]:
     """Yield the text of each line of ids, with single spaces: tokenizers differ in white space."""
     for value in chain.from_iterable(batch.inputs.values() for batch in peeked):
         # Masks and positions are decoded, too: what they spell is no text of a row.

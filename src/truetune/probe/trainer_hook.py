@@ -20,11 +20,11 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.probe.audit_time_limits import STOP, Limits
 from truetune.probe.failure_boundary import Lost, note_loss, run_contained
 from truetune.probe.find_trainer import MadeTrainers, NewTrainer, trainer_of_frames
 from truetune.probe.forked_process import can_fork
-from truetune.probe.own_loop import wait_for_torch
-from truetune.probe.time_limits import STOP, Limits
+from truetune.probe.own_loop_hook import wait_for_torch
 
 CallAfterImport = Callable[..., Any]
 """(name of a module, function, its arguments): it is called when the module has been imported"""
@@ -154,7 +154,8 @@ class Hook:
         )
 
     def audit(self, ready: ReadyTrainer) -> str:
-        """GO or STOP. Raises whatever goes wrong."""
+        """Audit the run, in a copy of the process where that works: its verdict, GO or STOP. Raises whatever goes
+        wrong."""
         # Here, since it is needed once a run, and a program that never trains does not pay for it.
         from truetune.probe.audit_session import TrainerRun, audit_in_copy, audit_in_place
 

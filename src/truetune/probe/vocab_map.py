@@ -103,7 +103,7 @@ class VocabTensor(torch.Tensor):
             if not _reduces_last_dim(args, kwargs):
                 return result
             return type(result)((result[0], vocab_map.to_ids(result[1])))
-        return _wrap_results(vocab_map, result, name)
+        return _wrap_operation_results(vocab_map, result, name)
 
 
 def as_vocab_tensor(values: torch.Tensor, vocab_map: VocabMap) -> VocabTensor:
@@ -220,7 +220,7 @@ def _flatten_arguments(value: Any) -> Iterable[Any]:
         yield value
 
 
-def _wrap_results(vocab_map: VocabMap, result: Any, name: str) -> Any:
+def _wrap_operation_results(vocab_map: VocabMap, result: Any, name: str) -> Any:
     """What an operation returned: floats as wide as the slots speak ids again, all else is plain.
 
     Known limit: a float result that is as wide as the slots by chance (a mean over tokens, of so many tokens) is
@@ -237,7 +237,7 @@ def _wrap_results(vocab_map: VocabMap, result: Any, name: str) -> Any:
         return _as_plain_tensor(result)
     # torch.Size is a tuple of ints, and can't be made of a list of other things.
     if isinstance(result, tuple | list) and not isinstance(result, torch.Size):
-        return type(result)([_wrap_results(vocab_map, item, name) for item in result])
+        return type(result)([_wrap_operation_results(vocab_map, item, name) for item in result])
     return result
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from truetune.confinement import confined_launcher
 from truetune.errors import UsageError
-from truetune.probe.rehearsal_guards import FAILURE
+from truetune.probe.rehearsal_hook import FAILURE
 
 # A loop may be refused the same kind of act a thousand times; the first lines tell what to change.
 MAX_SHOWN_REFUSALS = 5

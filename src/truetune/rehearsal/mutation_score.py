@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.auditing.audit import Audit
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_runner import run_rules
 from truetune.probe.run_record import Record
 
@@ -47,7 +47,7 @@ class Mutant:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class MutationTest:
     """All faults that were tried, against the run without one."""
 
     loss: float
@@ -58,7 +58,7 @@ class Mutation:
     """Faults that were not tried, and why"""
 
     def sentence(self) -> str:
-        """The score."""
+        """The score over all faults, in a sentence."""
         visible = sum(bool(mutant.shown) for mutant in self.mutants)
         noticed = sum(bool(mutant.rules) for mutant in self.mutants)
         return (
@@ -67,7 +67,7 @@ class Mutation:
         )
 
 
-def score_mutations(records: Sequence[Record]) -> Mutation | None:
+def score_mutations(records: Sequence[Record]) -> MutationTest | None:
     """What the first process recorded; None where no faults were tried."""
     recorded: Mapping[str, Any] | None = records[0].facts.get("mutation")
     if not recorded:
@@ -77,7 +77,7 @@ def score_mutations(records: Sequence[Record]) -> Mutation | None:
         recorded["clean"],
         set(_list_fired_rules(records[0], records[0].facts["recitation"])),
     )
-    return Mutation(
+    return MutationTest(
         clean["loss"][-1],
         len(clean["loss"]),
         tuple(
@@ -137,7 +137,7 @@ def _list_fired_rules(record: Record, recitation: Mapping[str, Any]) -> Iterator
     subject = Audit(
         (Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset()
     )
-    for finding in run_rules(subject, rules("recitation")).findings:
+    for finding in run_rules(subject, all_rules("recitation")).findings:
         # An info is no alarm: who reads it need not suspect a fault.
         if finding.severity != "info":
             yield finding.rule

@@ -14,7 +14,7 @@ from truetune.checks.judge_audit import audit as judge
 from truetune.checks.judgement import NotJudged
 from truetune.checks.recitation.recitation_record import MAX_LEARNED_LOSS
 from truetune.probe.run_record import Record
-from truetune.rehearsal.mutation_score import Mutation, score_mutations
+from truetune.rehearsal.mutation_score import MutationTest, score_mutations
 from truetune.spec.run_spec import RunSpec
 
 NO_PAIRS = "no two answers to one prompt were found"
@@ -57,7 +57,7 @@ class RehearsalReport(AuditReport):
     """Of the steps of memorising, in nats per token"""
     miniature: str
     """Its class, layers, width, and vocabulary"""
-    mutation: Mutation | None = None
+    mutation: MutationTest | None = None
     """Faults put into the run's own batch, and who noticed; None where none were asked for"""
 
     def more(self) -> dict[str, Any]:

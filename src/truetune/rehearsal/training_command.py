@@ -13,9 +13,9 @@ from pathlib import Path
 
 from truetune.errors import UsageError
 from truetune.spec.config import Config
-from truetune.spec.input_kind import recognise_kinds, title_of_kind
-from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.recognise_input_kind import recognise_kinds, title_of_kind
 from truetune.spec.stacks.config_file import read_config
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 TOOL_PROGRAMS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}
 # Chosen: those whose settings are read here; another method is refused, and its script can be rehearsed instead.
@@ -40,7 +40,7 @@ def find_training_command(target: Sequence[str], work: Path) -> list[str]:
         raise UsageError(f"{path}: no such file{did_you_mean_path(path)}")
     kind = recognise_kinds(path)[0]
     if kind == "truetune":
-        from truetune.rehearsal.own_training_run import prepare_run
+        from truetune.rehearsal.train_miniature_run import prepare_run
 
         return prepare_run(read_config(path).spec, path, work)
     if kind not in TOOL_PROGRAMS:

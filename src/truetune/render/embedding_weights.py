@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.embedding_matrices import find_embedding as among
 from truetune.checkpoint.float_formats import to_float32
 from truetune.checkpoint.safetensors_header import BrokenFile, read_header

@@ -95,14 +95,15 @@ def plan_examples(
     judged_turns = [index for index in weights if weights[index] or not is_long]
     prefixes = PrefixRenderings(template, row, spec, trace, judged_turns, is_long=is_long)
     whole = prefixes.text(len(row.messages))
-    bos = template.special.get("bos_token")
     turns = list(_plan_turns(prefixes, weights, whole, stops))
     as_served = [_stands_as_served(turn, own, whole, trace) for turn, own in turns]
     if spec.history == "single" or spec.learn.what == "all" or _is_one_enough(turns, as_served):
         in_whole = _turns_in_whole(turns, as_served, whole, trace)
-        return [make_plan(whole.parts, in_whole, None, row, bos)]
+        return [make_plan(whole.parts, in_whole, None, row, template)]
     return [
-        make_plan(own.parts, (turn,), turn.message, row, bos) for turn, own in turns if turn.weight
+        make_plan(own.parts, (turn,), turn.message, row, template)
+        for turn, own in turns
+        if turn.weight
     ]
 
 

@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation, Message
-from truetune.data.json_text import parse_json_text
-from truetune.data.media import MEDIA_PARTS
+from truetune.data.count_media import MEDIA_PARTS
+from truetune.data.parse_json_columns import parse_json_text
 from truetune.errors import TemplateError
 from truetune.render.inference_contract import turn_weights
 from truetune.render.renderer import Renderer

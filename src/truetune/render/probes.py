@@ -20,10 +20,10 @@ from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.template import Template
-from truetune.render.tokenizer import Special, Stop, Tokenizer, load
+from truetune.render.tokenizer import Special, Stop, Tokenizer, load_tokenizer
 from truetune.render.traced_string import parts
-from truetune.spec.misspellings import did_you_mean, did_you_mean_path
 from truetune.spec.run_spec import RunSpec
+from truetune.spec.suggest_spelling import did_you_mean, did_you_mean_path
 
 # Texts that no template has in it, and that no template would treat in a special way.
 QUESTION = "Where is the lighthouse?"
@@ -56,8 +56,8 @@ class Probes:
         """None where there is no template, or none of the probes renders."""
         # Some templates refuse a chat without a system message, others one with it.
         for messages in (
-            chat(QUESTION, ANSWER),
-            [{"role": "system", "content": "Be brief."}, *chat(QUESTION, ANSWER)],
+            alternating_chat(QUESTION, ANSWER),
+            [{"role": "system", "content": "Be brief."}, *alternating_chat(QUESTION, ANSWER)],
         ):
             text = self.text(messages)
             if text is not None and ANSWER in text:
@@ -85,6 +85,12 @@ class Probes:
         pattern = stop_patterns((), self._control).control
         match = pattern.search(text) if pattern else None
         return Special(match[0], self._control[match[0]]) if match else None
+
+    def template_for(self, *, has_tools: bool) -> Template | None:
+        """The template that renders a conversation, as transformers chooses it: `tool_use` for one with tools.
+
+        None where the tokenizer has none."""
+        return (self.tool_template if has_tools else None) or self.template
 
     def renderer(self, **changes: Any) -> Renderer:
         """A renderer for this run, with some settings of the spec changed."""
@@ -133,9 +139,10 @@ class Probes:
         """The same template with another clock."""
         if self.template is None or self.template.refused:
             return self
-        return replace(
-            self, template=Template(self.template.source, self.template.special, now=lambda: moment)
+        template = Template(
+            self.template.source, self.template.special, name=self.template.name, now=lambda: moment
         )
+        return replace(self, template=template)
 
 
 def tokenizer_of(spec: RunSpec) -> str:
@@ -148,14 +155,14 @@ def tokenizer_of(spec: RunSpec) -> str:
     return name
 
 
-def prepared(spec: RunSpec) -> Probes:
+def prepare_probes_of_run(spec: RunSpec) -> Probes:
     """Load the tokenizer of a run and compile its template. Raises SpecError, TokenizerError or TemplateError."""
     name = tokenizer_of(spec)
     if spec.mask_by == "response-marker" and not spec.response_marker:
         raise SpecError(
             "mask_by is response-marker and no response_marker is given; add --response-marker TEXT"
         )
-    return probes(load(name, model=spec.model), spec)
+    return probes(load_tokenizer(name, model=spec.model), spec)
 
 
 def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
@@ -188,7 +195,7 @@ def probes(tokenizer: Tokenizer, spec: RunSpec) -> Probes:
     )
 
 
-def chat(*contents: str) -> list[Message]:
+def alternating_chat(*contents: str) -> list[Message]:
     """A conversation of user and assistant in turn."""
     return [
         {"role": ("user", "assistant")[i % 2], "content": content}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Run, Source, Span, Turn
-from truetune.render.template import REASONING_KEYS, path_text
+from truetune.render.template import REASONING_KEYS, Template, path_text
 from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced
 from truetune.spec.run_spec import Learn
 
@@ -70,6 +70,8 @@ class Plan:
     """The only turn that is trained, where each turn has its own example."""
     bos: int
     """How many characters of BOS the first piece begins with; 0 where it does not, or is nothing else."""
+    template: str
+    """The name of the chat template that wrote it"""
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
@@ -98,7 +100,7 @@ def make_plan(
     turns: tuple[TurnPlan, ...],
     turn: int | None,
     row: Conversation,
-    bos: str | None,
+    template: Template,
 ) -> Plan:
     """The plan of a rendering, each of its pieces with its source.
 
@@ -107,8 +109,9 @@ def make_plan(
         turns: the assistant turns, their marks into these parts.
         turn: the only turn that is trained; None where the example trains all of them.
         row: the conversation, whose roles say what a field is.
-        bos: the tokenizer's BOS token, None where it has none.
+        template: what wrote them; it knows the tokenizer's BOS token, where there is one.
     """
+    bos = template.special.get("bos_token")
     pieces = [_make_piece(part, row) for part in parts]
     bos_length = 0
     if pieces and bos and pieces[0].node is None and pieces[0].literal.startswith(bos):
@@ -117,7 +120,7 @@ def make_plan(
         # it, so that it stays one piece with two sources.
         if pieces[0].literal != bos:
             bos_length = len(bos)
-    return Plan(tuple(pieces), turns, turn, bos_length)
+    return Plan(tuple(pieces), turns, turn, bos_length, template.name)
 
 
 def _make_piece(part: str | Traced, row: Conversation) -> Piece:
@@ -192,7 +195,9 @@ def fill_plan(plan: Plan, texts: list[str], learn: Learn) -> Rendering:
     starts = [0, *accumulate(map(len, texts))]
     text = "".join(texts)
     source_starts = [0, plan.bos, *starts[1:]] if plan.bos else starts
-    rendering = Rendering(text, source_starts, plan.sources, plan.places, [], [], plan.turn)
+    rendering = Rendering(
+        text, source_starts, plan.sources, plan.places, [], [], plan.turn, plan.template
+    )
     # From the last to the first, for each split shifts the numbers of the sources behind it.
     for i in reversed(plan.answers):
         has_end = text.find(THINK_END, source_starts[i], source_starts[i + 1]) >= 0

@@ -105,6 +105,8 @@ class Rendering:
     """The assistant turns that this example could train (chat only)."""
     turn: int | None = None
     """The only turn that is trained, where `history: as-served` made one example per turn."""
+    template: str | None = None
+    """The name of the chat template that made the text; None where none did."""
 
     @property
     def runs(self) -> list[Run]:

@@ -24,7 +24,7 @@ from truetune.errors import SpecError, TemplateError
 from truetune.package import __version__
 from truetune.render.probes import Probes, probes
 from truetune.render.template import OWN_KEYS, Template
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import files_of
 from truetune.render.traced_string import parts
 from truetune.spec.run_spec import RunSpec
@@ -66,7 +66,7 @@ TOOL_CHAT: list[Message] = [
 ]  # fmt: skip
 
 
-def contract_of(
+def make_serving_contract(
     probes: Probes,
     rows: Iterable[Conversation] = (),
     *,
@@ -119,14 +119,12 @@ def verify(
     TemplateError where the folder can't be read, SpecError for a contract that is none.
     """
     with _contract_errors(contract):
-        tokenizer = load(str(folder), model=str(model) if model else None)
-        names = [
-            name
-            for name in contract["templates"]
-            if name in tokenizer.templates and name != "tool_use"
-        ]
+        tokenizer = load_tokenizer(str(folder), model=str(model) if model else None)
+        # Two are `default` and `tool_use`, between which tools decide: to name one would leave the other out.
+        names = list(contract["templates"])
+        is_named = len(names) == 1 and names[0] in tokenizer.templates
         spec = RunSpec(
-            template=names[0] if names else None, template_kwargs=contract["template_kwargs"]
+            template=names[0] if is_named else None, template_kwargs=contract["template_kwargs"]
         )
         return contract_breaks(contract, probes(tokenizer, spec))
 
@@ -260,7 +258,7 @@ def _prompt_entry(
     kwargs = more.get("template_kwargs") or {}
     fields = {"messages": messages, "tools": tools, "template_kwargs": kwargs}
     entry = {"name": name, **{key: value for key, value in fields.items() if value}}
-    template = (probes.tool_template if tools else None) or probes.template
+    template = probes.template_for(has_tools=bool(tools))
     if messages is None:
         # Stacks write BOS before a plain prompt themselves: it is among the ids, and not in the text.
         bos = probes.tokenizer.special["bos"].token if probes.tokenizer.adds_bos else ""

@@ -53,7 +53,8 @@ class Template:
         name: str = "default",
         now: Callable[[], datetime.datetime] = datetime.datetime.now,
     ) -> None:
-        """`special` holds the variables every rendering sees (bos_token, eos_token, ...).
+        """`special` holds the variables every rendering sees (bos_token, eos_token, ...); `name` is the tokenizer's for
+        one of several templates (`default`, `tool_use`), or the path of the file that it was read from.
 
         Raises TemplateError where the source is not valid Jinja, LimitError where compiling it goes past the limits.
         """

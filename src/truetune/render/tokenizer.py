@@ -21,8 +21,8 @@ import tokenizers
 
 from truetune.errors import TokenizerError, shortened
 from truetune.render.embedding_weights import embedding_rows
-from truetune.render.tokenizer_folder import locate, read_json, read_templates
-from truetune.render.tokenizer_panics import is_panic, panic_text_withheld
+from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json, read_templates
+from truetune.render.withhold_tokenizer_panics import is_panic, panic_text_withheld
 
 SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
 
@@ -90,13 +90,13 @@ def with_special(tokenizer: Tokenizer, tokens: Mapping[str, str]) -> Tokenizer:
     return replace(tokenizer, special={**tokenizer.special, **known}) if known else tokenizer
 
 
-def load(name: str, *, model: str | None = None) -> Tokenizer:
+def load_tokenizer(name: str, *, model: str | None = None) -> Tokenizer:
     """Read a tokenizer folder, a tokenizer.json, or a model of the local hub cache.
 
     `model` is the folder of config.json and the weights, where it is another. Raises TokenizerError.
     """
-    folder = locate(name)
-    weights = locate(model) if model else folder
+    folder = find_tokenizer_folder(name)
+    weights = find_tokenizer_folder(model) if model else folder
     # BaseException, for a panic of Rust code is no Exception; every other one goes on.
     try:
         with panic_text_withheld():

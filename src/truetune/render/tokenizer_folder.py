@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json as read_json_file
-from truetune.parsing.limits import MODEL_FILE
-from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -43,7 +43,7 @@ def files_of(folder: Path, weights: Path) -> list[Path]:
     )
 
 
-def locate(name: str) -> Path:
+def find_tokenizer_folder(name: str) -> Path:
     """The folder that a path, a path to tokenizer.json, or the name of a model in the local hub cache means.
 
     Raises TokenizerError where there is none. The network is never asked.

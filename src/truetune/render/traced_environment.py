@@ -26,7 +26,6 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 
 from truetune.render import traced_string
-from truetune.render.plain_values import SCALARS, is_comparable, is_container, is_plain
 from truetune.render.template_environment import (
     GenerationTag,
     TemplateDict,
@@ -36,6 +35,7 @@ from truetune.render.template_environment import (
 )
 from truetune.render.traced_json import traced_tojson
 from truetune.render.traced_string import Trace, Traced
+from truetune.render.untraced_values import SCALARS, is_comparable, is_container, is_plain
 
 ALLOWED_NODES: tuple[type[nodes.Node], ...] = (
     nodes.Template,

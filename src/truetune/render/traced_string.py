@@ -5,8 +5,8 @@ atom: one expression (`Node`) over one field of the conversation. What the templ
 atom again (`strip`, `split(...)[-1]`, the body of `tojson`), or a compound of atoms and literal text
 (`+`, `~`, `join`, output). So each rendering comes out as a list of parts, literal text and atoms.
 
-A `Trace` notes every question that the template asked of an atom (`in`, `==`, `startswith`, truth) with its
-answer. Another row of the same shape that answers alike renders to the same parts: see `recipe`. What can't be
+A `Trace` notes every question that the template asked of an atom (`in`, `==`, `startswith`, truth) with its answer.
+Another row of the same shape that answers alike renders to the same parts: see `reusable_render_recipe`. What can't be
 noted makes the trace opaque: the rendering and its provenance hold, but for this row alone.
 
 An example. `{{ '<|user|>' ~ message.content | trim ~ '<|end|>' }}` over the content `" hi "` gives three parts:

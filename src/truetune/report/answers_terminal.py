@@ -16,17 +16,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from truetune.evaluation.compare_samples import ComparedFigure, SampleComparison
+from truetune.evaluation.compare_model_answers import ComparedFigure, SampleComparison
 from truetune.evaluation.sample_report import SampleReport, Success
 from truetune.generation.answer_samples import Prompt, Sample
 from truetune.generation.answer_verdicts import (
     GOOD_VERDICTS,
     VERDICT_PHRASES,
     answer_faults,
-    good,
+    is_good_answer,
     main_verdict,
 )
-from truetune.report.draw_by_kind import draw_more
+from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table, print_visible, shorten_line
 from truetune.report.visible_text import count_noun, visible
 
@@ -41,7 +41,7 @@ FORM_STYLES: dict[bool | None, str] = {True: "", False: "bold red", None: "yello
 """Of an answer's form; green is left to answers that were compared with a reference or read by a parser, and agree"""
 
 
-@draw_more.register
+@draw_details_by_kind.register
 def draw_answers(report: SampleReport, console: Console, verbose: bool) -> None:
     """The looks of a run, the answers, the comparison, and how many are good."""
     # One look is the answers below; several are a run that was watched, whose course is a
@@ -302,7 +302,7 @@ def _verdict_in_table(
 
 def _verdict_text(sample: Sample, limit: int) -> Text:
     """The verdict of an answer in its colour: green for right, red for a fault, yellow for not judged."""
-    is_good = good(sample, limit)
+    is_good = is_good_answer(sample, limit)
     # Green is given to what was compared and agrees; a good form alone is no praise.
     right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
     overlap = sample.scores.overlap

@@ -22,7 +22,7 @@ from truetune.checks.reports import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.package import __version__
 from truetune.report import audit_terminal
-from truetune.report.headline import next_step, report_verdict
+from truetune.report.headline import next_step_of_report, report_verdict
 from truetune.report.page.rows_of_report import report_rows
 from truetune.report.record_drawing import report_drawing
 
@@ -36,7 +36,7 @@ def to_json(report: Report) -> str:
     # Indented, each of a thousand token ids would have a line of its own. So what is long is
     # taken out, written one row a line, and put behind the rest: files stay small enough to
     # open, and a diff shows which row has changed.
-    value = as_dict(report)
+    value = report_as_dict(report)
     lists = {name: value.pop(name) for name in ("runs", "views") if name in value}
     figures = ",".join(
         f"\n    {json.dumps(name)}: {json.dumps(part)}"
@@ -49,7 +49,7 @@ def to_json(report: Report) -> str:
     return ",\n  ".join([json.dumps(value, indent=2).removesuffix("\n}"), *ends]) + "\n}"
 
 
-def as_dict(report: Report) -> dict[str, Any]:
+def report_as_dict(report: Report) -> dict[str, Any]:
     """The JSON object: what every report has, and what this kind of report has besides."""
     # What the kind of report says of itself wins over what its log says.
     more = _run_log_json(report) | report.more()
@@ -59,7 +59,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         # A log brings its own sentence; it is the verdict only where nothing of greater weight
         # has one.
         "verdict": more.pop("verdict", None) or report_verdict(report),
-        "next": next_step(report, more.get("runs") or ()),
+        "next": next_step_of_report(report, more.get("runs") or ()),
         "spec": report.spec.model_dump(mode="json"),
         "subjects": [
             {"kind": s.kind, "path": s.path, "facts": dict(s.facts)} for s in report.subjects
@@ -138,6 +138,7 @@ def _data_json(report: DataReport) -> dict[str, Any]:
         "rejected": report.rejected,
         "unsupervised": report.unsupervised,
         "formats": report.formats,
+        "templates": report.templates,
         "ledger": ledger_json(report.ledger),
         "lengths": {
             "counts": lengths.counts.tolist(),
@@ -160,7 +161,7 @@ def _data_json(report: DataReport) -> dict[str, Any]:
 
 
 def _audit_json(report: AuditReport) -> dict[str, Any]:
-    """What an audit has besides: the ledger with what is not attended, its lines, laws, canary and notes."""
+    """What an audit has besides: the ledger with what is not attended, its lines, loss, laws, canary and notes."""
     return {
         "ledger": {
             row.key: {
@@ -188,6 +189,7 @@ def _audit_json(report: AuditReport) -> dict[str, Any]:
             for sample in report.samples
         ],
         "label_columns": audit_terminal.label_columns(report),
+        "loss": {**report.loss, "summary": audit_terminal.loss_line(report.loss)},
         "laws": audit_terminal.json_safe(report.laws),
         "canary": audit_terminal.json_safe(report.canary),
         "notes": list(report.notes),

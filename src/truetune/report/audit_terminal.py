@@ -19,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.auditing.audit import Field
-from truetune.checks.catalogue import rules
 from truetune.checks.reports import AuditReport
 from truetune.checks.rule import LawRule
+from truetune.checks.rule_catalogue import all_rules
 from truetune.render.rendering import Source
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, format_share, visible, wrap_text
@@ -122,6 +122,30 @@ def _column_and_role(field: Field) -> str:
     return column if column == field.path else f"{column} ({field.source.label})"
 
 
+def loss_line(loss: Mapping[str, Any]) -> str:
+    """Which function computes the loss, in one line, from `AuditReport.loss`.
+
+    Functions of the user's own that were given and are not called follow: to give a loss to a trainer that has no use
+    for it is no error there.
+    """
+    if not loss.get("name"):
+        reason = loss.get("reason")
+        return f"the loss is not known: {reason}" if reason else "the loss is not known"
+    line = f"the loss is computed by {_named_place(loss)}"
+    called, passed_by = (
+        " and ".join(f"{one['given_as']} {_named_place(one)}" for one in loss.get(key, ()))
+        for key in ("calls", "not_called")
+    )
+    line += f", which calls {called}" if called else ""
+    return f"{line}; not called: {passed_by}" if passed_by else line
+
+
+def _named_place(function: Mapping[str, Any]) -> str:
+    """`my_loss (train.py:12)`; the name alone where it is a library's."""
+    name, file = str(function["name"]), function.get("file")
+    return f"{name} ({file}:{function['line']})" if file else name
+
+
 def verdict_text(report: AuditReport, width: int) -> Text:
     """The sentence, in lines of a terminal."""
     text = Text("\n".join(wrap_text(audit_verdict(report), width)))
@@ -192,7 +216,7 @@ def law_standing(law: str, holds: bool, severity_by_code: Mapping[str, str]) -> 
     # above the tolerance.
     severities = {
         rule.code: severity_by_code[rule.code]
-        for rule in rules("law")
+        for rule in all_rules("law")
         if issubclass(rule, LawRule) and rule.law == law and rule.code in severity_by_code
     }
     if not severities:

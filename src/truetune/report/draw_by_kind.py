@@ -1,7 +1,7 @@
 """What each kind of report draws on a terminal besides its findings.
 
-A kind's module registers its function with `draw_more`. Those modules import much (weights, answers, servers), so
-that each is loaded only when a report of its class is drawn.
+A kind's module registers its function with `draw_details_by_kind`. Those modules import much (weights, answers,
+servers), so that each is loaded only when a report of its class is drawn.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ DRAWER_MODULES = {
     "ServiceReport": "server_check_terminal",
     "TokenizedReport": "tokenized_terminal",
 }
-"""Modules that register with `draw_more`, by the class that they draw; what is not drawn is not imported"""
+"""Modules that register with `draw_details_by_kind`, by the class that they draw; what is not drawn is not imported"""
 
 
-def draw_more_of(report: Report, console: Console, verbose: bool) -> None:
+def draw_details_of_report(report: Report, console: Console, verbose: bool) -> None:
     """Draw what the report has besides findings."""
     # Looked up by the name of the class: to ask isinstance() the class would have to be
     # imported, and with it torch or a client of a server that this report never used.
     module = DRAWER_MODULES.get(type(report).__name__)
     if module:
         importlib.import_module(f"truetune.report.{module}")
-    draw_more(report, console, verbose)
+    draw_details_by_kind(report, console, verbose)
 
 
 @singledispatch
-def draw_more(report: Report, console: Console, verbose: bool) -> None:
+def draw_details_by_kind(report: Report, console: Console, verbose: bool) -> None:
     """Draw what a kind of report has besides findings; the modules of DRAWERS register theirs."""

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from truetune.checks.check_environment import DoctorReport, package_versions
 from truetune.doctor.environment import Environment
-from truetune.report.draw_by_kind import draw_more
+from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import visible
 
@@ -32,7 +32,7 @@ EXTRA_PURPOSES = {
 """What the extras of truetune are for"""
 
 
-@draw_more.register
+@draw_details_by_kind.register
 def draw_environment(report: DoctorReport, console: Console, verbose: bool) -> None:
     """Packages, machine, extras; `verbose` shows what was imported as well."""
     here = report.environment

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from truetune.evaluation.answer_metrics import AnswerMetrics
+from truetune.evaluation.average_answer_metrics import AnswerMetrics
 from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.generation.evaluation_results import (
     ALL_TOKENS,
@@ -21,7 +21,7 @@ from truetune.generation.evaluation_results import (
     ModelMeasurements,
     StopCalibration,
 )
-from truetune.report.draw_by_kind import draw_more
+from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, format_share, visible
 
@@ -38,7 +38,7 @@ MAX_SKIP_REASONS = 5
 METRIC_NAMES = {"overlap": "overlap (token F1)", "length ratio": "length over the reference's"}
 
 
-@draw_more.register
+@draw_details_by_kind.register
 def draw_evaluation(report: EvaluationReport, console: Console, verbose: bool) -> None:
     """Losses, stops, answers, tasks; against the other model where there is one."""
     evaluated = report.evaluated

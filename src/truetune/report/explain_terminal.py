@@ -15,7 +15,7 @@ from rich.text import Text
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
 from truetune.checks.explaining.search_topics import Hit
-from truetune.logs.console.messages import Message, find_message
+from truetune.logs.console.messages import KnownMessage, find_message
 
 TOPIC_KINDS = {
     "rule": "rule",
@@ -26,24 +26,24 @@ TOPIC_KINDS = {
 }
 
 
-def find_topic(name: str) -> Message | Guide | None:
+def find_topic(name: str) -> KnownMessage | Guide | None:
     """The message or guide of that name; None where it is neither."""
     return find_message(name) or next((guide for guide in GUIDES if guide.name == name), None)
 
 
-def render_topic(topic: Message | Guide, console: Console) -> None:
+def render_topic(topic: KnownMessage | Guide, console: Console) -> None:
     """Show a message's or a guide's page."""
     from rich.markdown import Markdown  # slow to import, and lists of hits need none
 
     console.print(Markdown(_topic_page(topic), code_theme="ansi_dark"))
 
 
-def topic_json(topic: Message | Guide) -> dict[str, Any]:
+def topic_json(topic: KnownMessage | Guide) -> dict[str, Any]:
     """A message or a guide as plain values."""
     return {"name": topic.name, "title": topic.title, "page": _topic_page(topic)}
 
 
-def _topic_page(topic: Message | Guide) -> str:
+def _topic_page(topic: KnownMessage | Guide) -> str:
     """The page as Markdown: what is seen, the causes with the likely ones first, what to do."""
     # A guide begins with the user's words for the problem, so that a reader sees at once that
     # it is theirs.

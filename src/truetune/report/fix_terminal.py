@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from truetune.checks.catalogue import find
+from truetune.checks.rule_catalogue import find_rule
 from truetune.fixing.fix_file import Fixed
 from truetune.report.visible_text import clip_text, count_noun, visible
 from truetune.spec.run_spec import RunSpec
@@ -87,7 +87,7 @@ def _print_changes(console: Console, counts: Mapping[tuple[str, str], int]) -> N
 
 def _rule_with_code(rule: str) -> str:
     """`ROW003 role-alias-dropped`"""
-    return f"{find(rule).code} {rule}"
+    return f"{find_rule(rule).code} {rule}"
 
 
 def _next_command(fixed: Fixed, spec: RunSpec) -> str:

@@ -44,7 +44,7 @@ def report_verdict(report: Report) -> str:
     return _findings_sentence(report, count_noun(max(1, len(report.subjects)), "subject"))
 
 
-def next_step(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
+def next_step_of_report(report: Report, runs: Sequence[Mapping[str, Any]] = ()) -> str:
     """What to do next, in one line.
 
     Args:

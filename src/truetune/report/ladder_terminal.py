@@ -16,7 +16,7 @@ from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, draw_as_text, visible
 
 if TYPE_CHECKING:
-    from truetune.serving.adapter_forms import Ladder, Rung
+    from truetune.serving.compare_adapter_forms import Ladder, Rung
 
 
 def ladder_as_text(ladder: Ladder) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 from truetune.errors import DataError, UsageError
 from truetune.parsing import InputLimitError
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import RESULT
 from truetune.report.as_json import SCHEMA
 
 Result = dict[str, Any]

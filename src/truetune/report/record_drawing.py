@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.checks.reports import Report
-from truetune.report.draw_by_kind import DRAWER_MODULES, draw_more_of
+from truetune.report.draw_by_kind import DRAWER_MODULES, draw_details_of_report
 
 DrawnPart = dict[str, Any]
 
@@ -30,7 +30,7 @@ def report_drawing(report: Report) -> list[DrawnPart]:
         DRAWER_MODULES.get(type(report).__name__, "answers_terminal") == "answers_terminal"
     ):  # samples have a section of their own
         return []
-    return record_drawing(lambda console: draw_more_of(report, console, True))
+    return record_drawing(lambda console: draw_details_of_report(report, console, True))
 
 
 def record_drawing(draw: Callable[[Console], None]) -> list[DrawnPart]:

@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.rehearsal.mutation_score import Mutation
+from truetune.rehearsal.mutation_score import MutationTest
 from truetune.rehearsal.rehearsal_report import RehearsalReport
-from truetune.report.draw_by_kind import draw_more
+from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import shorten_line
 from truetune.report.visible_text import visible
 
 
-@draw_more.register
+@draw_details_by_kind.register
 def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> None:
     """The miniature, and a table of the rows or pairs."""
     console.print(Text(visible(f"miniature: {report.miniature}")))
@@ -37,7 +37,7 @@ def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> 
         render_mutation(report.mutation, console)
 
 
-def render_mutation(mutation: Mutation, console: Console) -> None:
+def render_mutation(mutation: MutationTest, console: Console) -> None:
     """One line a fault, the score, and the faults that were not tried."""
     table = Table(box=None, pad_edge=False)
     pairs = any(mutant.stopped is None for mutant in mutation.mutants)

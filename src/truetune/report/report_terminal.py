@@ -20,8 +20,8 @@ from truetune.checks.reports import AuditReport, DataReport, Report, Subject
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audit_terminal
-from truetune.report.draw_by_kind import draw_more_of
-from truetune.report.headline import next_step
+from truetune.report.draw_by_kind import draw_details_of_report
+from truetune.report.headline import next_step_of_report
 from truetune.report.judgement_lines import judgement_counts, judgement_lines
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.report.terminal_output import borderless_table, print_exact
@@ -93,7 +93,7 @@ def render_report(
                 style="" if verbose else "yellow",
             ),
         )
-    draw_more_of(report, console, verbose)
+    draw_details_of_report(report, console, verbose)
     print_exact(console, _wrap_first_line(closing_lines(report), console))
     # The figures are never the news while something is wrong.
     folds_figures = report.outcome == "findings" and not verbose
@@ -115,13 +115,15 @@ def _draw_verdict(report: Report, console: Console, verbose: bool) -> None:
     rows = _with_rows(report)
     if rows:
         print_exact(console, supervision_verdict(rows, console.width))
+        if len(rows.templates) > 1:
+            print_exact(console, _templates_text(rows, console.width))
         if verbose:
             print_exact(console, _facts_text(rows, console.width))
     if isinstance(report, AuditReport):
         print_exact(console, audit_terminal.verdict_text(report, console.width))
-        columns = audit_terminal.label_columns(report)
-        if columns:
-            print_exact(console, Text("\n".join(wrap_text(visible(columns), console.width))))
+        for line in (audit_terminal.label_columns(report), audit_terminal.loss_line(report.loss)):
+            if line:
+                print_exact(console, Text("\n".join(wrap_text(visible(line), console.width))))
     print_exact(console)
 
 
@@ -250,7 +252,7 @@ def _continuations(report: Report, has_problems: bool) -> Iterator[str]:
         on_a_row = " · on a row: truetune show FILE:LINE" if _with_rows(report) else ""
         yield f"more on a rule: truetune explain RULE{on_a_row}"
     else:
-        step = next_step(report)
+        step = next_step_of_report(report)
         if step:
             yield f"next: {step}"
 
@@ -263,6 +265,12 @@ def _wrap_first_line(text: Text, console: Console) -> Text:
     for line in lines:
         line.rstrip()
     return Text("\n").join([*lines, *commands])
+
+
+def _templates_text(report: DataReport, width: int) -> Text:
+    """How many rows each of the tokenizer's chat templates rendered."""
+    counts = ", ".join(f"{visible(name)} {rows:,}" for name, rows in report.templates.items())
+    return Text("\n".join(wrap_text(f"rows by chat template: {counts}", width)))
 
 
 def _facts_text(report: DataReport, width: int) -> Text:

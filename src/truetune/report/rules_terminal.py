@@ -13,22 +13,22 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.text import Text
 
-from truetune.checks.catalogue import find, page, rules, station
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import all_rules, find_rule, rule_page, station_of_rule
 from truetune.report.report_terminal import SEVERITY_STYLES
 from truetune.report.terminal_output import borderless_table, print_exact
 
 
 def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> None:
     """List rules: all, where none is chosen; in a pipe each on one line."""
-    chosen = tuple(chosen or rules())
+    chosen = tuple(chosen or all_rules())
     if not console.is_terminal:
         longest = max(len(rule.name()) for rule in chosen)
         for rule in chosen:
             print_exact(
                 console,
                 f"{rule.code}  {rule.name():{longest}}  {rule.severity:7}  {rule.stability:7}"
-                f"  {rule.since:10}  {page_summary(page(rule))}",
+                f"  {rule.since:10}  {page_summary(rule_page(rule))}",
             )
         return
     table = borderless_table(header=False)
@@ -43,7 +43,7 @@ def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> No
             severity,
             rule.stability,
             rule.since,
-            Text(page_summary(page(rule))),
+            Text(page_summary(rule_page(rule))),
         )
     console.print(table)
 
@@ -54,11 +54,11 @@ def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
         {
             "code": rule.code,
             "rule": rule.name(),
-            "station": station(rule),
+            "station": station_of_rule(rule),
             "severity": rule.severity,
             "stability": rule.stability,
             "since": rule.since,
-            "summary": page_summary(page(rule)),
+            "summary": page_summary(rule_page(rule)),
         }
         for rule in chosen
     ]
@@ -66,14 +66,16 @@ def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
 
 def render_rule_page(name: str, console: Console) -> None:
     """Show a rule's page. Raises UsageError for a rule that there is not."""
-    rule = find(name)
-    console.print(Markdown(f"# {rule.code} {rule.name()}\n\n{page(rule)}", code_theme="ansi_dark"))
+    rule = find_rule(name)
+    console.print(
+        Markdown(f"# {rule.code} {rule.name()}\n\n{rule_page(rule)}", code_theme="ansi_dark")
+    )
 
 
 def rule_page_json(name: str) -> dict[str, str]:
     """A rule with its page, as plain values. Raises UsageError for a rule that there is not."""
-    rule = find(name)
-    return {**rules_json([rule])[0], "page": page(rule)}
+    rule = find_rule(name)
+    return {**rules_json([rule])[0], "page": rule_page(rule)}
 
 
 def page_summary(markdown: str) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fingerprints import fingerprints
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import DataReport, Report
+from truetune.checks.rule_catalogue import all_rules, rule_page
 from truetune.package import __version__
 from truetune.report.rules_terminal import page_summary
 from truetune.report.visible_text import visible
@@ -28,7 +28,7 @@ LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 def to_sarif(report: Report) -> str:
     """One SARIF run."""
-    catalogue = list(rules())
+    catalogue = list(all_rules())
     place = {rule.code: i for i, rule in enumerate(catalogue)}
     driver = {
         "name": "truetune",
@@ -39,8 +39,8 @@ def to_sarif(report: Report) -> str:
             {
                 "id": rule.code,
                 "name": rule.name(),
-                "shortDescription": {"text": page_summary(page(rule))},
-                "help": {"text": page(rule), "markdown": page(rule)},
+                "shortDescription": {"text": page_summary(rule_page(rule))},
+                "help": {"text": rule_page(rule), "markdown": rule_page(rule)},
                 "defaultConfiguration": {"level": LEVELS[rule.severity]},
             }
             for rule in catalogue

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.generation.server_observations import AdapterStrength, By, ServerObservations
-from truetune.report.draw_by_kind import draw_more
+from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible
 from truetune.serving.service_report import ServiceReport
@@ -28,7 +28,7 @@ Observation = tuple[str, str, bool]
 """What was looked at, what was seen, and is it as it should be?"""
 
 
-@draw_more.register
+@draw_details_by_kind.register
 def _(report: ServiceReport, console: Console, verbose: bool) -> None:
     table = borderless_table(header=False)
     for _column in range(2):

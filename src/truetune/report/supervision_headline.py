@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from truetune.checks.learned_tokens import Learned
+from truetune.checks.learned_token_counts import LearnedTokenCounts
 from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_share, wrap_text
 
@@ -48,7 +48,7 @@ def explain_counts(report: DataReport) -> str:
     return "".join(f"; {part}" for part in _explanations(learned) if part)
 
 
-def _explanations(learned: Learned) -> list[str]:
+def _explanations(learned: LearnedTokenCounts) -> list[str]:
     """The parts of the sentence, empty ones included."""
     if learned.trainer is None:
         return [UNKNOWN_TRAINER]
@@ -73,7 +73,7 @@ def _explanations(learned: Learned) -> list[str]:
     return parts
 
 
-def _describe_cut(learned: Learned) -> str:
+def _describe_cut(learned: LearnedTokenCounts) -> str:
     """What a limit of the trainer's own takes; that of the settings is told by the counts of lengths."""
     # A limit that the user set is drawn by the histogram of lengths; one that a trainer has by
     # default surprises people.

@@ -67,6 +67,7 @@ def view_json(view: TokenView) -> dict[str, Any]:
         "line": row.origin.line,
         "row": row.origin.row,
         "format": row.format,
+        "template": view.template,
         "turn": view.example.rendering.turn,
         "tokens": [
             {
@@ -81,9 +82,10 @@ def view_json(view: TokenView) -> dict[str, Any]:
 
 
 def _example_title(view: TokenView, number: int) -> str:
-    """The row's place and format; of a row that is split, which turn is trained."""
+    """The row's place, format and template; of a row that is split, which turn is trained."""
     row = view.example.row
-    title = f"{visible(str(row.origin))} (row {row.origin.row}, {row.format})"
+    title = f"{visible(str(row.origin))} (row {row.origin.row}, {row.format}"
+    title += f", template {visible(view.template)})" if view.template is not None else ")"
     if view.example.rendering.turn is not None:
         title += f", example {number + 1}: trains turn {view.example.rendering.turn} alone"
     return title

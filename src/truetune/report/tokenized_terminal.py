@@ -11,12 +11,12 @@ from rich.text import Text
 
 from truetune.checks.inspect_tokenized import TokenizedReport
 from truetune.render.rendering import Source
-from truetune.report.draw_by_kind import draw_more
+from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import format_share
 
 
-@draw_more.register
+@draw_details_by_kind.register
 def _(report: TokenizedReport, console: Console, verbose: bool) -> None:
     if not report.rows:
         return

@@ -18,12 +18,12 @@ from rich.text import Text
 from truetune.checkpoint.weight_diff import MovementManifest, TensorMovement, sum_kept_changes
 from truetune.checkpoint.weight_diff_json import MAX_NAMED_ROWS, list_new_tokens
 from truetune.checks.weight_diff_report import MovementReport
-from truetune.report.draw_by_kind import draw_more
+from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible
 
 
-@draw_more.register
+@draw_details_by_kind.register
 def draw_movement(report: MovementReport, console: Console, verbose: bool) -> None:
     """Registered for reports of `truetune diff`."""
     render_movement(report.manifest, console)

@@ -1,7 +1,7 @@
 """A report in a file, in the form that the file's name asks for; whole or not at all.
 
-Which file may be replaced is decided in `data.output_file`, by the signatures of `file_signatures`: a user's own
-file never is. The text is made before the file is opened, so that a drawing that fails leaves the older report
+Which file may be replaced is decided in `data.guard_output_file`, by the signatures of `recognise_own_files`: a user's
+own file never is. The text is made before the file is opened, so that a drawing that fails leaves the older report
 alone.
 """
 
@@ -12,11 +12,11 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.reports import Report
-from truetune.data.output_file import write_output_file
+from truetune.data.guard_output_file import write_output_file
 from truetune.errors import UsageError
 from truetune.report.as_json import to_json
-from truetune.report.file_signatures import FILE_SIGNATURES
 from truetune.report.page import html_page
+from truetune.report.recognise_own_files import FILE_SIGNATURES
 from truetune.report.sarif import to_sarif
 
 WRITERS_BY_SUFFIX: dict[str, Callable[[Report], str]] = {

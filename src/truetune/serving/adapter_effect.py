@@ -31,7 +31,7 @@ SequenceLogprobs = Sequence[NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class AdapterEffect:
     """How much of the adapter's effect is there."""
 
     kept: float
@@ -53,7 +53,7 @@ class Effect:
 
 def measure_effect(
     base: SequenceLogprobs, tuned: SequenceLogprobs, measured: SequenceLogprobs
-) -> Effect:
+) -> AdapterEffect:
     """How much of tuned - base is there in another form of the model.
 
     Args:
@@ -78,7 +78,7 @@ def measure_effect(
     cosine = 0.0
     if expected_square and observed_square:
         cosine = float(projection / np.sqrt(expected_square * observed_square))
-    return Effect(
+    return AdapterEffect(
         kept=float(projection / expected_square) if expected_square else np.nan,
         cosine=cosine,
         size=float(np.sqrt(expected_square / max(1, count))),

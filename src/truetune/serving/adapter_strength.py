@@ -27,7 +27,7 @@ from truetune.render.tokenizer import Tokenizer
 from truetune.serving.adapter_effect import measure_effect
 from truetune.serving.server_client import GREEDY, ServerAnswer, ServerClient
 from truetune.serving.training_record import TrainedPrompt
-from truetune.serving.wrong_scalings import list_wrong_scalings, rescaled_adapter
+from truetune.serving.wrong_adapter_scalings import list_wrong_scalings, rescaled_adapter
 
 # Chosen, not measured: a few hundred tokens over all prompts, over which the rounding of one does not count.
 ANSWER_TOKENS = 32

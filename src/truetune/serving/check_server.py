@@ -18,13 +18,13 @@ from truetune.checks.rule import ServingRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.rows import read_conversations
 from truetune.errors import TruetuneError, UsageError
+from truetune.generation.backends.heeded_request_fields import body_sender, survey_heeded_fields
 from truetune.generation.backends.http_client import NoReply, find_server
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
-from truetune.generation.backends.request_fields import body_sender, survey_fields
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.generation.server_observations import ContextLength, ServerObservations
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.template import Template
 from truetune.serving.adapter_strength import (
     OwnAnswers,
@@ -32,9 +32,9 @@ from truetune.serving.adapter_strength import (
     measure_strength,
     select_prompts,
 )
-from truetune.serving.compare_answers import compare_by_answers, is_refused
 from truetune.serving.compare_prompts import ComparedPrompt, compare_server_prompts
 from truetune.serving.context_length import try_long_prompts
+from truetune.serving.infer_prompt_from_answers import compare_by_answers, is_refused
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
 from truetune.serving.server_stops import observe_stops
@@ -311,7 +311,7 @@ def _try_context_length(
 def _find_ignored_fields(client: ServerClient, trained: TrainedPrompt) -> tuple[str, ...]:
     """Fields of the protocol that have no effect."""
     ask = body_sender(f"{client.server.root}/v1/chat/completions", client.seconds)
-    reports = survey_fields(
+    reports = survey_heeded_fields(
         ask, chat_request(client.server, trained.chat), settings=trained.settings or None
     )
     return tuple(
@@ -326,7 +326,7 @@ def _base_template(source: ModelSource, probes: Probes) -> Probes | None:
     if source.base is None:
         return None
     try:
-        base = prepared(RunSpec(tokenizer=str(source.base)))
+        base = prepare_probes_of_run(RunSpec(tokenizer=str(source.base)))
     # A base whose tokenizer can't be read costs a suspect, not the check.
     except TruetuneError:
         return None

@@ -1,9 +1,9 @@
 """Compares what a server makes of messages with the training record.
 
-Where a server tells the ids of its prompt (or their number), these are held against the trained ones. Where ids differ,
-the prompts that known mistakes make are tried in turn: the one that gives just these ids names the cause. The
-trade-off: only mistakes that `prompt_variants` lists can be named; for all others the first difference is shown and the
-reader judges.
+Where a server tells the ids of its prompt (or their number), these are held against the trained ones. Where ids
+differ, the prompts that known mistakes make are tried in turn: the one that gives just these ids names the cause. The
+trade-off: only mistakes that `prompts_of_known_mistakes` lists can be named; for all others the first difference is
+shown and the reader judges.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from truetune.generation.backends.http_client import ANSWER_TIMEOUT_S, Server, m
 from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_server_prompt
 from truetune.generation.server_observations import PromptComparison
 from truetune.render.probes import Probes
-from truetune.serving.prompt_variants import guess_cause, list_prompt_variants
+from truetune.serving.prompts_of_known_mistakes import guess_cause, list_prompt_variants
 from truetune.serving.training_record import TrainedPrompt
 
 # Chosen for a line of a terminal: the difference, with what stands before it.

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from truetune.generation.server_observations import RepeatedRequests, ServerSampling
-from truetune.serving.compare_answers import LOGPROB_FIELDS
+from truetune.serving.infer_prompt_from_answers import LOGPROB_FIELDS
 from truetune.serving.server_client import GREEDY, REJECTED_STATUSES, ServerAnswer, ServerClient
 from truetune.serving.training_record import TrainedPrompt
 

@@ -15,7 +15,7 @@ from truetune.generation.backends.model_source import serving_stops
 from truetune.generation.server_observations import AnswerEnd, ServerStops
 from truetune.render.probes import Probes
 from truetune.serving.adapter_strength import last_question
-from truetune.serving.prompt_variants import CHAT_FORMATS, MIN_MARK_CHARS
+from truetune.serving.prompts_of_known_mistakes import CHAT_FORMATS, MIN_MARK_CHARS
 from truetune.serving.server_client import GREEDY, REJECTED_STATUSES, ServerAnswer, ServerClient
 from truetune.serving.training_record import TrainedPrompt, TrainingRecord
 

@@ -16,7 +16,7 @@ from truetune.checkpoint.weight_files import read_object
 from truetune.data.conversation import Conversation
 from truetune.generation.backends.model_source import ModelSource
 from truetune.render.probes import Probes
-from truetune.render.serving_contract import contract_of, verify
+from truetune.render.serving_contract import make_serving_contract, verify
 
 # Chosen, not measured: rows of several kinds are among so many, and reading them takes no time to speak of.
 MAX_ROWS_READ = 200
@@ -71,7 +71,7 @@ def load_training_record(
     stored = read_object(source.contract, []) if source.contract else None
     notes: list[str] = []
     if stored is None:
-        contract = contract_of(probes, first_rows, count=count)
+        contract = make_serving_contract(probes, first_rows, count=count)
         origin = f"made now with the template of {source.tokenizer}"
     else:
         broken = verify(stored, source.tokenizer, model=source.model)
@@ -83,7 +83,7 @@ def load_training_record(
         origin = str(source.contract)
     # A date in the stored prompts is that of the training: a server of today would differ from it without a fault.
     if stored is not None and stored["clock"]:
-        contract = contract_of(probes, first_rows, count=count)
+        contract = make_serving_contract(probes, first_rows, count=count)
         origin = f"made now: the template of {source.tokenizer} has dates"
     # A template that refuses system messages or tools is no fault; the prompts are left out, and said.
     refused = [prompt["name"] for prompt in contract["prompts"] if "refused" in prompt]
@@ -104,7 +104,7 @@ def _replace_rows(
         return stored
     # The fixed conversations stay: they try turns, system messages and tools, which rows may lack.
     fixed = [prompt for prompt in stored["prompts"] if not prompt["name"].startswith("row ")]
-    contract = contract_of(probes, rows, count=count)
+    contract = make_serving_contract(probes, rows, count=count)
     row_prompts = [prompt for prompt in contract["prompts"] if prompt["name"].startswith("row ")]
     return {**stored, "prompts": [*fixed, *row_prompts]}
 

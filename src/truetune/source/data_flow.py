@@ -22,12 +22,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from truetune.source import constant_values, inferred_types
-from truetune.source.calls import Call
 from truetune.source.qualified_names import (
     iterate_assigned_attributes,
     shorten_library_name,
     split_off_attributes,
 )
+from truetune.source.resolved_calls import Call
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
 
 if TYPE_CHECKING:

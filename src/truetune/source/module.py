@@ -24,14 +24,14 @@ from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.source import notebook
-from truetune.source.calls import Call
 from truetune.source.data_flow import DataFlow
+from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Scope, Scopes
 from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
 from truetune.spec.release_pins import Pins, pins_of_notebook, pins_of_script
 
 if TYPE_CHECKING:
-    from truetune.source.program import Program
+    from truetune.source.import_groups import Program
 
 N = TypeVar("N", bound=ast.AST)
 NEWER_SYNTAX: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
@@ -270,7 +270,7 @@ class Module:
 
     @cached_property
     def place_counts(self) -> dict[str, int]:
-        """How many places of each kind it has; rules fill it (`checks/code_places.py`)."""
+        """How many places of each kind it has; rules fill it (`checks/examined_code_places.py`)."""
         return {}
 
     @cached_property

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from truetune.errors import DataError
+from truetune.parsing.input_limits import NOTEBOOK
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import NOTEBOOK
 from truetune.source.source_text import LineIndex
 
 # A string, a sign of the structure, or a run of anything else (a number, true, false, null).

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 

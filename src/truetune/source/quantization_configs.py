@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Scope
 
 BITSANDBYTES_CONFIG = "transformers.BitsAndBytesConfig"

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.option_defaults import find_option_default
 from truetune.source.quantization_configs import find_quantization_configs
+from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows
 from truetune.source.version_guards import (
     ADDED_BY_UNSLOTH,

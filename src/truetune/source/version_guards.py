@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.qualified_names import shorten_library_name
+from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Binding
 
 ASKS_WHAT_IS_TAKEN = re.compile(

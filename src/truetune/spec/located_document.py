@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from truetune.errors import SpecError
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import check_whole_numbers, parse_json
-from truetune.parsing.limits import SETTINGS
 from truetune.parsing.yaml_reader import parse_yaml
 
 MAX_CONFIG_BYTES = SETTINGS.max_bytes

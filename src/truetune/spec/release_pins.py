@@ -27,7 +27,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import LOCK, SETTINGS, InputLimitError
+from truetune.parsing.input_limits import LOCK, SETTINGS, InputLimitError
 
 ReleaseAge = Literal["older", "current", "unknown"]
 """Is the release that runs one before a change, or one after it?"""

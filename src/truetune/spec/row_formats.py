@@ -26,7 +26,8 @@ class RowFormat:
     columns: tuple[str, ...]
     """The columns that tell it, by truetune's names; empty where columns alone do not tell it"""
     read: str | Callable[[Any], Any]
-    """Makes a `data.conversation.Conversation` of a `data.row_draft.Draft`; `module:function` where it is not loaded"""
+    """Makes a `data.conversation.Conversation` of a `data.conversation_draft.Draft`; `module:function` where it is
+    not loaded"""
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """truetune's name of a column that only this format has -> what files call it"""
 
@@ -38,7 +39,7 @@ class RowFormat:
         return function
 
 
-_HERE = "truetune.data.formats"
+_HERE = "truetune.data.row_format_readers"
 BUILT_IN = (
     # In the order in which they are looked for: rows of pairs have a prompt, and an answer under other names, too.
     RowFormat("preference", ("chosen", "rejected"), f"{_HERE}:read_preference"),

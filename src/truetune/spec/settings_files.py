@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from truetune.errors import SpecError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.toml_reader import parse_toml
 from truetune.parsing.yaml_reader import parse_yaml
-from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.advise_unknown_setting import SETTING_GROUPS, advise_unknown_setting
 from truetune.spec.run_spec import RunSpec
-from truetune.spec.unknown_settings import SETTING_GROUPS, advise_unknown_setting
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 CONFIG_NAME = "truetune.yaml"
 PROJECT_NAME = "pyproject.toml"

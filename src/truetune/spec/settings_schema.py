@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 from truetune.spec.row_formats import format_names
 from truetune.spec.run_spec import RunSpec
 

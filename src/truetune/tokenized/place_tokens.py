@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
+from truetune.tokenized.find_turn_layout import TurnLayout, find_turn_layout
 from truetune.tokenized.row_chunks import Chunk, Ints, Mask
-from truetune.tokenized.turn_headers import TurnLayout, find_turn_layout
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation, Message, Origin
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch
+from truetune.encoding.stream_batches import batch
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.generation.garbage_text import find_garbage
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
+from truetune.tokenized.find_turn_layout import ROLE_NAMES, find_turn_layout
 from truetune.tokenized.place_tokens import PlacedChunk
 from truetune.tokenized.row_chunks import Ints, Mask
-from truetune.tokenized.turn_headers import ROLE_NAMES, find_turn_layout
 
 # Chosen, not measured: a template that differs differs in most rows, and each row costs two
 # renderings.

@@ -16,13 +16,13 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from truetune.data.columnar import read_batches
 from truetune.data.conversation import Origin
 from truetune.data.file_records import Record, read_records
-from truetune.data.files import Source, open_raw
+from truetune.data.find_data_files import Source, open_raw
+from truetune.data.parquet_and_arrow_rows import read_record_batches
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
-from truetune.tokenized.token_columns import (
+from truetune.tokenized.recognise_token_columns import (
     ATTENTION,
     DOCUMENT_COLUMNS,
     IDS,
@@ -156,7 +156,7 @@ def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
     """The rows of a file, some hundred at a time. Raises DataError."""
     if source.kind in ("parquet", "arrow"):
         line = 1
-        for batch in read_batches(source, raw, None, CHUNK_ROWS):
+        for batch in read_record_batches(source, raw, None, CHUNK_ROWS):
             for start in range(0, batch.num_rows, CHUNK_ROWS):
                 part = batch.slice(start, CHUNK_ROWS)
                 size = part.num_rows

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truetune.data.files import Source, find_sources
-from truetune.data.output_folder import file_digest
+from truetune.data.find_data_files import Source, find_sources
+from truetune.data.guard_output_folder import file_digest
 from truetune.encoding.cache_key import digest_of
-from truetune.encoding.folder_layout import DATA, MANIFEST, manifest_in
+from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, manifest_in
 from truetune.errors import DataError
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import MODEL_FILE
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of
-from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.recognise_input_kind import recognise_kinds
 from truetune.spec.run_spec import RunSpec
 
 SAVED_FILES = ("dataset_dict.json", "state.json")
@@ -53,7 +53,7 @@ class Difference:
     now: str
 
 
-def cache_at(path: str) -> TokenCache:
+def open_token_cache(path: str) -> TokenCache:
     """The files of a cache: data files, a saved data set, a folder of them, or what `truetune encode` wrote.
 
     Of a folder that holds several saved data sets the newest is taken, and the others are named.

@@ -2,7 +2,8 @@
 
 A check judges rows, and what a row teaches depends on who reads it: the same pad token spoils one trainer's labels and
 means nothing to another's. Each fact names the place in that release where it was read, and tests compare it with the
-real package where that installs. Rules never ask for a trainer's name, only for its facts (`checks.by_trainer`).
+real package where that installs. Rules never ask for a trainer's name, only for its facts
+(`checks.severity_by_trainer`).
 """
 
 from __future__ import annotations

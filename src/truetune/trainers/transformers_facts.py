@@ -1,7 +1,7 @@
 """transformers' Trainer with `DataCollatorForLanguageModeling(mlm=False)`, release 5.23.0.
 
 The Trainer renders and encodes nothing: the script does, and the collator makes the labels. With another collator the
-facts on labels do not hold; `checks.trainer_sightings` sees which one a script names.
+facts on labels do not hold; `checks.detected_trainers` sees which one a script names.
 """
 
 from __future__ import annotations

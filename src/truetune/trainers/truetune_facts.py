@@ -45,8 +45,8 @@ FACTS = TrainerFacts(
     ),
     template=Fact("tokenizer", "truetune/render/probes.py", "probes"),
     as_served=Fact(True, "truetune/spec/run_spec.py", "RunSpec.history"),
-    file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load"),
-    prepares_model=Fact(True, "truetune/training/embeddings.py", "fit_embedding_rows"),
+    file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load_tokenizer"),
+    prepares_model=Fact(True, "truetune/training/enlarge_embeddings.py", "fit_embedding_rows"),
     packs=Fact("best-fit", "truetune/training/training_recipe.py", "_row_settings"),
     shuffles=Fact(True, "truetune/training/setting_conflicts.py", "shuffle"),
 )

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from truetune.data import atomic
-from truetune.data.output_folder import Input, check_output_folder, remove_empty_folders
+from truetune.data import write_atomically
+from truetune.data.guard_output_folder import Input, check_output_folder, remove_empty_folders
 from truetune.errors import UsageError
 from truetune.render.tokenizer_folder import TOKENIZER_FILES
 
@@ -91,7 +91,7 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
     part = work / MODEL_FOLDER
     try:
         work.mkdir()
-        atomic.write_atomically(work / MARK_FILE, _mark_bytes(str(os.getpid())))
+        write_atomically.write_atomically(work / MARK_FILE, _mark_bytes(str(os.getpid())))
         part.mkdir()
         yield part
         for path in sorted(part.rglob("*")):
@@ -100,9 +100,9 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
                     # A rename may reach the disk before the data does; after a power cut the folder
                     # would then be there with empty files.
                     os.fsync(file.fileno())
-        atomic.sync_folder(part)
+        write_atomically.sync_folder_to_disk(part)
         part.replace(folder)
-        atomic.sync_folder(folder.parent)
+        write_atomically.sync_folder_to_disk(folder.parent)
     # mkdir of the work folder: another process has the same number in another container, or the
     # user has made it.
     except FileExistsError:

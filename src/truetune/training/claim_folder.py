@@ -26,7 +26,12 @@ from truetune.checkpoint.run_folder import (
     read_own_run,
 )
 from truetune.checkpoint.weight_files import read_object
-from truetune.data.output_folder import LOCK_NAME, Stranger, is_our_lock, stranger_error
+from truetune.data.guard_output_folder import (
+    LOCK_NAME,
+    ForeignFile,
+    foreign_file_error,
+    is_our_lock,
+)
 from truetune.errors import UsageError
 from truetune.spec.run_spec import RunSpec
 from truetune.training.run_files import (
@@ -200,9 +205,9 @@ def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path
     if stranger is None and checkpoint is not None:
         fault = find_checkpoint_fault(checkpoint)
         if fault is not None:
-            stranger = Stranger(checkpoint, f"is not as truetune wrote it ({fault})")
+            stranger = ForeignFile(checkpoint, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
-        raise stranger_error(
+        raise foreign_file_error(
             stranger,
             "nothing was changed: restore it or move it elsewhere, and the same command resumes;"
             f" or {OTHER_FOLDER_HINT}",

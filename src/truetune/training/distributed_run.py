@@ -27,7 +27,7 @@ from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 
 from truetune.errors import SpecError, TokenizerError, UsageError
 from truetune.memory.architecture import read_architecture
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.spec.run_spec import RunSpec
 
 # Chosen, not measured: longer than any encoding. The processes wait without load, so that a large
@@ -196,7 +196,7 @@ def _leave_group() -> None:
 def _uses_all_weights(spec: RunSpec) -> bool:
     """Is each weight used for each token, so that DDP need not look which are not? Experts and towers are not."""
     try:
-        architecture = read_architecture(locate(str(spec.model or spec.tokenizer)))
+        architecture = read_architecture(find_tokenizer_folder(str(spec.model or spec.tokenizer)))
     except (SpecError, TokenizerError):
         return False
     # Experts that no token chose, and towers without an image, get no gradient, and DDP waits for

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.load_checkpoint import (
     Checkpoint,
@@ -31,7 +31,7 @@ from truetune.checkpoint.load_checkpoint import (
 )
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.judgement import NotJudged
-from truetune.data.output_folder import Input
+from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import model_class
 from truetune.generation.proof_prompts import (

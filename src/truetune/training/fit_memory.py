@@ -17,7 +17,7 @@ from truetune.memory.estimate_memory import GIB
 from truetune.memory.find_remedies import Proposal, Remedy, find_remedies
 from truetune.memory.plan_memory import Plan, parse_gpu_memory, plan_memory
 from truetune.memory.read_machine import read_machine
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import merge_settings, spec_of
 from truetune.training.training_recipe import CHECKPOINTING
@@ -137,7 +137,7 @@ def usable_memory(stated: str | float | None) -> float | None:
 def plan_run(filled: RunSpec, memory: float | None) -> Plan | None:
     """The memory of a run with all settings filled; None where its config.json can't be read. `memory` in bytes."""
     try:
-        folder = locate(str(filled.model or filled.tokenizer))
+        folder = find_tokenizer_folder(str(filled.model or filled.tokenizer))
         return plan_memory(
             filled, model=folder, gpu_memory=None if memory is None else memory / GIB
         )

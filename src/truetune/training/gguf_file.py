@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.compare_tensor_samples import map_tensor
 from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.errors import UsageError

@@ -33,7 +33,7 @@ from truetune.checks.checkpoint.weights_changed_since_training import WeightsCha
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.weight_diff_report import judge_weights
-from truetune.data.output_folder import Input
+from truetune.data.guard_output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
 from truetune.generation.proof_prompts import ProofPrompts, prepare_prompts, read_serving_facts

@@ -12,7 +12,7 @@ from typing import Any
 
 from truetune.errors import UsageError
 from truetune.spec.training_settings import Lora, Training
-from truetune.training.embeddings import trainable_token_rows
+from truetune.training.enlarge_embeddings import trainable_token_rows
 from truetune.training.training_recipe import Choice
 
 

@@ -21,15 +21,15 @@ from truetune.encoding.encode_run import Progress, encode
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.spec.run_spec import RunSpec
-from truetune.training.training_recipe import DEFAULT_SEED, Choice
-from truetune.training.training_rows import (
+from truetune.training.load_training_rows import (
     TrainingData,
     TrainingRows,
-    add_copies,
-    hold_out,
+    choose_held_out_rows,
+    describe_row_choices,
     open_table,
-    row_choices,
+    with_copies_of_held_out,
 )
+from truetune.training.training_recipe import DEFAULT_SEED, Choice
 
 # Chosen: twice the 16 rows of a default step, so that no two answers to one prompt meet in a batch.
 # More would matter for larger batches only, and is seldom to be had.
@@ -93,8 +93,10 @@ def load_preferences(spec: RunSpec, *, progress: Progress | None = None) -> Trai
     table = open_table(encoded, spec.data)
     numbers = np.asarray(table.with_format("numpy")["row"])
     flat = _FlatDocuments.of(table)
-    chosen = hold_out(numbers, 0 if spec.eval_data else spec.training.val_size)
-    held = add_copies((flat.halves(i)[0] for i in range(len(numbers))), numbers, chosen)
+    chosen = choose_held_out_rows(numbers, 0 if spec.eval_data else spec.training.val_size)
+    held = with_copies_of_held_out(
+        (flat.halves(i)[0] for i in range(len(numbers))), numbers, chosen
+    )
     apart = np.isin(numbers, sorted(held))
     train = _make_preference_rows(table, np.flatnonzero(~apart), spec)
     held_out = _make_preference_rows(table, np.flatnonzero(apart), spec) if held else None
@@ -102,7 +104,10 @@ def load_preferences(spec: RunSpec, *, progress: Progress | None = None) -> Trai
         other = open_table(encode(spec.model_copy(update={"data": spec.eval_data})), spec.eval_data)
         held_out = _make_preference_rows(other, np.arange(len(other)), spec)
     tokens = int(np.diff(flat.offsets)[~apart].sum())
-    choices = (*row_choices(spec, held, encoded.manifest), *_preference_choices(spec, train))
+    choices = (
+        *describe_row_choices(spec, held, encoded.manifest),
+        *_preference_choices(spec, train),
+    )
     return TrainingData(train, held_out, encoded, int((~apart).sum()), tokens, held, choices)
 
 

@@ -21,13 +21,13 @@ from packaging.specifiers import SpecifierSet
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.ready_trainer import ready_trainer
+from truetune.probe.temporary_data_loader import temporary_data_loader
 from truetune.render.rendering import IGNORED
+from truetune.training.load_training_rows import TrainingData
 from truetune.training.preference_rows import PreferenceRows
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.trainer_arguments import make_arguments
 from truetune.training.training_recipe import Recipe, recipe_arguments
-from truetune.training.training_rows import TrainingData
 
 # Tried with these; the columns that a collator reads are no promise of TRL's, and the batches are
 # proved at each start anyway.
@@ -304,7 +304,7 @@ def _without_dropout(model: torch.nn.Module) -> None:
 
 def _prove_batches(trainer: Any, rows: PreferenceRows) -> None:
     """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
-    with ready_trainer(trainer) as (loader, _):
+    with temporary_data_loader(trainer) as (loader, _):
         batches = peek_batches(loader, PROVED_BATCHES)
     for number, batch in enumerate(batches):
         expected = _expected_lines(trainer, rows, batch)
@@ -374,7 +374,7 @@ def _prove_reference(trainer: Any) -> None:
         trainer.model.training,
     )
     with (
-        ready_trainer(trainer) as (loader, _),
+        temporary_data_loader(trainer) as (loader, _),
         torch.no_grad(),
         trainer.compute_loss_context_manager(),
     ):

@@ -18,15 +18,15 @@ from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.judge_audit import audit
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
-from truetune.checks.reports import AuditReport, Report, with_judgement
+from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
-from truetune.data.files import find_sources
+from truetune.data.find_data_files import find_sources
 from truetune.data.rows import read_conversations
-from truetune.encoding.source_names import names_of
+from truetune.encoding.source_file_names import source_names_of
 from truetune.errors import FindingsError
 from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.ready_trainer import ready_trainer
+from truetune.probe.temporary_data_loader import temporary_data_loader
 from truetune.spec.config import Config
 from truetune.spec.run_spec import RunSpec
 from truetune.training.progress_output import Listener
@@ -86,7 +86,7 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
         spec, progress=lambda rows, done, total: listener.busy("checking", done, total)
     )
     config = Config("truetune", __version__, "", spec, limit=spec.max_length)
-    return with_judgement(judge_rehearsal, judge_settings(config, spec))
+    return add_judgement(judge_rehearsal, judge_settings(config, spec))
 
 
 def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
@@ -130,7 +130,7 @@ def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
 
 def _rows_of_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     """The rows of the first batches, as they stand in the data."""
-    with ready_trainer(trainer) as (loader, _):
+    with temporary_data_loader(trainer) as (loader, _):
         peeked = peek_batches(loader, AUDIT_BATCHES)
     # A dictionary keeps the order and drops the doubles.
     numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
@@ -138,7 +138,7 @@ def _rows_of_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[st
     columns: list[dict[str, Any]] = []
     sources = find_sources(spec.data)
     names = dict(
-        zip((str(source.path) for source in sources), names_of(sources).names, strict=True)
+        zip((str(source.path) for source in sources), source_names_of(sources).names, strict=True)
     )
     for row in read_conversations(spec.data, format=spec.format, columns=spec.map):
         if (names.get(row.origin.file), row.origin.line) in origins:

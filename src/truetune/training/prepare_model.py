@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.training_settings import Training
 from truetune.training.align_special_ids import align_special_ids
 from truetune.training.choose_collator import Collate, choose_collator
-from truetune.training.embeddings import fit_embedding_rows
+from truetune.training.enlarge_embeddings import fit_embedding_rows
 from truetune.training.load_base_model import load_base_model
 from truetune.training.packing_attention import ModelAttention, find_attention
 from truetune.training.peft_adapter import load_adapter, make_lora_config
@@ -59,7 +59,7 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
     # embedding, which needs a row for it; then attention, tried on the finished model; the adapter
     # last, for peft wraps what is there.
     spec = spec.model_copy(update={"training": training})
-    probes = prepared(spec)
+    probes = prepare_probes_of_run(spec)
     tokenizer, choices = prepare_tokenizer(probes, spec)
     model, more = load_base_model(probes.tokenizer, training)
     choices += more

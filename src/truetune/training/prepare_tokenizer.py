@@ -15,7 +15,7 @@ import transformers
 from truetune.data.rows import read_conversations
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.pad_token import choose_pad_token
-from truetune.render.probes import ANSWER, QUESTION, Probes, chat
+from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat
 from truetune.spec.run_spec import RunSpec
 from truetune.training.training_recipe import Choice
 
@@ -145,7 +145,10 @@ def _has_no_spare_row(probes: Probes) -> bool:
 
 def _rendered_texts(probes: Probes) -> Iterator[str]:
     """What the template makes of a chat of one turn, and of one of two."""
-    for messages in (chat(QUESTION, ANSWER), chat(QUESTION, f" {ANSWER}", QUESTION, ANSWER)):
+    for messages in (
+        alternating_chat(QUESTION, ANSWER),
+        alternating_chat(QUESTION, f" {ANSWER}", QUESTION, ANSWER),
+    ):
         text = probes.text(messages)
         if text is not None:
             yield text

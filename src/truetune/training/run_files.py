@@ -1,6 +1,6 @@
 """Run files: which files in the folder of a run are the run's, so that it may replace or remove them.
 
-`data.output_folder` has the rule. The records are run.json (its key and status; `files` once the run has ended;
+`data.guard_output_folder` has the rule. The records are run.json (its key and status; `files` once the run has ended;
 `writing`, the checkpoint that is being written; `saving`, once the weights of the end are being written) and whole.json
 in each checkpoint, which lists its files. transformers chooses the names in a checkpoint that it has not ended, so that
 these are told by run.json, which names the checkpoint, and by their names together.
@@ -25,14 +25,14 @@ from truetune.checkpoint.run_folder import (
 )
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings_file import is_finding_line
-from truetune.data.files import find_sources
-from truetune.data.output_folder import (
+from truetune.data.find_data_files import find_sources
+from truetune.data.guard_output_folder import (
     LOCK_NAME,
+    ForeignFile,
     Input,
     ListedFile,
-    Stranger,
     check_output_folder,
-    find_strangers,
+    find_foreign_files,
     is_listed_file,
     is_our_lock,
     parse_listing,
@@ -41,9 +41,9 @@ from truetune.data.output_folder import (
 )
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.generation.sample_files import SAMPLE_FILE_NAME, is_sample_file
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.spec.run_spec import RunSpec
-from truetune.training.extend_tokenizer import is_our_tokenizer
+from truetune.training.write_extended_tokenizer import is_our_tokenizer
 
 OTHER_FOLDER_HINT = "name another folder with -o"
 EXTENDED_TOKENIZER = ".tokenizer"
@@ -119,12 +119,12 @@ def _locate_input(name: str | None) -> Iterator[Path]:
     """The folder of a model or tokenizer; nothing where it is not on this machine."""
     try:
         if name is not None:
-            yield locate(name)
+            yield find_tokenizer_folder(name)
     except TruetuneError:
         return
 
 
-def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> Stranger | None:
+def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> ForeignFile | None:
     """What stands where a run that resumes will write, and is not the run's.
 
     What is in nobody's way stays as it is, and is none of our business.
@@ -157,19 +157,19 @@ def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> Stranger |
 
 def _stranger_at_top(
     path: Path, listed: Mapping[str, ListedFile], *, saving: bool
-) -> Stranger | None:
+) -> ForeignFile | None:
     """Judge one entry of the run's folder itself."""
     is_final, is_working = FINAL_FILES.fullmatch(path.name), path.name in WORKING_FILES
     # A link would have the run write, or remove, somewhere else.
     if path.is_symlink() and (checkpoint_step(path) is not None or is_final or is_working):
-        return Stranger(path, "is a symbolic link, which truetune did not make")
+        return ForeignFile(path, "is a symbolic link, which truetune did not make")
     if is_final and not saving:
         if path.name not in listed:
-            return Stranger(path, "truetune did not write it")
+            return ForeignFile(path, "truetune did not write it")
         if not is_listed_file(path, listed[path.name], digest_file):
-            return Stranger(path, "is not as truetune wrote it")
+            return ForeignFile(path, "is not as truetune wrote it")
     if is_working and not WORKING_FILES[path.name](path):
-        return Stranger(path, "is not as truetune wrote it")
+        return ForeignFile(path, "is not as truetune wrote it")
     return None
 
 
@@ -206,18 +206,18 @@ WORKING_FILES: dict[str, Callable[[Path], bool]] = {
 """What a run writes while it trains, and how it is known to be a run's"""
 
 
-def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | None:
+def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> ForeignFile | None:
     """What in a checkpoint's folder is not the run's, whether it was ended or not."""
     listed = listed_files(path)
     if listed is not None:
         return next(
-            find_strangers(
+            find_foreign_files(
                 path, listed, digest=digest_file, also_ours=lambda name: name == Path(WHOLE_FILE)
             ),
             None,
         )
     if run.get("writing") != path.name:
-        return Stranger(path, f"truetune did not write it (it has no {WHOLE_FILE})")
+        return ForeignFile(path, f"truetune did not write it (it has no {WHOLE_FILE})")
 
     def also_ours(name: Path) -> bool:
         here = path / name
@@ -234,7 +234,7 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
         for one in path.rglob("*")
         if one.is_dir() and CHECKPOINT_FOLDERS.fullmatch(one.relative_to(path).parts[0])
     )
-    return next(find_strangers(path, {}, folders=inside, also_ours=also_ours), None)
+    return next(find_foreign_files(path, {}, folders=inside, also_ours=also_ours), None)
 
 
 def listed_files(checkpoint: Path) -> dict[str, ListedFile] | None:

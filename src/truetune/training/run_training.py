@@ -28,8 +28,8 @@ from truetune.training.distributed_run import (
     join_processes,
     spread_over_processes,
 )
-from truetune.training.extend_tokenizer import extend_tokenizer
 from truetune.training.fit_memory import Fitting, plan_run, usable_memory
+from truetune.training.load_training_rows import TrainingData, highest_id
 from truetune.training.out_of_memory import RanOutOfMemory, catch_out_of_memory, relieve_memory
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.progress_output import (
@@ -46,9 +46,9 @@ from truetune.training.save_checkpoints import (
     save_final_weights,
 )
 from truetune.training.training_recipe import Recipe, make_recipe
-from truetune.training.training_rows import TrainingData, highest_id
 from truetune.training.watch.make_watcher import make_watcher
 from truetune.training.watch.process_group import describe_sharding
+from truetune.training.write_extended_tokenizer import extend_tokenizer
 from truetune.training.write_run_record import RunFile, begin_record, collect_inputs
 
 LoadRows = Callable[..., TrainingData]
@@ -345,8 +345,8 @@ def make_steps(
 def _method_functions(method: str) -> tuple[LoadRows, BuildTrainer]:
     """What loads the rows of a method, and what makes its trainer."""
     if method == "sft":
+        from truetune.training.load_training_rows import load_rows
         from truetune.training.supervised_trainer import make_supervised_trainer
-        from truetune.training.training_rows import load_rows
 
         return load_rows, make_supervised_trainer
     from truetune.training import preference_rows, preference_trainers

@@ -32,11 +32,11 @@ from truetune.checkpoint.run_folder import (
     list_checkpoints,
     list_files,
 )
-from truetune.data import atomic
-from truetune.data.output_folder import Stranger, stranger_error
+from truetune.data import write_atomically
+from truetune.data.guard_output_folder import ForeignFile, foreign_file_error
 from truetune.errors import UsageError
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 from truetune.training.claim_folder import FolderClaim
 from truetune.training.run_files import remove_checkpoint, remove_unfinished
 from truetune.training.write_run_record import RunFile
@@ -88,7 +88,7 @@ class CheckpointSaver(TrainerCallback):
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if PartialState().is_main_process:
             if os.path.lexists(folder):
-                raise stranger_error(Stranger(folder, "this run did not write it"))
+                raise foreign_file_error(ForeignFile(folder, "this run did not write it"))
             self.record.put(writing=folder.name)
         PartialState().wait_for_everyone()
         self._write_checkpoint(*arguments, **named)
@@ -145,7 +145,7 @@ class CheckpointSaver(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """Bring the checkpoint to the disk, say that it is whole, and remove older ones, in this order."""
         folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
-        atomic.write_atomically(
+        write_atomically.write_atomically(
             folder / _window_name(args.process_index),
             json.dumps(collect_sums(self.trainer)).encode(),
         )
@@ -315,7 +315,7 @@ def save_final_weights(
             # peft saves the adapter alone; the stop ids that were trained are in this file, and a
             # server without it runs on.
             if defaults is not None and not (record.folder / "generation_config.json").is_file():
-                atomic.write_atomically(
+                write_atomically.write_atomically(
                     record.folder / "generation_config.json", defaults.to_json_string().encode()
                 )
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -333,7 +333,7 @@ def _write_fingerprint(record: RunFile, folder: Path) -> None:
     """The fingerprint of its base beside an adapter."""
     base = record.facts["base"]["fingerprint"]
     if base is not None and (folder / "adapter_config.json").is_file():
-        atomic.write_atomically(folder / FINGERPRINT, json.dumps(base, indent=1).encode())
+        write_atomically.write_atomically(folder / FINGERPRINT, json.dumps(base, indent=1).encode())
 
 
 def mark_whole(folder: Path, *, resumes: bool) -> None:
@@ -344,16 +344,16 @@ def mark_whole(folder: Path, *, resumes: bool) -> None:
                 # whole.json must not be on the disk before what it vouches for.
                 os.fsync(file.fileno())
         elif path.is_dir():
-            atomic.sync_folder(path)
+            write_atomically.sync_folder_to_disk(path)
     whole = {
         "format": RECORD_FORMAT,
         "step": checkpoint_step(folder),
         "resumes": resumes,
         "files": list_files(folder),
     }
-    atomic.write_atomically(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
-    atomic.sync_folder(folder)
-    atomic.sync_folder(folder.parent)
+    write_atomically.write_atomically(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
+    write_atomically.sync_folder_to_disk(folder)
+    write_atomically.sync_folder_to_disk(folder.parent)
 
 
 def collect_sums(trainer: Any) -> dict[str, Any]:

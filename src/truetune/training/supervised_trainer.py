@@ -13,12 +13,12 @@ from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainingArguments
 
 from truetune.training.distributed_run import make_even_sampler
+from truetune.training.load_training_rows import TrainingData
 from truetune.training.peft_adapter import add_adapter
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.supervised_token_losses import token_losses
 from truetune.training.trainer_arguments import make_arguments
 from truetune.training.training_recipe import Recipe, recipe_arguments
-from truetune.training.training_rows import TrainingData
 from truetune.training.watch.losses_by_source import SourceLosses
 
 

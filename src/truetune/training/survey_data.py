@@ -17,11 +17,11 @@ import numpy as np
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.stream import batch as batch_of
+from truetune.encoding.stream_batches import batch as batch_of
 from truetune.errors import SpecError, TruetuneError
-from truetune.render.probes import prepared
+from truetune.render.probes import prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
-from truetune.training.model_shape import ModelShape, read_model_shape
+from truetune.training.read_model_shape import ModelShape, read_model_shape
 
 # Chosen, not measured: the 95th percentile of 1,000 lengths is off by about 1.4 points of
 # percentile (binomial). Twice as many take twice the seconds of `init`.
@@ -88,7 +88,7 @@ def _read_sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
 def _measure_lengths(spec: RunSpec, rows: list[Conversation]) -> ExampleLengths:
     """Of a pair, the longer side counts."""
     # The exact path alone: proving the fast one costs more than it saves on so few rows.
-    ready = replace(prepared(spec), only_reference=True)
+    ready = replace(prepare_probes_of_run(spec), only_reference=True)
     batch = batch_of(rows, ready.renderer(), Encoder(ready.tokenizer.backend, only_reference=True))
     if not batch.examples:
         raise SpecError(f"none of {len(rows):,} rows can be rendered: {batch.rejected[0].reason}")

@@ -27,7 +27,7 @@ from truetune.training.default_settings import (
     fill_warmup,
     fill_weights,
 )
-from truetune.training.model_shape import read_model_shape
+from truetune.training.read_model_shape import read_model_shape
 from truetune.training.setting_conflicts import refuse_conflicts
 
 __all__ = ["Choice", "Recipe", "make_recipe", "recipe_arguments"]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checkpoint.run_folder import CONTRACT_FILE
-from truetune.data import atomic
+from truetune.data import write_atomically
 from truetune.data.rows import read_conversations
 from truetune.render.probes import Probes
-from truetune.render.serving_contract import contract_of
+from truetune.render.serving_contract import make_serving_contract
 
 # Chosen, not measured: enough to show a prompt with and without tools or a system message. Twice as
 # many would double a file that is read at each serve-check; one would miss the variants.
@@ -30,11 +30,13 @@ def write_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
     """Write the contract of a run into its folder, with some rows of its data. Raises OSError."""
     spec = probes.spec
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
-    contract = contract_of(probes, islice(rows, MAX_ROWS_READ), count=CONTRACT_ROWS)
+    contract = make_serving_contract(probes, islice(rows, MAX_ROWS_READ), count=CONTRACT_ROWS)
     for name in ("bos", "eos", "unk", "pad"):
         id = getattr(tokenizer, f"{name}_token_id")
         if id is not None:
             contract["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
     path = folder / CONTRACT_FILE
-    atomic.write_atomically(path, json.dumps(contract, ensure_ascii=False, indent=1).encode())
+    write_atomically.write_atomically(
+        path, json.dumps(contract, ensure_ascii=False, indent=1).encode()
+    )
     return path

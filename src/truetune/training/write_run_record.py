@@ -33,15 +33,15 @@ from truetune.checkpoint.run_folder import (
 )
 from truetune.checkpoint.weight_files import ADAPTER_FILE
 from truetune.checks.findings import RANK, Finding
-from truetune.data import atomic
+from truetune.data import write_atomically
 from truetune.package import __version__
 from truetune.spec.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from truetune.training.claim_folder import FolderClaim
+    from truetune.training.load_training_rows import TrainingData
     from truetune.training.prepare_model import PreparedModel
     from truetune.training.training_recipe import Recipe
-    from truetune.training.training_rows import TrainingData
 
 LIBRARIES = (
     "torch",
@@ -184,7 +184,9 @@ class RunFile:
             body = json.dumps(_json_safe(self.facts), ensure_ascii=False, indent=1, default=str)
             # Whole each time: a killed process leaves the old record or the new one, and never half
             # of one.
-            atomic.write_atomically(self.folder / RUN_FILE, body.encode("utf-8", "surrogatepass"))
+            write_atomically.write_atomically(
+                self.folder / RUN_FILE, body.encode("utf-8", "surrogatepass")
+            )
 
     def ended(self, status: str) -> None:
         """The run is over before its end. Where the disk is full, the record stays as it was."""

@@ -16,10 +16,10 @@ import numpy as np
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record, read_records
-from truetune.data.files import Source, open_raw
+from truetune.data.find_data_files import Source, open_raw
 from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.errors import DataError
-from truetune.report.page.render_rows import RowRenderer
+from truetune.report.page.compare_rendered_rows import RowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
 from truetune.spec.run_spec import RunSpec
 from truetune.viewing.row_index import SourcedRecords
@@ -75,7 +75,7 @@ class ConversationRows:
         fine = {e.row.origin.row for e, count in zip(batch.examples, learned, strict=True) if count}
         return next((origin.row for origin, _ in conversations if origin.row not in fine), None)
 
-    def text(self, record: Record) -> str:
+    def searched_text(self, record: Record) -> str:
         """What is searched, where a record does not stand on a line."""
         return json.dumps(record.row, ensure_ascii=False, default=str)
 

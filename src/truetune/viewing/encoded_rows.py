@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.file_records import Record
-from truetune.data.files import Source
-from truetune.data.output_folder import file_digest
-from truetune.encoding.folder_layout import DATA, MANIFEST, ORIGIN, manifest_in
+from truetune.data.find_data_files import Source
+from truetune.data.guard_output_folder import file_digest
+from truetune.encoding.encoded_folder_layout import DATA, MANIFEST, ORIGIN, manifest_in
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import DataError, SpecError
 from truetune.render.rendering import IGNORED
 from truetune.render.rendering import Source as Kind
-from truetune.render.tokenizer import Tokenizer, load
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.render.tokenizer_folder import files_of
 from truetune.report.page.token_rows import (
     TokenRow,
@@ -64,7 +64,7 @@ class EncodedRows:
                 " again"
             )
         self.folder, self.manifest = folder, manifest
-        self.tokenizer = load(spec.tokenizer, model=spec.model)
+        self.tokenizer = load_tokenizer(spec.tokenizer, model=spec.model)
         self.notice = tokenizer_notice(self.tokenizer, manifest)
         self.vocabulary = TokenBytes(self.tokenizer.backend)
         self._control = np.array(sorted(self.tokenizer.control), np.int64)
@@ -90,7 +90,7 @@ class EncodedRows:
                 return number
         return None
 
-    def text(self, record: Record) -> str:
+    def searched_text(self, record: Record) -> str:
         """What is searched: the text that the ids spell."""
         ids = np.asarray((record.row or {}).get("input_ids") or (), np.int64)
         # An id beyond the vocabulary has no text; without this the whole row could not be

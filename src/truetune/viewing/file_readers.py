@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from truetune.data.file_records import Record, is_array
-from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw, open_unpacked
+from truetune.data.find_data_files import COMPRESSION_SUFFIXES, Source, open_raw, open_unpacked
 from truetune.errors import DataError
 
 # Chosen, not measured: 1 MiB is read at once, so that closing the view waits for one block at
@@ -80,7 +80,7 @@ class ForwardReader:
         self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
     ) -> None:
         """`over`: is nothing to be read any more?"""
-        from truetune.data.columnar import read_batches
+        from truetune.data.parquet_and_arrow_rows import read_record_batches
 
         self.part = part
         self.reached = 0
@@ -89,7 +89,7 @@ class ForwardReader:
         self._held: deque[tuple[int, Any]] = deque()
         """Batches of `kept` rows or more, each with the number of its first row"""
         self._raw = open_raw(source.path)
-        self._batches = read_batches(source, self._raw, group, kept)
+        self._batches = read_record_batches(source, self._raw, group, kept)
 
     def reaches(self, at: int) -> bool:
         """Can it give the row `at` without a new start?"""
@@ -97,7 +97,7 @@ class ForwardReader:
 
     def rows(self, at: int, count: int) -> list[Any]:
         """Raises DataError."""
-        from truetune.data.columnar import batch_to_rows
+        from truetune.data.parquet_and_arrow_rows import batch_to_rows
 
         rows: list[Any] = []
         while len(rows) < count:

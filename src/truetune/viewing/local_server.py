@@ -19,8 +19,8 @@ from urllib.parse import parse_qs
 
 from truetune.errors import TruetuneError, UsageError
 from truetune.report.visible_text import visible
-from truetune.viewing.connections import Connections
 from truetune.viewing.row_service import MAX_ROWS, RowService
+from truetune.viewing.server_connections import Connections
 
 LOOPBACK = "127.0.0.1"
 ALLOWED_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
@@ -110,7 +110,7 @@ class RequestHandler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
-        # The head was read without blocking by `connections`; the base class parses it as if it
+        # The head was read without blocking by `server_connections`; the base class parses it as if it
         # came from the socket.
         self.rfile = io.BytesIO(self._head)
 

@@ -17,8 +17,8 @@ from itertools import islice
 from typing import IO, NamedTuple
 
 from truetune.data.file_records import Record, read_json_lines, read_part, read_records
-from truetune.data.files import Source, open_raw, open_unpacked
-from truetune.data.line_stretches import Stretch, cut_stretches
+from truetune.data.find_data_files import Source, open_raw, open_unpacked
+from truetune.data.split_lines_into_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.viewing.file_readers import (
@@ -202,7 +202,7 @@ class RowIndex:
             yield from self._of_text(number, read_records(source, raw))
 
     def _of_table(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
-        from truetune.data.columnar import count_rows_of_parts, read_batches
+        from truetune.data.parquet_and_arrow_rows import count_rows_of_parts, read_record_batches
 
         line, whole = 1, Chunk(number, self.indexed)
         for group, rows in enumerate(count_rows_of_parts(source, raw)):
@@ -211,7 +211,7 @@ class RowIndex:
         # Neither groups nor batches are known without reading: an Arrow stream, or a packed
         # file. It is one chunk, which grows.
         if line == 1:
-            yield from ((whole, batch.num_rows) for batch in read_batches(source, raw))
+            yield from ((whole, batch.num_rows) for batch in read_record_batches(source, raw))
 
     def _of_text(self, number: int, records: Iterator[Record]) -> Iterator[tuple[Chunk, int]]:
         """JSON and CSV are cut behind rows."""

@@ -47,7 +47,7 @@ class RowMaker(Protocol):
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]: ...
     def faulty(self, first: int, records: SourcedRecords) -> int | None: ...
-    def text(self, record: Record) -> str: ...
+    def searched_text(self, record: Record) -> str: ...
     def forget(self) -> None: ...
 
 
@@ -170,7 +170,7 @@ class RowService:
         for number, (_, record) in enumerate(records, row):
             # CSV and JSON over several lines: the bytes hold the text somewhere, and each row
             # must be read to know in which.
-            spelled = self.maker.text(record).encode().lower()
+            spelled = self.maker.searched_text(record).encode().lower()
             if any(needle in spelled for needle in needles):
                 return number, number + 1
         return None, row + len(records)

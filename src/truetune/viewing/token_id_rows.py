@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.data.file_records import Record
-from truetune.data.files import Source
+from truetune.data.find_data_files import Source
 from truetune.errors import TruetuneError
-from truetune.render.probes import prepared
+from truetune.render.probes import prepare_probes_of_run
 from truetune.report.page.token_rows import (
     TokenRow,
     differing_labels,
@@ -32,7 +32,7 @@ class TokenIdRows:
 
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
-        self._placer = TokenPlacer(prepared(spec))
+        self._placer = TokenPlacer(prepare_probes_of_run(spec))
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
         """Of each record its row; `first` is the number of the first of them."""
@@ -55,7 +55,7 @@ class TokenIdRows:
                 return number
         return None
 
-    def text(self, record: Record) -> str:
+    def searched_text(self, record: Record) -> str:
         """What is searched: the text that the ids spell."""
         ids = (record.row or {}).get("input_ids") or ()
         return b"".join(map(self._spell, ids)).decode("utf-8", "replace")

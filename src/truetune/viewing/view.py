@@ -17,19 +17,19 @@ from typing import Any
 
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.reports import Report
-from truetune.data.files import find_sources
+from truetune.data.find_data_files import find_sources
 from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
-from truetune.report.as_json import as_dict
+from truetune.report.as_json import report_as_dict
 from truetune.report.page.html_document import html_document, notebook_frame
-from truetune.report.page.row_marks import Marks, marks_of
-from truetune.report.page.section import Result, Section
+from truetune.report.page.mark_cited_rows import Marks, marks_of
+from truetune.report.page.page_section import Result, Section
 from truetune.report.page.token_rows import TokenRow
 from truetune.report.page.tokens_section import tokens_section
 from truetune.report.visible_text import visible
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
-from truetune.tokenized.token_cache import cache_at
+from truetune.tokenized.token_cache import open_token_cache
 from truetune.viewing.conversation_rows import ConversationRows
 from truetune.viewing.local_server import ViewServer
 from truetune.viewing.row_index import RowIndex
@@ -56,7 +56,7 @@ def row_service_for(spec: RunSpec) -> RowService:
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
         from truetune.viewing.token_id_rows import TokenIdRows
 
-        cache = cache_at(spec.data[0])
+        cache = open_token_cache(spec.data[0])
         return RowService(
             lambda: RowIndex(cache.sources, kept=KEPT_ENCODED_ROWS), TokenIdRows(spec)
         )
@@ -155,7 +155,7 @@ def view(
     spec = spec_of(
         {name: value for name, value in values.items() if value is not None}, "truetune.view"
     )
-    marks = None if report is None else marks_for_data(spec, as_dict(report))
+    marks = None if report is None else marks_for_data(spec, report_as_dict(report))
     return View(spec, range(rows) if isinstance(rows, int) else rows, marks)
 
 
@@ -166,7 +166,7 @@ class View:
         """Raises as `row_service_for`; a row that can't be read or rendered says why."""
         self.spec = spec
         self.marks: Marks = marks or {"rules": [], "cases": []}
-        """See `truetune.report.page.row_marks`"""
+        """See `truetune.report.page.mark_cited_rows`"""
         self.rows: list[TokenRow] = []
         """See `truetune.report.page.token_rows`"""
         row_service = row_service_for(spec)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.checks.pages.answers import look, watched
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     MAX_CHANCE,
-    Count,
+    BadAnswerCount,
     chance_of_rise,
     count_bad_answers,
     is_late_in_run,
@@ -36,26 +36,33 @@ def rules(example: dict[str, Any]) -> dict[str, str]:
     ],
 )
 def test_fishers_exact_test(first: tuple[int, int], last: tuple[int, int], expected: float) -> None:
-    assert chance_of_rise(Count(0, *first), Count(1, *last)) == pytest.approx(expected)
+    assert chance_of_rise(BadAnswerCount(0, *first), BadAnswerCount(1, *last)) == pytest.approx(
+        expected
+    )
 
 
 def test_one_or_two_of_eight_are_noise() -> None:
     for before in range(9):
         for more in (1, 2, 3):
             if before + more <= 8:
-                assert chance_of_rise(Count(0, before, 8), Count(1, before + more, 8)) >= MAX_CHANCE
-    assert chance_of_rise(Count(0, 0, 8), Count(1, 5, 8)) < MAX_CHANCE
-    assert chance_of_rise(Count(0, 0, 8), Count(1, 6, 8)) < MAX_CHANCE / 5
-    assert chance_of_rise(Count(0, 1, 20), Count(1, 8, 20)) < MAX_CHANCE
+                assert (
+                    chance_of_rise(
+                        BadAnswerCount(0, before, 8), BadAnswerCount(1, before + more, 8)
+                    )
+                    >= MAX_CHANCE
+                )
+    assert chance_of_rise(BadAnswerCount(0, 0, 8), BadAnswerCount(1, 5, 8)) < MAX_CHANCE
+    assert chance_of_rise(BadAnswerCount(0, 0, 8), BadAnswerCount(1, 6, 8)) < MAX_CHANCE / 5
+    assert chance_of_rise(BadAnswerCount(0, 1, 20), BadAnswerCount(1, 8, 20)) < MAX_CHANCE
 
 
 def test_often_is_a_binomial_tail() -> None:
-    assert not is_surely_above(Count(0, 0, 8), 0.0)
-    assert not is_surely_above(Count(0, 1, 8), 0.05)
-    assert not is_surely_above(Count(0, 2, 8), 0.05)
-    assert is_surely_above(Count(0, 3, 8), 0.05)
-    assert is_surely_above(Count(0, 8, 8), 0.5)
-    assert not is_surely_above(Count(0, 7, 8), 0.5)
+    assert not is_surely_above(BadAnswerCount(0, 0, 8), 0.0)
+    assert not is_surely_above(BadAnswerCount(0, 1, 8), 0.05)
+    assert not is_surely_above(BadAnswerCount(0, 2, 8), 0.05)
+    assert is_surely_above(BadAnswerCount(0, 3, 8), 0.05)
+    assert is_surely_above(BadAnswerCount(0, 8, 8), 0.5)
+    assert not is_surely_above(BadAnswerCount(0, 7, 8), 0.5)
 
 
 def test_early_is_not_late() -> None:

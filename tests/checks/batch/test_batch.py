@@ -17,7 +17,7 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 import truetune
 from tests.auditing import tiny
 from tests.checks.pages.batch import of_ranks
-from truetune.checks.catalogue import find
+from truetune.checks.rule_catalogue import find_rule
 
 Rows = list[dict[str, Any]]
 BASE = tiny.tokenizer()
@@ -172,7 +172,7 @@ def test_lines_that_share_a_length_by_chance_are_not_cut() -> None:
 
 
 def test_images_that_the_batch_holds_as_numbers_are_used() -> None:
-    from truetune.checks.column_texts import holds_media
+    from truetune.checks.column_contents import holds_media
 
     assert holds_media("images", {"input_ids", "pixel_values", "image_grid_thw"})
     assert holds_media("image", {"pixel_values"})
@@ -361,9 +361,11 @@ def test_ranks(keys: tuple[str, ...]) -> None:
         for r in (rows, less)
     ]
     same = of_ranks(
-        loaders, tiny.model(), tiny.tokenizer(), find("same-rows-on-every-rank")
+        loaders, tiny.model(), tiny.tokenizer(), find_rule("same-rows-on-every-rank")
     ).findings
-    step = of_ranks(loaders, tiny.model(), tiny.tokenizer(), find("ranks-out-of-step")).findings
+    step = of_ranks(
+        loaders, tiny.model(), tiny.tokenizer(), find_rule("ranks-out-of-step")
+    ).findings
     assert (len(same), len(step)) == (1, len(keys))
 
 

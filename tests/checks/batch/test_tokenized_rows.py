@@ -15,7 +15,7 @@ from tests.auditing import tiny
 from tests.parts import folder
 from truetune.checks.reports import AuditReport
 from truetune.render.probes import probes
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 Row = dict[str, Any]
@@ -218,5 +218,5 @@ def test_turns_are_found_by_the_template_in_reverse(family: str) -> None:
 def test_a_marker_is_spelled_as_its_tokens_are() -> None:
     from truetune.auditing.expected_tokens import find_answer_marker
 
-    made = probes(load(str(folder("phi3"))), RunSpec())
+    made = probes(load_tokenizer(str(folder("phi3"))), RunSpec())
     assert find_answer_marker(made).endswith(b"<|assistant|>")

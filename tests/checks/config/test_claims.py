@@ -11,7 +11,7 @@ import yaml
 
 from tests.checks.config.settings import TRL
 from tests.checks.pages.config import lay_out
-from truetune.checks.config.evidence.step_counts import steps_of_run
+from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.spec.stacks.config_file import read_config
 
 
@@ -71,7 +71,7 @@ def test_steps_are_those_of_the_trainer(
         **TRL, "dataset_name": "rows.jsonl", "per_device_train_batch_size": batch, "num_train_epochs": epochs,
         "gradient_accumulation_steps": accumulation,
     }  # fmt: skip
-    found = steps_of_run(
+    found = max_steps_of_run(
         read_config(lay_out({"config": config, "files": {"rows.jsonl": {"rows": count}}}, tmp_path))
     )
     arguments = transformers.TrainingArguments(

@@ -10,9 +10,9 @@ import yaml
 
 from tests.checks.pages import block, sections
 from tests.checks.pages.config import config_of
-from truetune.checks.catalogue import rules
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_runner import run_rules
 from truetune.spec.stacks.config_file import read_config
 
@@ -28,7 +28,7 @@ def judgement(rule: type[Rule[Any]], text: str, folder: Path) -> Judgement:
     return run_rules(config_of(yaml.safe_load(text), folder), [rule])
 
 
-@pytest.mark.parametrize("rule", rules("config"), ids=lambda rule: rule.name())
+@pytest.mark.parametrize("rule", all_rules("config"), ids=lambda rule: rule.name())
 def test_a_rule_that_finds_nothing_gives_its_figure(rule: type[Rule[Any]], tmp_path: Path) -> None:
     judged = judgement(rule, block(sections(rule)["Use instead"]), tmp_path)
     assert not judged.findings
@@ -58,7 +58,7 @@ def test_what_is_not_here_is_not_called_fine(stack: str, tmp_path: Path) -> None
     path.write_text(SETTINGS[stack], encoding="utf-8")
     config = read_config(path)
     assert config.stack == stack
-    judged = run_rules(config, rules("config"))
+    judged = run_rules(config, all_rules("config"))
     for part in judged.examined:
         assert part.figure, part.rule
         assert part.of != 0
@@ -88,7 +88,8 @@ def test_the_values_are_those_of_the_file(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     figures = {
-        part.rule: part.figure for part in run_rules(read_config(path), rules("config")).examined
+        part.rule: part.figure
+        for part in run_rules(read_config(path), all_rules("config")).examined
     }
     assert (
         figures["warmup-ignored-by-schedule"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.checks.config.settings import HEALTHY
 from tests.checks.pages.config import lay_out
-from truetune.checks.catalogue import rules
+from truetune.checks.rule_catalogue import all_rules
 from truetune.errors import SpecError
 from truetune.spec.stacks.config_file import read_config
 
@@ -58,7 +58,7 @@ def test_no_rule_stumbles(name: str, data: st.DataObject) -> None:
             read = read_config(path)
         except SpecError:
             return
-        for rule in rules("config"):
+        for rule in all_rules("config"):
             for finding in rule(read).findings():
                 assert finding.message
                 assert "\n" not in finding.message

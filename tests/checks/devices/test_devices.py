@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.checks.pages.devices import launch
-from truetune.checks.catalogue import rules
 from truetune.checks.findings import Finding
+from truetune.checks.rule_catalogue import all_rules
 
 MODEL = {
     **{
@@ -34,7 +34,7 @@ def found(
     tmp_path: Path, config: dict[str, Any], machine: dict[str, Any], **more: Any
 ) -> list[Finding]:
     subject = launch({"config": config, "machine": machine, **more}, tmp_path)
-    return [finding for rule in rules("devices") for finding in rule(subject).findings()]
+    return [finding for rule in all_rules("devices") for finding in rule(subject).findings()]
 
 
 def ranks(world: int, rank: int) -> dict[str, str]:
@@ -207,6 +207,6 @@ def test_the_command_that_starts_the_settings_counts(
         tmp_path,
     )
     subject = replace(subject, config=replace(subject.config, path=str(tmp_path / "sft.yaml")))
-    seen = [finding for rule in rules("devices") for finding in rule(subject).findings()]
+    seen = [finding for rule in all_rules("devices") for finding in rule(subject).findings()]
     assert [finding.severity for finding in seen if finding.code == "DEV001"] == severities
     assert all("run.sh, line 1" in finding.evidence[0] for finding in seen)

@@ -11,16 +11,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.catalogue import DATA, page, station
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import DATA, rule_page, station_of_rule
 
 HEADINGS = ("What it does", "Why it is bad", "Example", "Use instead", "Fix safety", "References")
 
 
 def sections(rule: type[Rule[Any]]) -> dict[str, str]:
     """The page's sections by heading."""
-    parts = re.split(r"^## (.+)$", page(rule), flags=re.M)
+    parts = re.split(r"^## (.+)$", rule_page(rule), flags=re.M)
     return dict(zip(parts[1::2], (part.strip() for part in parts[2::2]), strict=True))
 
 
@@ -33,7 +33,7 @@ def block(section: str) -> str:
 
 def run(rule: type[Rule[Any]], section: str, folder: Path) -> tuple[Finding, ...]:
     """What this rule alone finds in what a section's block describes, laid out in `folder`."""
-    name = "data" if station(rule) in DATA else station(rule)
+    name = "data" if station_of_rule(rule) in DATA else station_of_rule(rule)
     folder.mkdir()
     found: tuple[Finding, ...] = importlib.import_module(f"{__name__}.{name}").findings(
         rule, block(section), folder

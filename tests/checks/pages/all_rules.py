@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.checks.pages import run, sections
-from truetune.checks.catalogue import DATA, rules, station
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import DATA, all_rules, station_of_rule
 from truetune.checks.rule_runner import run_rules
 
 CHEAP = (
@@ -31,7 +31,7 @@ class _Every:
 
     def __init__(self, rule: type[Rule[Any]]) -> None:
         self.__module__ = rule.__module__
-        self._station = station(rule)
+        self._station = station_of_rule(rule)
         self._judged: tuple[Finding, ...] = ()
 
     def name(self) -> str:
@@ -39,7 +39,7 @@ class _Every:
         return ""
 
     def __call__(self, subject: Any) -> _Every:
-        self._judged = run_rules(subject, rules(self._station)).findings
+        self._judged = run_rules(subject, all_rules(self._station)).findings
         return self
 
     def findings(self) -> tuple[Finding, ...]:

@@ -23,7 +23,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judge_audit import AuditReport, audit
 from truetune.checks.rule import Rule
 from truetune.probe.observe_run import observe_run
-from truetune.probe.own_loop import OwnLoop
+from truetune.probe.own_loop_hook import OwnLoop
 from truetune.spec.run_spec import RunSpec
 
 

@@ -21,7 +21,7 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.checks.weight_uses import weight_uses
+from truetune.checks.weight_uses import find_weight_uses
 from truetune.spec.config import Config
 from truetune.spec.stacks.config_file import read_config
 
@@ -37,7 +37,7 @@ def config_of(example: dict[str, Any], folder: Path) -> Config:
     others = [folder / name for name in example.get("beside") or ()]
     for other in others:
         other.write_text(yaml.safe_dump(example["beside"][other.name]), encoding="utf-8")
-    return replace(read_config(path), uses=weight_uses([path, *others]))
+    return replace(read_config(path), uses=find_weight_uses([path, *others]))
 
 
 def lay_out(example: dict[str, Any], folder: Path) -> Path:

@@ -25,6 +25,7 @@ from truetune.checks.check_data import check
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport
 from truetune.checks.rule import Rule
+from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
 
 LABELS = ("billing", "shipping", "account")
@@ -38,6 +39,12 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 
 def report(rule: type[Rule[Any]], text: str, folder: Path) -> DataReport:
     """Check what a block describes, with this rule alone."""
+    spec = write_data(text, folder)
+    return check(spec.model_copy(update={"select": (rule.name(),)}))
+
+
+def write_data(text: str, folder: Path) -> RunSpec:
+    """Write the tokenizer and the rows that a block describes, and give the run that has them."""
     example = yaml.safe_load(text)
     tokenizer = folder / "tokenizer"
     shutil.copytree(DEMO, tokenizer, ignore=shutil.ignore_patterns("special_tokens_map.json"))
@@ -54,7 +61,7 @@ def report(rule: type[Rule[Any]], text: str, folder: Path) -> DataReport:
                 "".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8"
             )
             settings[name] = str(path)
-    return check(spec_of({**settings, "tokenizer": str(tokenizer), "select": rule.name()}, "page"))
+    return spec_of({**settings, "tokenizer": str(tokenizer)}, "page")
 
 
 def _edit(path: Path, edit: Any) -> None:

@@ -11,9 +11,9 @@ import yaml
 from tests.checks.pages import block, sections
 from tests.checks.pages import config as config_blocks
 from tests.checks.pages import data as data_blocks
-from truetune.checks.catalogue import DATA, station
 from truetune.checks.judgement import Examined
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import DATA, station_of_rule
 from truetune.checks.rule_runner import run_rules
 
 NOT_APPLYING: dict[str, str] = {
@@ -54,7 +54,7 @@ def examined(rule: type[Rule[Any]]) -> Examined | None:
     """What a rule on data or settings says of its fixed example; None where it does not apply to that."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if station(rule) in DATA:
+        if station_of_rule(rule) in DATA:
             return next(iter(data_blocks.report(rule, fixed(rule), folder).examined), None)
         config = config_blocks.config_of(yaml.safe_load(fixed(rule)), folder)
         return next(iter(run_rules(config, [rule]).examined), None)

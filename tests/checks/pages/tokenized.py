@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 
 from tests.tokenized import make
+from truetune.checks.detected_trainers import trainer_facts_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.checks.trainer_sightings import trainer_of
-from truetune.tokenized.token_cache import cache_at
+from truetune.tokenized.token_cache import open_token_cache
 from truetune.tokenized.tokenized_data import read_tokenized
 
 NAMES = {"demo": "demo", "bos": "llama3-instruct"}
@@ -47,7 +47,9 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
         else:
             rows = _changed(made, rows, what, how)
     path = make.write(rows, folder / "rows.parquet", **written)
-    data = read_tokenized(cache_at(str(path)), made.spec, made, trainer_of(made.spec))
+    data = read_tokenized(
+        open_token_cache(str(path)), made.spec, made, trainer_facts_of_run(made.spec)
+    )
     return tuple(rule(data).findings())
 
 

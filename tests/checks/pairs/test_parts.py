@@ -17,12 +17,12 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     is_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import wilson_interval
-from truetune.checks.pairs.evidence.token_edits import (
+from truetune.checks.pairs.evidence.token_edit_distance import (
     is_within_edits,
-    min_edits,
+    min_edit_distance,
     without_common_ends,
 )
-from truetune.data.pair_scores import scores_of
+from truetune.data.pair_score_columns import pair_scores_of_row
 
 IDS = st.lists(st.integers(0, 3), max_size=12)
 
@@ -43,7 +43,7 @@ def test_edits_are_those_of_the_textbook(one: list[int], other: list[int]) -> No
     a, b = np.array(one, dtype=np.int32), np.array(other, dtype=np.int32)
     short, shorter = without_common_ends(a, b)
     assert len(short) + len(shorter) - 2 * common(short.tolist(), shorter.tolist()) == edits
-    assert min_edits(a, b) <= edits
+    assert min_edit_distance(a, b) <= edits
     assert not edits or not is_within_edits(a, b, edits - 1)
     assert is_within_edits(a, b, edits)
 
@@ -152,4 +152,4 @@ def test_priors_take_no_long_over_hostile_texts() -> None:
     ],
 )
 def test_scores(row: dict[str, object], wanted: tuple[float, float] | None) -> None:
-    assert scores_of(row) == wanted
+    assert pair_scores_of_row(row) == wanted

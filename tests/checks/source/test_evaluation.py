@@ -8,7 +8,7 @@ import pytest
 
 from tests.checks.source.table import HEAD, codes
 from truetune.checks.lint import lint
-from truetune.report.headline import next_step
+from truetune.report.headline import next_step_of_report
 
 
 def trained(train: str, held: str, head: str = "") -> str:
@@ -337,7 +337,7 @@ def test_code_that_trains_nothing_leads_to_its_answers(
 ) -> None:
     path = tmp_path / "script.py"
     path.write_text(HEAD + ANSWERS + text, encoding="utf-8")
-    assert step in next_step(lint([path], select=["SRC076"], allow_unjudged=True))
+    assert step in next_step_of_report(lint([path], select=["SRC076"], allow_unjudged=True))
 
 
 STEP = """\

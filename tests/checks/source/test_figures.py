@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.checks.pages import block, sections
-from truetune.checks.catalogue import rules
 from truetune.checks.lint import LintReport, lint
 from truetune.checks.rule import Rule
+from truetune.checks.rule_catalogue import all_rules
 from truetune.checks.rule_runner import run_rule
 from truetune.source.module import parse_module
 
-RULES = rules("source")
+RULES = all_rules("source")
 NO_PLACE = {
     "tokens-decoded-one-by-one": "a streamer decodes",
     "lm-collator-overwrites-labels": "another collator is made",

@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.pad_candidates import (
 )
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 from truetune.spec.run_spec import RunSpec
 
 PARTS = [
@@ -50,7 +50,7 @@ PARTS = [
 @pytest.mark.parametrize(("part", "name"), PARTS)
 def test_what_is_recorded_of_a_name_is_what_its_tokenizer_has(part: str, name: str) -> None:
     place = str(folder(part))
-    tokenizer = load(place)
+    tokenizer = load_tokenizer(place)
     token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=place)).stops)
     by_name, by_folder = free_pad(name), free_pad(place)
     assert by_name is not None

@@ -15,7 +15,7 @@ from truetune.checks.source.evidence.published_families import (
     family_of_base,
     family_of_model,
 )
-from truetune.render.probes import ANSWER, QUESTION, chat, prepared
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 
 PARTS = {
@@ -36,12 +36,12 @@ PARTS = {
 def test_what_is_recorded_of_a_family_is_what_its_tokenizer_does(part: str, name: str) -> None:
     known = family_of_model(name)
     assert known is not None
-    probes = prepared(RunSpec(tokenizer=str(folder(part))))
+    probes = prepare_probes_of_run(RunSpec(tokenizer=str(folder(part))))
     special = {role: token.token for role, token in probes.tokenizer.special.items()}
     bos = special.get("bos")
     if known.adds_bos is not None:
         assert probes.tokenizer.adds_bos == known.adds_bos
-    text = probes.text(chat(QUESTION, ANSWER))
+    text = probes.text(alternating_chat(QUESTION, ANSWER))
     if known.template_writes_bos is not None:
         assert text is not None
         assert (bos is not None and text.startswith(bos)) == known.template_writes_bos

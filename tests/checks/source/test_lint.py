@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.source.modules import notebook
-from truetune.checks.catalogue import rules
 from truetune.checks.lint import lint
+from truetune.checks.rule_catalogue import all_rules
 from truetune.errors import UsageError
 
 RULE = "apply-chat-template-returns-dict"
@@ -151,7 +151,7 @@ def test_settings_in_scripts_are_looked_at(tmp_path: Path) -> None:
 def test_rules_do_not_depend_on_each_other(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(HEAD + "n = len(tok.apply_chat_template(m))\n")
-    alone = [f for rule in rules("source") for f in lint([path], select=[rule.name()]).findings]
+    alone = [f for rule in all_rules("source") for f in lint([path], select=[rule.name()]).findings]
     assert sorted(f.code for f in alone) == sorted(
         f.code for f in lint([path], select=["SRC"]).findings
     )

@@ -18,14 +18,14 @@ import pytest
 
 from tests.checks.pages import block, sections
 from tests.checks.pages.source import lay_out
-from truetune.checks.catalogue import rules
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
-from truetune.source.edits import apply_changes, set_keyword
+from truetune.checks.rule_catalogue import all_rules
 from truetune.source.module import Module, parse_module
+from truetune.source.source_edits import apply_changes, set_keyword
 
-RULES = rules("source")
+RULES = all_rules("source")
 ASIDE = re.compile(r" \([^()]*\)")
 ALTERNATIVES = re.compile(r",? or (?=\w+ [\w(\"'{\[])|; ")
 NAME = re.compile(r"[A-Za-z_]\w*(?=\(|\[|=)|\b[A-Za-z]+_\w+\b|\b[A-Z][a-z0-9]+[A-Z]\w+\b|-100")

@@ -11,7 +11,7 @@ from truetune.cli import truetune_group
 from truetune.logs.console.line_prefixes import clean_line
 from truetune.logs.console.messages import (
     MESSAGES,
-    Message,
+    KnownMessage,
     find_message,
     message_of_exception,
     message_of_line,
@@ -38,7 +38,7 @@ def test_every_message_has_an_example_and_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.name)
-def test_a_message_says_why_what_next_and_where_from(message: Message) -> None:
+def test_a_message_says_why_what_next_and_where_from(message: KnownMessage) -> None:
     assert message.cause
     assert message.sources
     for command in re.findall(r"`truetune ([^`]+)`", message.advice):

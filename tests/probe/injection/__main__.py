@@ -26,9 +26,9 @@ OWN = (
     "truetune.probe.audit_session",
     "truetune.probe.forked_process",
     "truetune.probe.find_trainer",
-    "truetune.probe.own_loop",
+    "truetune.probe.own_loop_hook",
     "truetune.probe.live_objects",
-    "truetune.probe.time_limits",
+    "truetune.probe.audit_time_limits",
     "truetune.probe.failure_boundary",
     "truetune.probe.canary_dataset",
 )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3] / "src"
 PROBE = ROOT / "truetune" / "probe"
 START = PROBE / "hooked" / "sitecustomize.py"
-REHEARSAL = ("truetune.probe.rehearsal_guards", "truetune.probe.rehearse_run")
+REHEARSAL = ("truetune.probe.rehearsal_hook", "truetune.probe.rehearse_run")
 """The other mode's: they are loaded in a rehearsal alone, where a failure must end the process"""
 FAULTS = ("raise", "exit", "interrupt", "hang", "spin", "none", "weird")
 
@@ -25,8 +25,8 @@ ENTRY_POINTS = frozenset({
     ("sitecustomize", "contain_start.ring"),
     ("sitecustomize", "hand_on"),
     ("truetune.probe.trainer_hook", "patch_trainer.on_train_begin"),
-    ("truetune.probe.own_loop", "watch_optimizers.before_step"),
-    ("truetune.probe.own_loop", "OwnLoop._watch_forward.after_forward"),
+    ("truetune.probe.own_loop_hook", "watch_optimizers.before_step"),
+    ("truetune.probe.own_loop_hook", "OwnLoop._watch_forward.after_forward"),
     ("truetune.probe.find_trainer", "NewTrainer.__call__"),
     ("truetune.probe.canary_dataset", "_wrap_constructor.call"),
     ("truetune.probe.canary_dataset", "_wrap_method.call"),

@@ -30,7 +30,11 @@ CANARY = (
     "truetune.probe.watermarks",
     "truetune.probe.canary_dataset",
 )
-OWN_LOOP = ("truetune.probe.own_loop", "truetune.probe.live_objects", "truetune.probe.observe_loop")
+OWN_LOOP = (
+    "truetune.probe.own_loop_hook",
+    "truetune.probe.live_objects",
+    "truetune.probe.observe_loop",
+)
 PREFERENCES = (
     "truetune.probe.measuring.preference_ratios",
     "truetune.probe.laws.dpo_start",
@@ -184,12 +188,12 @@ def laws_for(function: Function) -> tuple[str, ...]:
     if home.endswith("probe.laws"):
         return (name.replace("_", "-"),)
     helpers = {
-        "logits": ("padding-invariance", "cache"),
+        "compute_logits": ("padding-invariance", "cache"),
         "trainer_gradients": ("gradient-accumulation", "loss-alive"),
         "learned_targets": ("loss-targets",),
         "packed_documents": ("packing-isolation", "padding-invariance"),
         "rounding_tolerance": ("padding-invariance", "checkpointing"),
         "preference_ratios": ("dpo-start",),
-        "row_independence": ("gradient-accumulation",),
+        "require_row_independence": ("gradient-accumulation",),
     }
     return helpers.get(name, ("loss-alive",))

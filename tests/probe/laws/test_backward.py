@@ -398,3 +398,24 @@ def test_rounding_counts_what_a_step_leaves() -> None:
             up, down = weights + rate, weights - rate
             same = int(((up == weights) & (down == weights)).sum())
             assert abs(stuck_weights(weights, rate) - same) <= 0.02 * len(weights)
+
+
+class TakesOwnSteps(transformers.Trainer):
+    """A trainer whose step changes the weights by an optimizer of its own, which no trainer knows of."""
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        loss: Any = self.compute_loss(model, self._prepare_inputs(inputs))
+        self.accelerator.backward(loss)
+        own = torch.optim.SGD(model.parameters(), lr=1.0)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        own.step()
+        return loss.detach()
+
+
+def test_a_step_of_the_users_own_changes_no_weight() -> None:
+    run = trainer(kind=TakesOwnSteps)
+    before = copy.deepcopy(run.model.state_dict())
+    laws = measured(run, "gradient-accumulation", "process-count", "optimizer-step")
+    assert all(torch.equal(before[name], value) for name, value in run.model.state_dict().items())
+    assert any("optimizer step of its own" in str(law) for law in laws.values())

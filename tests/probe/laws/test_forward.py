@@ -17,14 +17,14 @@ import transformers
 
 from tests.auditing import tiny
 from tests.probe.laws.zoo import ARCHITECTURES, TOKENIZER, build, pack, packed, padded
-from truetune.checks.catalogue import rules
 from truetune.checks.rule import LawRule
+from truetune.checks.rule_catalogue import all_rules
 from truetune.probe.laws import law_modules, measure_laws
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.packed_documents import document_spans
 from truetune.probe.measuring.rounding_tolerance import coarsest_precision
-from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.peek_batches import peek_batches
-from truetune.probe.ready_trainer import ready_trainer
+from truetune.probe.temporary_data_loader import temporary_data_loader
 
 PADDED = (
     "padding-invariance",
@@ -316,7 +316,7 @@ class Measuring(transformers.TrainerCallback):
         self.trainer: Any = None
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        with ready_trainer(self.trainer) as (loader, _):
+        with temporary_data_loader(self.trainer) as (loader, _):
             batch = peek_batches(loader, 1)[0].inputs
         trial = Trial(self.trainer.model, [batch], [[]], self.trainer, tokenizer=TOKENIZER)
         self.found = measure_laws(trial, [law for law in PADDED if law != "save-load"])
@@ -490,5 +490,5 @@ def test_every_law_stands_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "laws.md").read_text(encoding="utf-8")
     assert {law for law in law_modules() if f"`{law}`" not in page} == set()
     assert {
-        rule.code for rule in rules() if issubclass(rule, LawRule) and rule.code not in page
+        rule.code for rule in all_rules() if issubclass(rule, LawRule) and rule.code not in page
     } == set()

@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answers import MIN_ANSWERS, sample_cases
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule

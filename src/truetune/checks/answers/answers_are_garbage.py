@@ -46,14 +46,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
     PAD_ON_THE_LEFT,
     describe_padded_batches,
     find_bad_answers,
     sample_cases,
 )
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 from truetune.generation.garbage_text import find_garbage
@@ -71,7 +71,7 @@ COMPARE_FILES = (
 )
 
 
-class AnswersAreGarbage(CountedAnswersRule):
+class AnswersAreGarbage(BadAnswerShareRule):
     code = "ANS012"
     severity = "error"
     since = "0.1.0"

@@ -46,13 +46,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     are_all_bad,
     find_bad_answers,
     find_next_turn,
     sample_cases,
 )
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -65,7 +65,7 @@ STOP_AND_REFERENCES = (
 )
 
 
-class AnswersAreTooLong(CountedAnswersRule):
+class AnswersAreTooLong(BadAnswerShareRule):
     code = "ANS013"
     severity = "error"
     explained_by = ("temperature",)

@@ -43,12 +43,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import are_all_bad, find_bad_answers, sample_cases
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.answers.bad_answer_counts import are_all_bad, find_bad_answers, sample_cases
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.language_names import language_name
+from truetune.generation.name_answer_language import name_answer_language
 
 # Chosen, not measured: short answers (names, quotations) are taken for another language now and then. At half, one of
 # 40 would count; at double, a tenth of all users would be answered in another language.
@@ -56,7 +56,7 @@ TOLERATED = 0.05
 SHOWN_LANGUAGES = 5
 
 
-class AnswersChangeLanguage(CountedAnswersRule):
+class AnswersChangeLanguage(BadAnswerShareRule):
     code = "ANS004"
     severity = "error"
     since = "0.1.0"
@@ -73,7 +73,9 @@ class AnswersChangeLanguage(CountedAnswersRule):
     def findings(self) -> Iterator[Finding]:
         bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
         if bad_answers is not None:
-            languages = Counter(language_name(sample.answer.text) for sample in bad_answers.samples)
+            languages = Counter(
+                name_answer_language(sample.answer.text) for sample in bad_answers.samples
+            )
             yield self.finding(
                 f"{bad_answers.last} answers are not in the language of their references or"
                 f" questions{bad_answers.before}",

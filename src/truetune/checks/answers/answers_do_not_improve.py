@@ -53,9 +53,9 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from statistics import mean, stdev
 
-from truetune.checks.answers.bad_answers import MIN_ANSWERS, is_late_in_run, sample_cases
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, is_late_in_run, sample_cases
 from truetune.checks.answers.loss_curves import content_losses, first_and_last_level
-from truetune.checks.counted_answers import MORE
+from truetune.checks.bad_answer_share_rule import MORE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule

@@ -47,8 +47,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answers import are_all_bad, find_bad_answers, sample_cases
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.answers.bad_answer_counts import are_all_bad, find_bad_answers, sample_cases
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -58,7 +58,7 @@ from truetune.generation.answer_samples import Sample
 TOLERATED = 0.05
 
 
-class AnswersEchoThePrompt(CountedAnswersRule):
+class AnswersEchoThePrompt(BadAnswerShareRule):
     code = "ANS008"
     severity = "error"
     since = "0.1.0"

@@ -45,7 +45,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     PAD_ON_THE_LEFT,
     are_all_bad,
     count_bad_answers,
@@ -53,7 +53,7 @@ from truetune.checks.answers.bad_answers import (
     is_surely_above,
     sample_cases,
 )
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample
@@ -69,7 +69,7 @@ FAULTS_OF_OTHER_RULES: frozenset[Verdict] = frozenset(
 """Faults that have other tolerances, and rules of their own"""
 
 
-class AnswersHaveFaults(CountedAnswersRule):
+class AnswersHaveFaults(BadAnswerShareRule):
     code = "ANS014"
     severity = "error"
     explained_by = ("temperature",)

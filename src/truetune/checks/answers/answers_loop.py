@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     NOT_A_NUMBER,
     PAD_ON_THE_LEFT,
     are_all_bad,
@@ -56,7 +56,7 @@ from truetune.checks.answers.bad_answers import (
     find_bad_answers,
     sample_cases,
 )
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
@@ -71,7 +71,7 @@ TRAINED_TOO_HARD = (
 )
 
 
-class AnswersLoop(CountedAnswersRule):
+class AnswersLoop(BadAnswerShareRule):
     code = "ANS003"
     severity = "error"
     stability = "stable"

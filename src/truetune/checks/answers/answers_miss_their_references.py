@@ -44,13 +44,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
     count_bad_answers,
     is_surely_above,
     sample_cases,
 )
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -65,7 +65,7 @@ TOLERATED = 0.8
 FREQUENT_SHARE = 1 / 3
 
 
-class AnswersMissTheirReferences(CountedAnswersRule):
+class AnswersMissTheirReferences(BadAnswerShareRule):
     code = "ANS017"
     severity = "warning"
     tolerated = TOLERATED

@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     NOT_A_NUMBER,
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
@@ -62,7 +62,7 @@ from truetune.checks.answers.bad_answers import (
     sample_cases,
 )
 from truetune.checks.answers.loss_curves import content_loss_falls
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun
@@ -81,7 +81,7 @@ ASK_AS_TRAINED = (
 )
 
 
-class AnswersNeverStop(CountedAnswersRule):
+class AnswersNeverStop(BadAnswerShareRule):
     code = "ANS001"
     severity = "error"
     stability = "stable"

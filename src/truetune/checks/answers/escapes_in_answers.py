@@ -44,11 +44,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import MIN_ANSWERS, find_bad_answers, sample_cases
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answers, sample_cases
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
-from truetune.generation.escaped_characters import find_escapes
+from truetune.generation.find_literal_escapes import find_escapes
 
 # Chosen, not measured, as for control tokens: an answer may speak of escapes without saying so. At half, one of 100
 # such answers would do; at double, a column of which every 30th row is escaped would pass.
@@ -56,7 +56,7 @@ TOLERATED = 0.02
 SHOWN_ESCAPES = 5
 
 
-class EscapesInAnswers(CountedAnswersRule):
+class EscapesInAnswers(BadAnswerShareRule):
     code = "ANS018"
     severity = "error"
     tolerated = TOLERATED

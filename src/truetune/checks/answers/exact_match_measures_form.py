@@ -51,7 +51,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answers import MIN_ANSWERS, sample_cases
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule

@@ -53,7 +53,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.answers.bad_answer_counts import sample_cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule

@@ -12,14 +12,16 @@ from statistics import median
 from truetune.generation.answer_samples import SampledRun
 
 
-def losses_of_source(watched: SampledRun, source: str) -> list[float]:
+def loss_curve_of_source(watched: SampledRun, source: str) -> list[float]:
     """The losses of one source, in order of their steps."""
     return [record.by_source[source] for record in watched.losses if source in record.by_source]
 
 
 def content_losses(watched: SampledRun) -> list[float]:
     """The losses of the assistant's contents, or else of all."""
-    return losses_of_source(watched, "assistant content") or losses_of_source(watched, "all")
+    return loss_curve_of_source(watched, "assistant content") or loss_curve_of_source(
+        watched, "all"
+    )
 
 
 def content_loss_falls(watched: SampledRun, share: float = 0.9) -> bool:

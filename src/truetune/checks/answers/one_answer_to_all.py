@@ -44,10 +44,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     MAX_CHANCE,
     MIN_ANSWERS,
-    Count,
+    BadAnswerCount,
     chance_of_rise,
     is_late_in_run,
     reference_fits_limit,
@@ -141,17 +141,17 @@ def _with_answer(look: SamplingPass, answer: str) -> list[Sample]:
     return [sample for sample in look.samples if normalise_spaces(sample.answer.text) == answer]
 
 
-def _commonest_answer(look: SamplingPass) -> tuple[str, Count]:
+def _commonest_answer(look: SamplingPass) -> tuple[str, BadAnswerCount]:
     """The answer that most prompts get, and how many."""
     return _commonest_text(look, [sample.answer.text for sample in look.samples])
 
 
-def _commonest_reference(look: SamplingPass) -> tuple[str, Count]:
+def _commonest_reference(look: SamplingPass) -> tuple[str, BadAnswerCount]:
     """The reference that most prompts have, and how many."""
     return _commonest_text(look, [sample.prompt.reference for sample in look.samples])
 
 
-def _commonest_text(look: SamplingPass, texts: Sequence[str]) -> tuple[str, Count]:
+def _commonest_text(look: SamplingPass, texts: Sequence[str]) -> tuple[str, BadAnswerCount]:
     """The text that occurs most, and how often; empty texts count as all different."""
     ((text, count),) = Counter(map(normalise_spaces, texts)).most_common(1) or [("", 0)]
-    return text, Count(look.step, count if text else min(1, count), len(look.samples))
+    return text, BadAnswerCount(look.step, count if text else min(1, count), len(look.samples))

@@ -48,13 +48,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     MIN_ANSWERS,
     count_bad_answers,
     is_surely_above,
     sample_cases,
 )
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
@@ -70,7 +70,7 @@ TOLERATED = 0.2
 SHOWN_BREAKS = 3
 
 
-class RepetitionIsSuppressed(CountedAnswersRule):
+class RepetitionIsSuppressed(BadAnswerShareRule):
     code = "ANS019"
     severity = "error"
     tolerated = TOLERATED

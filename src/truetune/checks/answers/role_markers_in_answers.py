@@ -42,8 +42,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import MIN_ANSWERS, find_bad_answers, sample_cases
-from truetune.checks.counted_answers import CountedAnswersRule
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answers, sample_cases
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
@@ -53,7 +53,7 @@ TOLERATED = 0.02
 SHOWN_MARKERS = 5
 
 
-class RoleMarkersInAnswers(CountedAnswersRule):
+class RoleMarkersInAnswers(BadAnswerShareRule):
     code = "ANS007"
     severity = "error"
     since = "0.1.0"

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
     UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
     are_all_bad,

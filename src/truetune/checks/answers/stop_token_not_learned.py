@@ -47,8 +47,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import exp
 
-from truetune.checks.answers.bad_answers import is_late_in_run
-from truetune.checks.answers.loss_curves import first_and_last_level, losses_of_source
+from truetune.checks.answers.bad_answer_counts import is_late_in_run
+from truetune.checks.answers.loss_curves import first_and_last_level, loss_curve_of_source
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -71,8 +71,8 @@ class StopTokenNotLearned(AnswersRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        content = losses_of_source(self.subject, "assistant content")
-        stop = losses_of_source(self.subject, "stop token")
+        content = loss_curve_of_source(self.subject, "assistant content")
+        stop = loss_curve_of_source(self.subject, "stop token")
         if len(content) < MIN_RECORDS:
             return Unmet(
                 f"the losses by source have {len(content):,} records, and it takes {MIN_RECORDS}",
@@ -86,14 +86,14 @@ class StopTokenNotLearned(AnswersRule):
         return None
 
     def figure(self) -> str:
-        first, last = first_and_last_level(losses_of_source(self.subject, "stop token"))
+        first, last = first_and_last_level(loss_curve_of_source(self.subject, "stop token"))
         return (
             f"the loss of the stop token goes from {first:.3g} to {last:.3g} (P = {exp(-last):.2g})"
         )
 
     def findings(self) -> Iterator[Finding]:
-        content = losses_of_source(self.subject, "assistant content")
-        stop = losses_of_source(self.subject, "stop token")
+        content = loss_curve_of_source(self.subject, "assistant content")
+        stop = loss_curve_of_source(self.subject, "stop token")
         if len(content) < MIN_RECORDS or len(stop) not in (0, len(content)):
             return
         if not stop:

@@ -55,7 +55,7 @@ import numpy as np
 from truetune.auditing.audit import Field, Sample
 from truetune.auditing.row_fields import list_row_fields
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
-from truetune.checks.batch.evidence.batch_needs import NO_ROWS, no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -73,7 +73,7 @@ class AnotherFieldSupervised(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        samples, answers = self._placed_lines, self._row_answers
+        samples, answers = self._lines_with_recognised_texts, self._row_answers
         read = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
         learned = self._learned_columns(answers)
         # Where even one line holds an answer, it is the mask that is wrong and not the column.
@@ -109,7 +109,7 @@ class AnotherFieldSupervised(BatchRule):
         texts = {field.text.strip() for field in answers}
         return Counter(
             _column_of(field)
-            for sample in self._placed_lines
+            for sample in self._lines_with_recognised_texts
             for field in _fields_in_line(sample, supervised=True)
             if field.source == Source.OTHER and field.text.strip() not in texts
         )
@@ -121,7 +121,7 @@ class AnotherFieldSupervised(BatchRule):
         return f"{sample.place}: a label on {text_around(sample, first + 5)}"
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet() or no_labels(
+        lacking = super().unmet() or explain_missing_labels(
             self.subject, list(lines_with_own_labels(self.subject))
         )
         if lacking is not None:
@@ -130,21 +130,23 @@ class AnotherFieldSupervised(BatchRule):
             return NO_ROWS
         return (
             None
-            if self._placed_lines
+            if self._lines_with_recognised_texts
             else Unmet("no text of the given rows was recognised in the lines")
         )
 
     def figure(self) -> Measurement:
         held = sum(
             any(one.source in ANSWER_SOURCES for one in _fields_in_line(line, supervised=False))
-            for line in self._placed_lines
+            for line in self._lines_with_recognised_texts
         )
         return count_measurement(
-            "lines that hold an answer of the given rows", held, len(self._placed_lines)
+            "lines that hold an answer of the given rows",
+            held,
+            len(self._lines_with_recognised_texts),
         )
 
     @cached_property
-    def _placed_lines(self) -> list[Sample]:
+    def _lines_with_recognised_texts(self) -> list[Sample]:
         """Lines in which texts of the given rows are recognised."""
         return [
             sample for sample in lines_with_own_labels(self.subject) if (sample.field >= 0).any()

@@ -51,7 +51,10 @@ from truetune.checks.batch.evidence.answer_spans import (
     answers_in_batches,
     lines_of_known_rows,
 )
-from truetune.checks.batch.evidence.batch_needs import NO_ANSWER_LEARNED, no_answer
+from truetune.checks.batch.evidence.unmet_batch_needs import (
+    NO_ANSWER_LEARNED,
+    explain_missing_answer,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -100,7 +103,7 @@ class AnswerPartlySupervised(BatchRule):
         return (
             NO_ANSWER_LEARNED
             if answers_in_batches(self.subject)
-            else no_answer(self.subject, lines)
+            else explain_missing_answer(self.subject, lines)
         )
 
     def figure(self) -> Measurement:
@@ -112,12 +115,12 @@ class AnswerPartlySupervised(BatchRule):
     @cached_property
     def _learned_answers(self) -> list[UnlabelledEnds]:
         """Of each answer with a label."""
-        measured = [_measure_ends(answer) for answer in answers_in_batches(self.subject)]
+        measured = [_measure_unlabelled_ends(answer) for answer in answers_in_batches(self.subject)]
         return [ends for ends in measured if ends is not None]
 
 
-def _measure_ends(answer: Answer) -> UnlabelledEnds | None:
-    """None where the answer has no label at all.
+def _measure_unlabelled_ends(answer: Answer) -> UnlabelledEnds | None:
+    """The tokens without labels at both ends of an answer; None where it has no label at all.
 
     Reasoning between the two ends is not looked at: many leave it out of the loss on purpose.
     """

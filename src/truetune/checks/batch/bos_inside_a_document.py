@@ -50,13 +50,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.evidence.batch_needs import NO_BOS, NO_TOKENIZER
 from truetune.checks.batch.evidence.line_documents import document_spans
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_BOS, NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
-from truetune.render.probes import chat
+from truetune.render.probes import alternating_chat
 from truetune.render.rendering import Source
 
 SHOWN_TOKENS = 5
@@ -127,7 +127,10 @@ def _written_by_template(audit: Audit) -> bool:
     if audit.probes is None or "bos" not in audit.probes.tokenizer.special:
         return False
     bos = audit.probes.tokenizer.special["bos"].token
-    text = audit.probes.text([*chat("one", "two"), *chat("three", "four")]) or ""
+    text = (
+        audit.probes.text([*alternating_chat("one", "two"), *alternating_chat("three", "four")])
+        or ""
+    )
     return bos in text[1:]
 
 

@@ -44,15 +44,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.batch_needs import NO_CANARY, NO_LABELS
 from truetune.checks.batch.evidence.canary_texts import (
     CONTEXT,
     LEARNED,
     LOST,
     CanaryText,
-    answers_of_canary,
+    keep_answers_of_canary,
     texts_of_canary,
 )
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY, NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -68,7 +68,7 @@ class CanaryAnswerNotSupervised(BatchRule):
         if all(sample.labels is None for sample in self.subject.samples):
             return
         texts = texts_of_canary(self.subject)
-        answers = answers_of_canary(texts)
+        answers = keep_answers_of_canary(texts)
         unlearned = _unlearned_texts(answers)
         lost = [text for text in answers if text.seen == LOST and text.role]
         if answers and len(unlearned) == len(answers):
@@ -110,7 +110,7 @@ class CanaryAnswerNotSupervised(BatchRule):
 
     def figure(self) -> Measurement:
         every = texts_of_canary(self.subject)
-        wanted = answers_of_canary(every)
+        wanted = keep_answers_of_canary(every)
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
         return count_measurement(

@@ -45,14 +45,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.batch_needs import NO_CANARY
 from truetune.checks.batch.evidence.canary_texts import (
     LOST,
     CanaryText,
-    answers_of_canary,
+    keep_answers_of_canary,
     texts_of_canary,
 )
-from truetune.checks.column_texts import PROMPT_COLUMNS
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_CANARY
+from truetune.checks.column_contents import PROMPT_COLUMNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -95,7 +95,7 @@ class CanaryFieldLost(BatchRule):
     @staticmethod
     def _is_missed(text: CanaryText, every: list[CanaryText]) -> bool:
         """A turn of a conversation that is used, or a column whose name tells that it is to be read."""
-        answered = answers_of_canary(every)
+        answered = keep_answers_of_canary(every)
         if text in answered and all(answer.seen == LOST for answer in answered):
             return False
         if not any(other.column == text.column and other.seen != LOST for other in every):

@@ -47,9 +47,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.evidence.batch_needs import NO_ROWS
 from truetune.checks.batch.evidence.line_documents import keys_of_batches
-from truetune.checks.column_texts import (
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
+from truetune.checks.column_contents import (
     PROMPT_COLUMNS,
     holds_media,
     is_in_line,

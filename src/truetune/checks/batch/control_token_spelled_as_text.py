@@ -46,12 +46,12 @@ import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
-from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER, explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 CONTROL_TOKEN = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 """What is a control token in all templates that write it"""
@@ -119,7 +119,7 @@ class ControlTokenSpelledAsText(BatchRule):
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet() or no_labels(
+        lacking = super().unmet() or explain_missing_labels(
             self.subject, list(lines_with_own_labels(self.subject))
         )
         if lacking is not None:
@@ -141,7 +141,7 @@ class ControlTokenSpelledAsText(BatchRule):
 
 def _template_markers(audit: Audit) -> list[str]:
     """Markers that the template writes and no given row contains."""
-    text = (audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None) or ""
+    text = (audit.probes.text(alternating_chat(QUESTION, ANSWER)) if audit.probes else None) or ""
     rows = json.dumps([record.rows for record in audit.records], ensure_ascii=False)
     return [name for name in dict.fromkeys(CONTROL_TOKEN.findall(text)) if name not in rows]
 

@@ -43,7 +43,7 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.batch_needs import NO_LABELS
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement

@@ -50,7 +50,10 @@ from truetune.checks.batch.evidence.answer_spans import (
     lines_of_known_rows,
     text_around,
 )
-from truetune.checks.batch.evidence.batch_needs import NO_ANSWER_LEARNED, no_answer
+from truetune.checks.batch.evidence.unmet_batch_needs import (
+    NO_ANSWER_LEARNED,
+    explain_missing_answer,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -111,7 +114,7 @@ class EosNotAppended(BatchRule):
             return lacking
         if answers_in_batches(self.subject):
             return NO_ANSWER_LEARNED
-        return no_answer(self.subject, lines_of_known_rows(self.subject))
+        return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
         ended = sum(answer.stop is not None for answer in self._last_answers)

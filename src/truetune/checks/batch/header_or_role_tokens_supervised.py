@@ -53,8 +53,11 @@ from truetune.checks.batch.evidence.answer_spans import (
     prompt_mask,
     true_runs,
 )
-from truetune.checks.batch.evidence.batch_needs import PROMPTS_EXPLAINED, no_answer
 from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
+from truetune.checks.batch.evidence.unmet_batch_needs import (
+    PROMPTS_EXPLAINED,
+    explain_missing_answer,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -109,7 +112,7 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         if self.found:
             return PROMPTS_EXPLAINED
         if not any(answers_in_line(sample, self.subject.stops) for sample in lines):
-            return no_answer(self.subject, lines)
+            return explain_missing_answer(self.subject, lines)
         return (
             None
             if self.answers

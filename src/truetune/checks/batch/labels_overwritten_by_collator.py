@@ -40,7 +40,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.batch.evidence.answer_spans import text_around
-from truetune.checks.batch.evidence.loss_masks import labels_of_rows, overwritten_labels
+from truetune.checks.batch.evidence.loss_masks import (
+    labels_learned_despite_minus_100,
+    labels_of_rows,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -54,7 +57,7 @@ class LabelsOverwrittenByCollator(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        lost = overwritten_labels(self.subject)
+        lost = labels_learned_despite_minus_100(self.subject)
         if lost is None:
             return
         yield self.finding(

@@ -45,7 +45,7 @@ from truetune.checks.batch.evidence.answer_spans import (
     length_limit,
     lines_with_own_labels,
 )
-from truetune.checks.batch.evidence.batch_needs import no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -89,7 +89,9 @@ class LineWithoutLabel(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
+        return super().unmet() or explain_missing_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
 
     def figure(self) -> Measurement:
         return count_measurement(

@@ -48,15 +48,15 @@ from collections.abc import Iterator
 from truetune.checks.batch.evidence.answer_spans import text_around
 from truetune.checks.batch.evidence.loss_masks import (
     count_learned_tokens,
-    dropped_mask,
-    how_mask_was_lost,
+    explain_lost_mask,
     mask_column_of_rows,
     mask_column_without_effect,
     mask_setting,
+    mask_setting_without_effect,
     masks_of_rows,
-    setting_without_effect,
+    tokens_learned_despite_mask,
 )
-from truetune.checks.batch.evidence.rows_with_ids import came_tokenized
+from truetune.checks.batch.evidence.pretokenized_rows import did_rows_come_tokenized
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -71,10 +71,10 @@ class LossMaskDropped(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        on = how_mask_was_lost(self.subject)
-        lost = dropped_mask(self.subject)
+        on = explain_lost_mask(self.subject)
+        lost = tokens_learned_despite_mask(self.subject)
         column = mask_column_without_effect(self.subject)
-        setting = setting_without_effect(self.subject) if on else None
+        setting = mask_setting_without_effect(self.subject) if on else None
         # What is counted token by token says most; a column or a setting alone is told only where
         # all is learned.
         if lost:
@@ -116,7 +116,7 @@ class LossMaskDropped(BatchRule):
         is_sft = any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"])
         has_column = mask_column_of_rows(self.subject) == "completion_mask"
         is_set = self.subject.facts["args"].get("completion_only_loss") is True
-        if is_sft and has_column and came_tokenized(self.subject) and not is_set:
+        if is_sft and has_column and did_rows_come_tokenized(self.subject) and not is_set:
             return f"set completion_only_loss=True, which reads it; or {remedy}"
         return remedy
 
@@ -131,7 +131,7 @@ class LossMaskDropped(BatchRule):
         ):
             return lacking
         name = mask_column_of_rows(self.subject) or (
-            how_mask_was_lost(self.subject) and mask_setting(self.subject)
+            explain_lost_mask(self.subject) and mask_setting(self.subject)
         )
         if not name:
             return Unmet(

@@ -39,17 +39,17 @@ from collections.abc import Iterator
 from truetune.checks.batch.evidence.loss_masks import (
     all_tokens_learned,
     count_learned_tokens,
-    dropped_mask,
-    how_mask_was_lost,
+    explain_lost_mask,
+    labels_learned_despite_minus_100,
     mask_column_without_effect,
     mask_setting,
-    overwritten_labels,
-    setting_without_effect,
+    mask_setting_without_effect,
+    tokens_learned_despite_mask,
 )
-from truetune.checks.batch.evidence.rows_with_ids import (
+from truetune.checks.batch.evidence.pretokenized_rows import (
     ENCODE_REMEDY,
-    came_tokenized,
-    came_without_labels,
+    did_rows_come_tokenized,
+    did_rows_come_without_labels,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -70,27 +70,29 @@ class MaskingSettingWithoutEffect(BatchRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        name = setting_without_effect(self.subject)
+        name = mask_setting_without_effect(self.subject)
         if (
             name is None
-            or overwritten_labels(self.subject)
-            or dropped_mask(self.subject)
+            or labels_learned_despite_minus_100(self.subject)
+            or tokens_learned_despite_mask(self.subject)
             or mask_column_without_effect(self.subject)
         ):
             return
-        if how_mask_was_lost(self.subject):
+        if explain_lost_mask(self.subject):
             return
         columns = (self.subject.facts["data"]["given"] or {}).get("columns")
         yield self.finding(
             f"{name} asks for a mask, and every token of the batches is in the loss{self._describe_cause()}",
-            ENCODE_REMEDY if came_tokenized(self.subject) else TEXT_REMEDY,
+            ENCODE_REMEDY if did_rows_come_tokenized(self.subject) else TEXT_REMEDY,
             evidence=[f"columns of the rows given: {name_list(columns)}"] if columns else (),
         )
 
     def _describe_cause(self) -> str:
         """Why the setting has no effect, where it is known; the end of a message."""
         return (
-            ": the rows came tokenized, without labels" if came_without_labels(self.subject) else ""
+            ": the rows came tokenized, without labels"
+            if did_rows_come_without_labels(self.subject)
+            else ""
         )
 
     def unmet(self) -> Unmet | None:

@@ -53,7 +53,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import TruetuneError
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 
 # LoRA on an embedding, modules_to_save and trainable_token_indices all keep the module's name in
 # the parameter's.
@@ -106,7 +106,7 @@ class NewTokenRowsNotTrained(BatchRule):
         if not name or probes is None:
             return {}
         try:
-            base = load(name)
+            base = load_tokenizer(name)
         except TruetuneError:
             return {}
         added = probes.tokenizer.backend.get_added_tokens_decoder()

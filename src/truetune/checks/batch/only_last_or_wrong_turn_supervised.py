@@ -1,4 +1,4 @@
-"""Of the assistant's turns in a conversation, some have labels and some have none.
+"""Only the last or another one of the assistant's turns has labels, and the others have none.
 
 ## What it does
 

@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
-from truetune.checks.batch.evidence.batch_needs import no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -82,7 +82,7 @@ class OtherDocumentSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet() or no_labels(
+        lacking = super().unmet() or explain_missing_labels(
             self.subject, list(lines_with_own_labels(self.subject))
         )
         if lacking is not None:

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
-from truetune.checks.batch.evidence.batch_needs import no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -83,7 +83,7 @@ class PaddingSupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lines = list(lines_with_own_labels(self.subject))
-        lacking = super().unmet() or no_labels(self.subject, lines)
+        lacking = super().unmet() or explain_missing_labels(self.subject, lines)
         if lacking is not None:
             return lacking
         return None if any(sample.padding.any() for sample in lines) else NOT_PADDED

@@ -43,10 +43,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit
+from truetune.checks.data_unmet_reasons import NO_PAIRS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_PAIRS
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 

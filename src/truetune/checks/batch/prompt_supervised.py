@@ -47,17 +47,17 @@ from truetune.checks.batch.evidence.answer_spans import (
     row_format,
     text_around,
 )
-from truetune.checks.batch.evidence.batch_needs import (
+from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
+from truetune.checks.batch.evidence.pretokenized_rows import (
+    ENCODE_REMEDY,
+    did_rows_come_tokenized,
+    prompts_learned_for_lack_of_labels,
+)
+from truetune.checks.batch.evidence.unmet_batch_needs import (
     NO_ANSWER_LEARNED,
     PLAIN_TEXT,
     PROMPTS_EXPLAINED,
-    no_answer,
-)
-from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
-from truetune.checks.batch.evidence.rows_with_ids import (
-    ENCODE_REMEDY,
-    came_tokenized,
-    prompts_without_labels,
+    explain_missing_answer,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -118,12 +118,12 @@ class PromptSupervised(BatchRule):
         """Does another finding say why prompts are in the loss?"""
         return (
             prompt_loss_is_explained(self.subject)
-            or prompts_without_labels(self.subject) is not None
+            or prompts_learned_for_lack_of_labels(self.subject) is not None
         )
 
     def _remedy(self) -> str:
         """What keeps prompts out of the loss of this trainer, for rows of this format."""
-        if came_tokenized(self.subject):
+        if did_rows_come_tokenized(self.subject):
             return ENCODE_REMEDY
         if any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"]):
             chats = row_format(self.subject) not in ("prompt-completion", "alpaca")
@@ -136,7 +136,7 @@ class PromptSupervised(BatchRule):
             return lacking
         lines = lines_of_known_rows(self.subject)
         if not lines:
-            return no_answer(self.subject, lines)
+            return explain_missing_answer(self.subject, lines)
         if not self.learned:
             return None
         if self.subject.kind == "orpo":

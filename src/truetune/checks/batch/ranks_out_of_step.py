@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.batch_needs import ONE_PROCESS
+from truetune.checks.batch.evidence.unmet_batch_needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule

@@ -47,7 +47,7 @@ from truetune.checks.batch.evidence.answer_spans import (
     lines_of_known_rows,
     text_around,
 )
-from truetune.checks.batch.evidence.batch_needs import no_answer
+from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -97,7 +97,7 @@ class ResponseNotSupervised(BatchRule):
         lacking = super().unmet()
         if lacking is not None or self.lines:
             return lacking
-        return no_answer(self.subject, lines_of_known_rows(self.subject))
+        return explain_missing_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
         return count_measurement(

@@ -42,8 +42,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.evidence.batch_needs import NO_ROWS
 from truetune.checks.batch.evidence.line_documents import is_packed
+from truetune.checks.batch.evidence.unmet_batch_needs import NO_ROWS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement

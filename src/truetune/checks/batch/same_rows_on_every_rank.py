@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.evidence.batch_needs import ONE_PROCESS
+from truetune.checks.batch.evidence.unmet_batch_needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement

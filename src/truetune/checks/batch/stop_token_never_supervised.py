@@ -44,7 +44,7 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_with_own_labels
-from truetune.checks.batch.evidence.batch_needs import no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -97,7 +97,9 @@ class StopTokenNeverSupervised(BatchRule):
             )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
+        return super().unmet() or explain_missing_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
 
     def figure(self) -> Measurement:
         learned = sum(bool(sample.supervised[i]) for sample, i in self._stop_tokens)

@@ -47,8 +47,8 @@ from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
-from truetune.probe.row_texts import texts_in
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.probe.texts_of_row import texts_in
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 from truetune.spec.run_spec import Severity
 
 SHOWN_TOKENS = 6
@@ -147,7 +147,7 @@ class StopTokenTwiceInBatch(BatchRule):
     def _count_template_stops(self, stops: NDArray[np.int64]) -> int:
         """How many the template itself writes behind the last answer: Phi-3's ends with two."""
         probes = self.subject.probes
-        text = (probes.text(chat(QUESTION, ANSWER)) if probes else None) or ""
+        text = (probes.text(alternating_chat(QUESTION, ANSWER)) if probes else None) or ""
         if probes is None or ANSWER not in text:
             return 1
         tail = probes.tokenizer.backend.encode(

@@ -51,18 +51,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from truetune.checks.answer_spread import AnswerSpread
+from truetune.checks.answer_diversity import AnswerDiversity
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
-from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.batch.evidence.learned_documents import (
     MIN_DOCUMENTS,
     LearnedDocument,
+    are_row_answers_alike,
     describe_answers,
     documents_in_line,
-    measure_spread,
-    rows_are_alike,
+    measure_answer_diversity,
 )
-from truetune.checks.batch.evidence.untaught_columns import ColumnsBeside, columns_beside
+from truetune.checks.batch.evidence.unmet_batch_needs import explain_missing_labels
+from truetune.checks.batch.evidence.unsupervised_columns import (
+    ColumnsBesideAnswers,
+    find_columns_beside_answers,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -88,8 +91,8 @@ class SupervisedAnswersAllAlike(BatchRule):
         is_one = spread.largest == 1.0
         if not self._are_enough(is_one) or (spread.kind == "varied" and not is_one):
             return
-        beside = columns_beside(self.subject)
-        if is_one or spread.kind == "alike" or rows_are_alike(beside.answers, spread):
+        beside = find_columns_beside_answers(self.subject)
+        if is_one or spread.kind == "alike" or are_row_answers_alike(beside.answers, spread):
             is_certain = len(self._learned_documents) >= ERROR_DOCUMENTS or bool(beside.untaught)
             yield self._report_spread(spread, beside, "error" if is_certain else "warning")
         # Answers of a few texts may be the classes of a classifier: only a column that holds more
@@ -109,7 +112,7 @@ class SupervisedAnswersAllAlike(BatchRule):
         return documents >= WARNING_DOCUMENTS and len(contexts) >= WARNING_DOCUMENTS
 
     def _report_spread(
-        self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity
+        self, spread: AnswerDiversity, beside: ColumnsBesideAnswers, severity: Severity
     ) -> Finding:
         """The answers in the loss are alike.
 
@@ -140,7 +143,9 @@ class SupervisedAnswersAllAlike(BatchRule):
             total=spread.total,
         )
 
-    def _message_and_remedy(self, spread: AnswerSpread, beside: ColumnsBeside) -> tuple[str, str]:
+    def _message_and_remedy(
+        self, spread: AnswerDiversity, beside: ColumnsBesideAnswers
+    ) -> tuple[str, str]:
         """What is wrong, and what to do: train a column that is known, or find it out with the canary."""
         message, remedy = describe_answers(spread), "train the column that holds the answers"
         untaught = [column.name for column in beside.untaught]
@@ -157,7 +162,7 @@ class SupervisedAnswersAllAlike(BatchRule):
         return message, remedy
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet() or no_labels(
+        lacking = super().unmet() or explain_missing_labels(
             self.subject, list(lines_with_own_labels(self.subject))
         )
         if lacking is not None:
@@ -177,9 +182,9 @@ class SupervisedAnswersAllAlike(BatchRule):
         )
 
     @cached_property
-    def _answer_spread(self) -> AnswerSpread:
+    def _answer_spread(self) -> AnswerDiversity:
         """How different the learned answers are."""
-        return measure_spread(one.answer for one in self._learned_documents)
+        return measure_answer_diversity(one.answer for one in self._learned_documents)
 
     @cached_property
     def _learned_documents(self) -> list[LearnedDocument]:

@@ -43,12 +43,16 @@ import numpy as np
 
 from truetune.auditing.audit import Audit
 from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, row_format
-from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
+from truetune.checks.batch.evidence.unmet_batch_needs import (
+    NO_TOKENIZER,
+    PLAIN_TEXT,
+    explain_missing_labels,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 
 class TemplateNeverApplied(BatchRule):
@@ -82,7 +86,7 @@ class TemplateNeverApplied(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lines = list(lines_with_own_labels(self.subject))
-        lacking = super().unmet() or no_labels(self.subject, lines)
+        lacking = super().unmet() or explain_missing_labels(self.subject, lines)
         if lacking is not None:
             return lacking
         if self.subject.probes is None:
@@ -105,7 +109,7 @@ class TemplateNeverApplied(BatchRule):
 
 def _template_markers(audit: Audit) -> dict[int, str]:
     """Control tokens that the template writes around turns: not BOS at the start, nor EOS, which trainers add."""
-    text = audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None
+    text = audit.probes.text(alternating_chat(QUESTION, ANSWER)) if audit.probes else None
     if audit.probes is None or text is None or ANSWER not in text:
         return {}
     tokenizer = audit.probes.tokenizer

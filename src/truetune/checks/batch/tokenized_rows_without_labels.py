@@ -51,14 +51,14 @@ import numpy as np
 from truetune.auditing.audit import Audit
 from truetune.checks.batch.evidence.answer_spans import prompt_mask, text_around
 from truetune.checks.batch.evidence.loss_masks import count_learned_tokens, mask_setting
-from truetune.checks.batch.evidence.rows_with_ids import (
+from truetune.checks.batch.evidence.pretokenized_rows import (
     ENCODE_REMEDY,
-    BarePrompts,
-    came_tokenized,
-    came_without_labels,
+    PromptsOfUnlabelledRows,
     columns_before_preparation,
-    prompts_of_bare_rows,
-    prompts_without_labels,
+    did_rows_come_tokenized,
+    did_rows_come_without_labels,
+    prompts_learned_for_lack_of_labels,
+    prompts_of_unlabelled_rows,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -77,7 +77,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
 
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)
-        self.prompts = prompts_without_labels(subject)
+        self.prompts = prompts_learned_for_lack_of_labels(subject)
 
     def findings(self) -> Iterator[Finding]:
         bare = self.prompts
@@ -98,7 +98,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
             total=bare.prompts,
         )
 
-    def _case_of_line(self, bare: BarePrompts, number: int) -> Case:
+    def _case_of_line(self, bare: PromptsOfUnlabelledRows, number: int) -> Case:
         """The first learned token of the prompt of one line."""
         sample = bare.lines[number]
         first = int(np.flatnonzero(prompt_mask(self.subject, sample) & sample.supervised)[0])
@@ -108,9 +108,9 @@ class TokenizedRowsWithoutLabels(BatchRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if not came_tokenized(self.subject):
+        if not did_rows_come_tokenized(self.subject):
             return Unmet("it is about rows that came tokenized")
-        if not came_without_labels(self.subject):
+        if not did_rows_come_without_labels(self.subject):
             return None
         if self.prompts is not None:
             return Unmet(
@@ -119,7 +119,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
             )
         if self.subject.facts["args"].get("completion_only_loss") is False:
             return Unmet("the settings ask for a loss on whole rows: completion_only_loss=False")
-        bare = prompts_of_bare_rows(self.subject)
+        bare = prompts_of_unlabelled_rows(self.subject)
         if bare is not None:
             return SOME_LEARNED if bare.learned else None
         supervised, total = count_learned_tokens(self.subject)
@@ -132,7 +132,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        bare = prompts_of_bare_rows(self.subject)
+        bare = prompts_of_unlabelled_rows(self.subject)
         if bare is not None:
             return count_measurement(
                 "prompt tokens of rows without labels that are in the loss",

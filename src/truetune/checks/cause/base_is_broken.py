@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.answers.bad_answer_counts import sample_cases
 from truetune.checks.cause.failing_answers import (
     FAILING_SHARE,
     count_garbage,

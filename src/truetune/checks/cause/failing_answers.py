@@ -7,9 +7,9 @@ may be chance.
 
 from __future__ import annotations
 
-from truetune.checks.answers.bad_answers import (
+from truetune.checks.answers.bad_answer_counts import (
+    BadAnswerCount,
     BadAnswers,
-    Count,
     count_bad_answers,
     reference_fits_limit,
 )
@@ -52,10 +52,10 @@ def is_garbage_or_empty(sample: Sample) -> bool:
     return sample.scores.garbage or sample.scores.empty
 
 
-def count_garbage(watched: SampledRun) -> Count:
+def count_garbage(watched: SampledRun) -> BadAnswerCount:
     """The answers of the last pass that are garbage or empty."""
     samples = watched.looks[-1].samples if watched.looks else ()
-    return Count(0, sum(map(is_garbage_or_empty, samples)), len(samples))
+    return BadAnswerCount(0, sum(map(is_garbage_or_empty, samples)), len(samples))
 
 
 def describe_probability(stopping: StopEstimate) -> str:

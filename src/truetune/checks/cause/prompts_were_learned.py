@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned_prompts import HELP, gained_like_answers
+from truetune.checks.prompt_likelihood_gain import HELP, have_prompts_gained_like_answers
 from truetune.checks.rule import CauseRule
 from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
@@ -66,7 +66,9 @@ class PromptsWereLearned(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         gain = self.subject.gain
-        if gain is None or not gained_like_answers(gain.prompt, gain.reference, gain.error):
+        if gain is None or not have_prompts_gained_like_answers(
+            gain.prompt, gain.reference, gain.error
+        ):
             return
         yield self.finding(
             f"prompts were learned: their tokens are {gain.prompt:.2f} nats likelier than under the"

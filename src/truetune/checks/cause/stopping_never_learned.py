@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.answers.bad_answer_counts import sample_cases
 from truetune.checks.cause.failing_answers import (
     STOPPING_UNKNOWN,
     describe_probability,

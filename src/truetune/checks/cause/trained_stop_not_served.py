@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.answers.bad_answer_counts import sample_cases
 from truetune.checks.cause.failing_answers import describe_probability, find_endless_answers
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -15,7 +15,7 @@ from truetune.checkpoint.adapter_tensor_names import (
 )
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.checkpoint.layer_names import layer_number, name_inside_stack
-from truetune.checks.checkpoint.model_settings import positive_number
+from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
 from truetune.checks.findings import Case
 
 SETTINGS_THAT_CHOOSE_LAYERS = ("layers_to_transform", "exclude_modules", "layer_replication")
@@ -51,7 +51,7 @@ def list_unadapted_modules(checkpoint: Checkpoint) -> Iterator[Case]:
 
 def _list_target_modules(base: Checkpoint, targets: Sequence[object]) -> Iterator[str]:
     """The modules in the layers of the base that target_modules names, in order."""
-    layers = positive_number(base.config, "num_hidden_layers") or NO_LAYER_LIMIT
+    layers = positive_text_model_setting(base.config, "num_hidden_layers") or NO_LAYER_LIMIT
     modules = {name.removesuffix(".weight") for name in base.tensors if name.endswith(".weight")}
     names = [target for target in targets if isinstance(target, str)]
     for module in sorted(modules):

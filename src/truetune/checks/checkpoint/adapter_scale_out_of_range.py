@@ -33,9 +33,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.rule import CheckpointRule
-from truetune.checks.value_limits import (
+from truetune.checks.hyperparameter_limits import (
     NOTHING,
     OUT_OF_RANGE,
     SCALE,
@@ -43,6 +41,8 @@ from truetune.checks.value_limits import (
     adapter_scale,
     limit_breaches,
 )
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
 
 FILE = "adapter_config.json"
 KEYS = {

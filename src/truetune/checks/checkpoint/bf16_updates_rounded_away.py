@@ -46,8 +46,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from truetune.checkpoint.bf16_rounding_cliff import Octave, count_moved_by_octave, find_cliff
 from truetune.checkpoint.detect_merge import is_merge
-from truetune.checkpoint.rounding_cliff import Octave, count_moved_by_octave, find_cliff
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checkpoint.float_formats import NUMPY_TYPES
-from truetune.checks.checkpoint.model_settings import model_setting
+from truetune.checks.checkpoint.text_model_settings import text_model_setting
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -71,7 +71,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
 
     def _dtype_of_config(self) -> str | None:
         """What config.json says, as safetensors spells it; None where it says nothing that is known."""
-        dtype = model_setting(self.subject.config, "dtype", "torch_dtype")
+        dtype = text_model_setting(self.subject.config, "dtype", "torch_dtype")
         if not isinstance(dtype, str):
             return None
         return SAFETENSORS_NAMES.get(dtype.removeprefix("torch."))
@@ -99,7 +99,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
         # Only this direction overflows; the others cost space or precision.
         may_overflow = (dtype, configured) == ("BF16", "F16")
         yield self.finding(
-            f"config.json says {model_setting(config, 'dtype', 'torch_dtype')}, and"
+            f"config.json says {text_model_setting(config, 'dtype', 'torch_dtype')}, and"
             f" {count / counts.total():.0%} of the values are stored as {spelled}",
             f'write "dtype": "{spelled}" into config.json',
             severity="warning" if may_overflow else "info",

@@ -33,15 +33,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.judgement import Unmet
-from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
-from truetune.checks.value_limits import (
+from truetune.checks.hyperparameter_limits import (
     GENERATION,
     limit_breaches,
     parse_limit_number,
     settings_with_limits,
 )
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
 FILE = "generation_config.json"
 

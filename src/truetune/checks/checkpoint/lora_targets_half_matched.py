@@ -66,14 +66,18 @@ class LoraTargetsHalfMatched(CheckpointRule):
             return NOT_LORA
         if not group_low_rank_tensors(self.subject.tensors):
             return Unmet("no tensor of it is of a low-rank pair")
-        return None if self._target_names() else Unmet("target_modules names no module by itself")
+        return (
+            None
+            if self._names_in_target_modules()
+            else Unmet("target_modules names no module by itself")
+        )
 
     def figure(self) -> str:
         modules = len(group_low_rank_tensors(self.subject.tensors))
-        count = len(self._target_names())
+        count = len(self._names_in_target_modules())
         return f"{count:,} of {count:,} target_modules have tensors, in {modules:,} modules"
 
-    def _target_names(self) -> list[str]:
+    def _names_in_target_modules(self) -> list[str]:
         """The names in target_modules; of a pattern, its alternatives."""
         targets = self.subject.adapter_config.get("target_modules")
         if isinstance(targets, str):
@@ -92,7 +96,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
         lost = self._without_tensor(adapted)
         if not lost:
             return
-        names = self._target_names()
+        names = self._names_in_target_modules()
         # An alternative of a pattern may be meant for other models; a name in a list is meant for this one.
         is_pattern = isinstance(checkpoint.adapter_config.get("target_modules"), str)
         counts = Counter(module.rpartition(".")[2] for module in adapted)
@@ -114,11 +118,15 @@ class LoraTargetsHalfMatched(CheckpointRule):
         targets = self.subject.adapter_config.get("target_modules")
         if isinstance(targets, str):
             parts = {part for module in adapted for part in module.split(".")}
-            return [name for name in self._target_names() if name not in parts and name != targets]
+            return [
+                name
+                for name in self._names_in_target_modules()
+                if name not in parts and name != targets
+            ]
         saved_modules = (*adapted, *list_modules(find_replaced_tensors(self.subject.tensors)))
         return [
             name
-            for name in self._target_names()
+            for name in self._names_in_target_modules()
             if not any(matches_target(module, name) for module in saved_modules)
         ]
 

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from truetune.checkpoint.compare_samples import SampledChange
+from truetune.checkpoint.compare_tensor_samples import SampledChange
 from truetune.checkpoint.detect_merge import (
     BLOCK_VALUES,
     change_at_peaks,

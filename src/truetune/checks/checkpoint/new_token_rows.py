@@ -72,7 +72,7 @@ def find_new_tokens(checkpoint: Checkpoint) -> NewTokens | None:
     )
 
 
-def find_trained_ids(checkpoint: Checkpoint) -> set[int] | None:
+def ids_adapter_can_change(checkpoint: Checkpoint) -> set[int] | None:
     """The ids whose rows an adapter can change; None where that is all of them."""
     pieces = parse_adapter_tensors(checkpoint.tensors)
     embeddings = tuple(name.removesuffix(".weight") for name in EMBEDDING_NAMES)

@@ -51,7 +51,7 @@ from truetune.checks.checkpoint.new_token_rows import (
     NewTokens,
     explain_no_new_tokens,
     find_new_tokens,
-    find_trained_ids,
+    ids_adapter_can_change,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -106,7 +106,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
 
     def _without_row(self, new: NewTokens) -> Iterator[Case]:
         """New tokens whose row an adapter does not hold."""
-        trained = find_trained_ids(self.subject)
+        trained = ids_adapter_can_change(self.subject)
         for text, id in new.ids.items():
             if trained is not None and id not in trained:
                 yield Case(f"{text} ({id:,}): no tensor of the adapter holds its row")

@@ -47,8 +47,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checkpoint.bf16_rounding_cliff import count_moved_by_octave, find_cliff
 from truetune.checkpoint.detect_merge import is_merge
-from truetune.checkpoint.rounding_cliff import count_moved_by_octave, find_cliff
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule

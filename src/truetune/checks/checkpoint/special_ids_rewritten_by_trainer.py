@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.weight_files import read_object
-from truetune.checks.checkpoint.model_settings import model_setting
+from truetune.checks.checkpoint.text_model_settings import text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -138,10 +138,13 @@ def _list_new_ids(
     """Changes of the ids in a file of settings. Ids that came on top are none: more stop tokens do no harm."""
     if not own or not of_base:
         return
-    eos = _as_ids(model_setting(own, "eos_token_id"))
+    eos = _as_ids(text_model_setting(own, "eos_token_id"))
     for name in SPECIAL_NAMES:
         key = f"{name}_token_id"
-        before, now = _as_ids(model_setting(of_base, key)), _as_ids(model_setting(own, key))
+        before, now = (
+            _as_ids(text_model_setting(of_base, key)),
+            _as_ids(text_model_setting(own, key)),
+        )
         if before <= now:
             continue
         is_bad = {

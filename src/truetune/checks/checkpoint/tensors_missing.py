@@ -44,7 +44,11 @@ from truetune.checks.checkpoint.adapter_gaps import (
     list_unadapted_modules,
 )
 from truetune.checks.checkpoint.layer_names import Stack, find_stacks
-from truetune.checks.checkpoint.model_settings import makes_text, model_setting, positive_number
+from truetune.checks.checkpoint.text_model_settings import (
+    has_text_output_head,
+    positive_text_model_setting,
+    text_model_setting,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -86,7 +90,7 @@ class TensorsMissing(CheckpointRule):
             return f"{count:,} adapted modules have both halves of their pairs"
         stacks = find_stacks(checkpoint.tensors)
         layers = max((len(stack.layers) for stack in stacks), default=0)
-        configured = positive_number(checkpoint.config, "num_hidden_layers")
+        configured = positive_text_model_setting(checkpoint.config, "num_hidden_layers")
         expected = "config.json names no number of layers"
         if configured:
             expected = f"num_hidden_layers is {configured:,}"
@@ -160,17 +164,17 @@ class TensorsMissing(CheckpointRule):
                 to_last = f" to {last:,}" if last > first else ""
                 yield f"{stack.prefix}.{first}{to_last} (the whole layer)"
             yield from self._missing_in_stack(stack)
-        layers = positive_number(checkpoint.config, "num_hidden_layers")
+        layers = positive_text_model_setting(checkpoint.config, "num_hidden_layers")
         present = max((max(stack.layers) + 1 for stack in stacks), default=0)
         if layers is not None and 0 < present < layers:
             yield f"layers {present:,} to {layers - 1:,} (num_hidden_layers is {layers:,})"
         has_embedding = any(map(self._may_be_embedding, checkpoint.tensors.values()))
-        if makes_text(checkpoint.config) and not has_embedding:
+        if has_text_output_head(checkpoint.config) and not has_embedding:
             yield "the input embedding"
 
     def _missing_in_stack(self, stack: Stack) -> Iterator[str]:
         """Tensors that some layers of a stack lack and most have, but for those that families leave out."""
-        shares_keys = bool(model_setting(self.subject.config, "num_kv_shared_layers"))
+        shares_keys = bool(text_model_setting(self.subject.config, "num_kv_shared_layers"))
         first_and_last = (min(stack.layers), max(stack.layers))
         for i, names in stack.incomplete_layers().items():
             for name in sorted(names):
@@ -183,7 +187,7 @@ class TensorsMissing(CheckpointRule):
         """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
         if any(part in tensor.name for part in EMBEDDING_PARTS):
             return True
-        rows = positive_number(self.subject.config, "vocab_size")
+        rows = positive_text_model_setting(self.subject.config, "vocab_size")
         if rows is None or len(tensor.shape) != 2 or tensor.name.endswith(HEAD_NAMES):
             return False
         return tensor.shape[0] >= rows
@@ -204,7 +208,9 @@ class TensorsMissing(CheckpointRule):
     def _expected_names(self, stack: Stack) -> Iterator[str]:
         """The tensors of a stack of the base that this checkpoint should have too."""
         # Pruned models have fewer layers than their base, and their config.json says so.
-        layers = positive_number(self.subject.config, "num_hidden_layers") or NO_LAYER_LIMIT
+        layers = (
+            positive_text_model_setting(self.subject.config, "num_hidden_layers") or NO_LAYER_LIMIT
+        )
         for i, names in stack.layers.items():
             # Buffers are computed on loading; releases differ in whether they save them.
             weights = sorted(name for name in names if not name.endswith(BUFFERS))

@@ -33,10 +33,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.compare_samples import compare_tensor_samples
+from truetune.checkpoint.compare_tensor_samples import compare_tensor_samples
 from truetune.checkpoint.embedding_matrices import find_embedding, find_output_head
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.model_settings import makes_text
+from truetune.checks.checkpoint.text_model_settings import has_text_output_head
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -57,7 +57,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
             return unmet
         if self.subject.faults:
             return BROKEN
-        if not makes_text(self.subject.config):
+        if not has_text_output_head(self.subject.config):
             return Unmet("config.json names no model with a head over the vocabulary")
         if find_embedding(self.subject.tensors) is None:
             return Unmet("no input embedding is in the file")
@@ -73,7 +73,11 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
-        if checkpoint.kind != "model" or checkpoint.faults or not makes_text(checkpoint.config):
+        if (
+            checkpoint.kind != "model"
+            or checkpoint.faults
+            or not has_text_output_head(checkpoint.config)
+        ):
             return
         embedding = find_embedding(checkpoint.tensors)
         head = find_output_head(checkpoint.tensors)

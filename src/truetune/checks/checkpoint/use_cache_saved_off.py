@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.checkpoint.model_settings import model_setting
+from truetune.checks.checkpoint.text_model_settings import text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -53,7 +53,7 @@ class UseCacheSavedOff(CheckpointRule):
 
     def figure(self) -> str:
         values = (
-            f"{_describe_value(model_setting(settings, 'use_cache'))} in {name}"
+            f"{_describe_value(text_model_setting(settings, 'use_cache'))} in {name}"
             for name, settings in self._files().items()
             if settings
         )
@@ -70,7 +70,7 @@ class UseCacheSavedOff(CheckpointRule):
         off = [
             name
             for name, settings in self._files().items()
-            if model_setting(settings, "use_cache") is False
+            if text_model_setting(settings, "use_cache") is False
         ]
         if not off:
             return

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.model_settings import positive_number
+from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -100,7 +100,9 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             return "a flattened parameter of FSDP"
         if not self._has_known_shape(tensor):
             return None
-        hidden = positive_number(self.subject.config, "hidden_size", "n_embd", "d_model")
+        hidden = positive_text_model_setting(
+            self.subject.config, "hidden_size", "n_embd", "d_model"
+        )
         reason = self._why_as_vocabulary(tensor, hidden) if hidden else None
         if reason is not None:
             return reason
@@ -131,7 +133,11 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         if len(tensor.shape) != 2:
             return f"a matrix is expected, with rows of {hidden:,}"
         config = self.subject.config
-        rows = positive_number(config, "vocab_size") if "text_config" not in config else None
+        rows = (
+            positive_text_model_setting(config, "vocab_size")
+            if "text_config" not in config
+            else None
+        )
         if rows is not None and tensor.shape[0] < rows:
             return f"vocab_size is {rows:,}"
         return None
@@ -139,20 +145,20 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     def _shape_of_projection(self, name: str, hidden: int) -> tuple[int, int] | None:
         """The shape of a projection, where config.json leaves no doubt (families of Llama's form)."""
         config = self.subject.config
-        heads = positive_number(config, "num_attention_heads")
+        heads = positive_text_model_setting(config, "num_attention_heads")
         is_known = config.get("model_type") in FAMILIES_OF_LLAMA_FORM
         if not is_known or not heads or "layers." not in name:
             return None
         # Without grouped heads there is no setting for them; head_dim is left out where it divides evenly.
-        groups = positive_number(config, "num_key_value_heads") or heads
-        size = positive_number(config, "head_dim") or hidden // heads
+        groups = positive_text_model_setting(config, "num_key_value_heads") or heads
+        size = positive_text_model_setting(config, "head_dim") or hidden // heads
         shapes = {
             "k_proj": (groups * size, hidden),
             "v_proj": (groups * size, hidden),
             "q_proj": (heads * size, hidden),
             "o_proj": (hidden, heads * size),
         }
-        inner = positive_number(config, "intermediate_size")
+        inner = positive_text_model_setting(config, "intermediate_size")
         if inner:
             shapes["gate_proj"] = (inner, hidden)
             shapes["up_proj"] = (inner, hidden)

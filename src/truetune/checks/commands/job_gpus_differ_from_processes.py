@@ -41,13 +41,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.job_launches import (
-    Launched,
+from truetune.checks.job_gpus_and_processes import (
+    ProcessLaunch,
     find_launches,
-    gpus_of,
-    shares_gpus,
-    visible_gpus,
-    visible_in_script,
+    gpus_requested_by_job,
+    may_commands_share_gpus,
+    visible_gpus_of_command,
+    visible_gpus_set_in_script,
 )
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
@@ -59,16 +59,18 @@ class JobGpusDifferFromProcesses(CommandRule):
     what = "launches whose number of GPUs is said"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Launched]:
+    def places(file: CommandFile) -> Iterator[ProcessLaunch]:
         for launch in find_launches(file):
-            visible = visible_gpus(file, launch.command) or visible_in_script(file, launch.command)
-            if gpus_of(file) is not None or visible is not None:
+            visible = visible_gpus_of_command(file, launch.command) or visible_gpus_set_in_script(
+                file, launch.command
+            )
+            if gpus_requested_by_job(file) is not None or visible is not None:
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
         yield from self._beyond_the_visible()
-        granted = gpus_of(self.subject)
-        if granted is None or shares_gpus(self.subject):
+        granted = gpus_requested_by_job(self.subject)
+        if granted is None or may_commands_share_gpus(self.subject):
             return
         for launch in find_launches(self.subject):
             wanted, here = granted.gpus, launch.processes
@@ -91,9 +93,12 @@ class JobGpusDifferFromProcesses(CommandRule):
     def _beyond_the_visible(self) -> Iterator[Finding]:
         """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs; or of one that shares a model out."""
         for launch in find_launches(self.subject):
-            visible, place = visible_gpus(self.subject, launch.command), self.subject.path
+            visible, place = (
+                visible_gpus_of_command(self.subject, launch.command),
+                self.subject.path,
+            )
             # What the script sets itself wins: it runs after the shell.
-            in_script = visible_in_script(self.subject, launch.command)
+            in_script = visible_gpus_set_in_script(self.subject, launch.command)
             if in_script is not None:
                 visible, place = in_script
             if (
@@ -124,7 +129,7 @@ class JobGpusDifferFromProcesses(CommandRule):
             )
 
 
-def _what_happens(launch: Launched, wanted: int) -> str:
+def _what_happens(launch: ProcessLaunch, wanted: int) -> str:
     """What becomes of a job's GPUs, where the processes are more or fewer."""
     if launch.processes > wanted:
         return "a rank has no GPU of its own"
@@ -133,7 +138,7 @@ def _what_happens(launch: Launched, wanted: int) -> str:
     return f"{wanted - launch.processes} of {wanted} GPUs stay idle"
 
 
-def _gpu_advice(launch: Launched, wanted: int) -> str:
+def _gpu_advice(launch: ProcessLaunch, wanted: int) -> str:
     """What to change so that each GPU has its process."""
     # Each task of srun started all processes of a node: the advice is then on the tasks, not on the processes.
     if launch.tasks > 1 and launch.processes == wanted * launch.tasks:

@@ -35,8 +35,8 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import CommandRule
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import SETTINGS
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODEL = ("--model_name_or_path", "--model", "--model_name", "--base_model", "--model_id_or_path")

@@ -40,9 +40,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.launch_files import LaunchFiles, Said, launch_files, script_tree, value_at
+from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
+from truetune.checks.launch_files import (
+    LaunchFiles,
+    LocatedValue,
+    find_launches_with_files,
+    first_set_value,
+    parse_script,
+)
 from truetune.checks.rule import CommandRule
-from truetune.checks.wrapped_layers import layer_class, wrong_classes
 from truetune.parsing.shell_commands import CommandFile
 
 OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -66,7 +72,7 @@ class _Contradiction(NamedTuple):
 
     message: str
     remedy: str
-    cases: tuple[Said, ...]
+    cases: tuple[LocatedValue, ...]
     severity: str = "error"
 
 
@@ -77,7 +83,7 @@ class LaunchFilesContradict(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[LaunchFiles]:
-        yield from launch_files(file)
+        yield from find_launches_with_files(file)
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
@@ -110,10 +116,10 @@ def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
     )
 
 
-def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
+def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
     """Numbers of the DeepSpeed settings, each with the other one of the run."""
     for way, name in OF_DEEPSPEED:
-        other = value_at(launch.deepspeed, way) or value_at(
+        other = first_set_value(launch.deepspeed, way) or first_set_value(
             launch.accelerate, ("deepspeed_config", *way)
         )
         own = launch.run_value(name)
@@ -121,11 +127,11 @@ def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
             yield other, own
 
 
-def _other_halves(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
+def _other_halves(launch: LaunchFiles) -> Iterator[tuple[LocatedValue, LocatedValue]]:
     """The half precision that the DeepSpeed file enables, with the other one of the run."""
     for half, other in (HALVES, HALVES[::-1]):
         own = launch.switch(half) or launch.run_value(half)
-        deepspeed_half = value_at(launch.deepspeed, (other, "enabled"))
+        deepspeed_half = first_set_value(launch.deepspeed, (other, "enabled"))
         if (
             own is not None
             and deepspeed_half is not None
@@ -137,7 +143,7 @@ def _other_halves(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
 
 def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """A rate of the command that DeepSpeed's own optimizer never gets."""
-    other = value_at(launch.deepspeed, ("optimizer", "params", "lr"))
+    other = first_set_value(launch.deepspeed, ("optimizer", "params", "lr"))
     own = launch.option("lr", "learning_rate")
     if other is None or own is None or launch.deepspeed is None or _has_trainer(launch):
         return
@@ -155,7 +161,7 @@ def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 def _leaves_the_optimizer(launch: LaunchFiles) -> bool:
     """Does the script call deepspeed.initialize, and give it neither an optimizer nor settings of its own making?"""
-    tree = script_tree(launch.script)
+    tree = parse_script(launch.script)
     calls = [
         node
         for node in (ast.walk(tree) if tree is not None else ())
@@ -170,7 +176,7 @@ def _leaves_the_optimizer(launch: LaunchFiles) -> bool:
 
 def _has_trainer(launch: LaunchFiles) -> bool:
     """Is the script one whose Trainer compares the files? A script that is not there may be either."""
-    tree = script_tree(launch.script)
+    tree = parse_script(launch.script)
     if tree is None:
         # Only the Trainer has an option of this name.
         return launch.option("per_device_train_batch_size") is not None
@@ -181,11 +187,11 @@ def _has_trainer(launch: LaunchFiles) -> bool:
 
 def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """accelerate's configuration beside its DeepSpeed file, its GPUs and the model."""
-    precision = launch.option("mixed_precision") or value_at(
+    precision = launch.option("mixed_precision") or first_set_value(
         launch.accelerate, ("mixed_precision",)
     )
     for half in HALVES:
-        enabled = value_at(launch.deepspeed, (half, "enabled"))
+        enabled = first_set_value(launch.deepspeed, (half, "enabled"))
         is_on = precision is not None and enabled is not None and enabled.value is True
         if is_on and precision is not None and enabled is not None:
             if precision.value in HALVES and precision.value != half:
@@ -202,9 +208,9 @@ def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """The number of processes beside the GPUs that are named for them."""
-    named = launch.option("gpu_ids") or value_at(launch.accelerate, ("gpu_ids",))
-    count = launch.option("num_processes") or value_at(launch.accelerate, ("num_processes",))
-    machines = value_at(launch.accelerate, ("num_machines",))
+    named = launch.option("gpu_ids") or first_set_value(launch.accelerate, ("gpu_ids",))
+    count = launch.option("num_processes") or first_set_value(launch.accelerate, ("num_processes",))
+    machines = first_set_value(launch.accelerate, ("num_machines",))
     if named is None or count is None or str(named.value) == "all":
         return
     # With several machines gpu_ids are those of each, and num_processes those of all.
@@ -225,8 +231,8 @@ def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """`Accelerator(gradient_accumulation_steps=8)`, or accelerate's own key, beside DeepSpeed's number."""
-    other = value_at(launch.deepspeed, ("gradient_accumulation_steps",))
-    own = _accumulation_in_code(launch) or value_at(
+    other = first_set_value(launch.deepspeed, ("gradient_accumulation_steps",))
+    own = _accumulation_in_code(launch) or first_set_value(
         launch.accelerate,
         ("gradient_accumulation_steps",),
         ("deepspeed_config", "gradient_accumulation_steps"),
@@ -246,29 +252,29 @@ def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
     )
 
 
-def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
+def _accumulation_in_code(launch: LaunchFiles) -> LocatedValue | None:
     """The literal that an Accelerator of the script is given; None where there is none."""
-    tree = script_tree(launch.script)
+    tree = parse_script(launch.script)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Accelerator"):
             for keyword in node.keywords:
                 steps = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
                 if keyword.arg == "gradient_accumulation_steps" and isinstance(steps, int):
                     text = f"Accelerator(gradient_accumulation_steps={steps})"
-                    return Said(steps, str(launch.script), keyword.value.lineno, text)
+                    return LocatedValue(steps, str(launch.script), keyword.value.lineno, text)
     return None
 
 
 def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """The layers that FSDP wraps beside those that the model has."""
-    named = value_at(
+    named = first_set_value(
         launch.accelerate, ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap")
     ) or launch.option("fsdp_transformer_layer_cls_to_wrap")
     model = launch.run_value(*MODELS) or _model_in_code(launch)
     if named is None or model is None or not isinstance(model.value, str):
         return
-    own = layer_class(model.value, Path(launch.command_file).parent)
-    wrong = wrong_classes(str(named.value), own) if own is not None else []
+    own = find_layer_class(model.value, Path(launch.command_file).parent)
+    wrong = layer_classes_of_other_models(str(named.value), own) if own is not None else []
     if wrong:
         yield _Contradiction(
             f"FSDP shall wrap {', '.join(wrong)}, and the layers of {model.value} are {own}: the start stops at it",
@@ -277,14 +283,14 @@ def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
         )
 
 
-def _model_in_code(launch: LaunchFiles) -> Said | None:
+def _model_in_code(launch: LaunchFiles) -> LocatedValue | None:
     """The one model that the script loads by a name that stands in it."""
-    tree = script_tree(launch.script)
+    tree = parse_script(launch.script)
     names = dict(_loaded_names(tree)) if tree is not None else {}
     if len(names) != 1:
         return None
     name, line = next(iter(names.items()))
-    return Said(name, str(launch.script), line, f"from_pretrained({name!r})")
+    return LocatedValue(name, str(launch.script), line, f"from_pretrained({name!r})")
 
 
 def _loaded_names(tree: ast.Module) -> Iterator[tuple[str, int]]:

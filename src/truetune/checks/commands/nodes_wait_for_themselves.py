@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.node_meetings import LOOPBACK, OWN_NAME, Meeting, find_meetings
+from truetune.checks.node_rendezvous import LOOPBACK, OWN_NAME, NodeRendezvous, find_node_rendezvous
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import ASSIGNMENT, CommandFile
 
@@ -56,12 +56,12 @@ class NodesWaitForThemselves(CommandRule):
     what = "launches on several nodes"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Meeting]:
-        yield from find_meetings(file)
+    def places(file: CommandFile) -> Iterator[NodeRendezvous]:
+        yield from find_node_rendezvous(file)
 
     def findings(self) -> Iterator[Finding]:
         is_job = bool(self.subject.requests)
-        for meeting in find_meetings(self.subject):
+        for meeting in find_node_rendezvous(self.subject):
             where = _says_itself(meeting, is_job=is_job)
             if not where:
                 continue
@@ -72,7 +72,7 @@ class NodesWaitForThemselves(CommandRule):
                 cases=[*self._settings(meeting), self.case(meeting.command, meeting.command.text)],
             )
 
-    def _settings(self, meeting: Meeting) -> Iterator[Case]:
+    def _settings(self, meeting: NodeRendezvous) -> Iterator[Case]:
         """The lines that set a variable to the address, where one does."""
         # Without the port: scripts set the address and add the port where it is used.
         host = meeting.address.rpartition(":")[0] or meeting.address
@@ -83,7 +83,7 @@ class NodesWaitForThemselves(CommandRule):
                 yield self.case_at(number, line.strip())
 
 
-def _says_itself(meeting: Meeting, *, is_job: bool) -> str:
+def _says_itself(meeting: NodeRendezvous, *, is_job: bool) -> str:
     """What address means each node itself; empty where it is another, or can't be known."""
     if LOOPBACK.fullmatch(meeting.address):
         return meeting.address

@@ -45,8 +45,8 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.vllm_servers import Server, vllm_servers
-from truetune.parsing.compose import is_compose_file
+from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
+from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 
 SGLANG = "sglang.launch_server"
@@ -142,21 +142,21 @@ def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]
 SlowOptions = Callable[[tuple[str, ...]], Iterator[SlowOption]]
 
 
-def _started_servers(file: CommandFile) -> Iterator[tuple[Server, SlowOptions]]:
+def _started_servers(file: CommandFile) -> Iterator[tuple[VllmServerCommand, SlowOptions]]:
     """The servers that a file starts, each with what reads its options."""
-    for server in vllm_servers(file):
+    for server in find_vllm_server_commands(file):
         yield server, _slow_in_vllm
     for command in file.commands:
         of_sglang = command.behind("-m", SGLANG)
         if of_sglang is not None:
-            yield Server(command, of_sglang), _slow_in_sglang
+            yield VllmServerCommand(command, of_sglang), _slow_in_sglang
         of_tgi = command.behind(TGI)
         is_image = any(TGI_IMAGE in word for word in command.words) and "run" in command.words
         if of_tgi is not None or is_image:
-            yield Server(command, of_tgi or command.words), _slow_in_tgi
+            yield VllmServerCommand(command, of_tgi or command.words), _slow_in_tgi
         of_llama = command.behind(LLAMA_CPP)
         if of_llama is not None:
-            yield Server(command, of_llama), _slow_in_llama_cpp
+            yield VllmServerCommand(command, of_llama), _slow_in_llama_cpp
 
 
 def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.vllm_servers import Server, vllm_servers
+from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
 from truetune.parsing.shell_commands import CommandFile, last_option
 
 
@@ -40,11 +40,11 @@ class ServerLoadsNoWeights(CommandRule):
     what = "commands that start vLLM"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Server]:
-        return vllm_servers(file)
+    def places(file: CommandFile) -> Iterator[VllmServerCommand]:
+        return find_vllm_server_commands(file)
 
     def findings(self) -> Iterator[Finding]:
-        for server in vllm_servers(self.subject):
+        for server in find_vllm_server_commands(self.subject):
             if last_option(server.options, "--load-format") == "dummy":
                 yield self.finding(
                     "this server answers with random weights: --load-format dummy reads no file",

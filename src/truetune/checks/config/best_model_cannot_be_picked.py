@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
+from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 
@@ -65,7 +65,7 @@ class BestModelCannotBePicked(ConfigRule):
         if config.stack == "axolotl" or not training.load_best_model_at_end:
             return
         # With `best`, transformers saves when it evaluates, whatever the steps say.
-        if training.save_strategy == "best" or is_value_untold(config, *DECIDING_FIELDS):
+        if training.save_strategy == "best" or is_value_unknown(config, *DECIDING_FIELDS):
             return
         saves, evaluates = training.save_strategy or "steps", training.eval_strategy or "no"
         cases = [

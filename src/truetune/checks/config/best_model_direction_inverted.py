@@ -45,7 +45,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
+from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -118,7 +118,7 @@ class BestModelDirectionInverted(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         metric = training.metric_for_best_model
-        if is_value_untold(config, "metric_for_best_model", "greater_is_better"):
+        if is_value_unknown(config, "metric_for_best_model", "greater_is_better"):
             return
         if metric is None and not training.load_best_model_at_end:
             return

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_inputs import NO_ROWS
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.training_file_columns import training_columns
 from truetune.checks.findings import Case, Finding

@@ -46,8 +46,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import SETTINGS
 from truetune.spec.config import Config
 
 DATA_SET_KEYS = {

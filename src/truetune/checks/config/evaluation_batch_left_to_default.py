@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-from truetune.memory.published_models import published_config
+from truetune.memory.published_model_shapes import published_config
 
 EVAL_BATCH = "training.per_device_eval_batch_size"
 TRAIN_BATCH = "training.per_device_train_batch_size"

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_inputs import NO_MODEL
+from truetune.checks.config.evidence.missing_input_reasons import NO_MODEL
 from truetune.checks.config.evidence.model_folder import stored_dtype
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding

@@ -40,10 +40,10 @@ from typing import Any
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
+from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
 from truetune.checks.rule import ConfigRule
-from truetune.checks.wrapped_layers import layer_class, wrong_classes
 
 LAYER_CLASS_KEYS = ("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap")
 
@@ -64,7 +64,7 @@ class FsdpWrapsNoLayer(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         own = self._own()
-        wrong = wrong_classes(self._named(), own) if own is not None else []
+        wrong = layer_classes_of_other_models(self._named(), own) if own is not None else []
         if wrong:
             yield self.finding(
                 f"FSDP shall wrap {', '.join(wrong)}, and the layers of {self.subject.spec.model} are {own}",
@@ -89,4 +89,6 @@ class FsdpWrapsNoLayer(ConfigRule):
 
     def _own(self) -> str | None:
         model = self.subject.spec.model
-        return layer_class(model, Path(self.subject.path).parent) if model is not None else None
+        return (
+            find_layer_class(model, Path(self.subject.path).parent) if model is not None else None
+        )

@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.lora_module_names import PATTERN_SIGN, modules_matching_name
-from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_WEIGHTS
+from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
 from truetune.checks.config.evidence.model_folder import linear_modules
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding

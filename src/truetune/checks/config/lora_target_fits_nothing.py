@@ -53,7 +53,7 @@ from truetune.checks.config.evidence.lora_module_names import (
     likely_module_name,
     modules_matching_name,
 )
-from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_WEIGHTS
+from truetune.checks.config.evidence.missing_input_reasons import NO_LORA, NO_WEIGHTS
 from truetune.checks.config.evidence.model_folder import linear_modules, model_config, tensor_shapes
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding

@@ -49,16 +49,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact
-from truetune.checks.config.evidence.missing_inputs import NO_LORA
+from truetune.checks.config.evidence.missing_input_reasons import NO_LORA
 from truetune.checks.config.evidence.model_folder import is_head_tied, local_model_folder
 from truetune.checks.config.evidence.setting_places import setting_case, table_entries
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import untrained_marks
+from truetune.checks.model_identity import chat_markers_base_never_trained
 from truetune.checks.rule import ConfigRule
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.config import Config
 from truetune.spec.training_settings import Lora
 
@@ -82,12 +82,12 @@ class NewTokensLeftUntrained(ConfigRule):
     since = "0.1.0"
     about = ("training.added_tokens",)
     reads = ("training.lora.modules_to_save", "training.lora.trainable_token_indices")
-    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
+    by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:
         if self.subject.spec.training.lora is None:
             return NO_LORA
-        return None if _marks_of_base(self.subject) else super().unmet()
+        return None if _marks_base_never_trained(self.subject) else super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         yield from self._of_added_tokens()
@@ -96,7 +96,7 @@ class NewTokensLeftUntrained(ConfigRule):
     def _of_marks(self) -> Iterator[Finding]:
         """Marks of the template that the base has in its vocabulary and never trained."""
         config, lora = self.subject, self.subject.spec.training.lora
-        marks = _marks_of_base(config)
+        marks = _marks_base_never_trained(config)
         if lora is None or lora.trainable_token_indices or not marks:
             return
         trained = {
@@ -160,14 +160,14 @@ class NewTokensLeftUntrained(ConfigRule):
         )
 
 
-def _marks_of_base(config: Config) -> tuple[str, ...]:
+def _marks_base_never_trained(config: Config) -> tuple[str, ...]:
     """The marks that the run's template writes and its base has never trained, by the base's published name.
 
     Where its weights are here, `base-model-special-tokens-untrained` reads them.
     """
     if config.stack == "llama-factory" and not config.raw.get("do_train"):
         return ()
-    marks = untrained_marks(config.spec.model or "")
+    marks = chat_markers_base_never_trained(config.spec.model or "")
     template = _template_of_stack(config)
     if not marks or template is None or local_model_folder(config) is not None:
         return ()

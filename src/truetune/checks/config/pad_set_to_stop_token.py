@@ -40,13 +40,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import ByFact, Judged
-from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.template_marks import answer_terminator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+from truetune.checks.severity_by_trainer import SeverityByFact, SeverityForFact
 
 
 class PadSetToStopToken(ConfigRule):
@@ -54,13 +54,13 @@ class PadSetToStopToken(ConfigRule):
     severity = "error"
     since = "0.1.0"
     by_trainer = (
-        ByFact(
+        SeverityByFact(
             "pads_masked_by",
             {
-                "position": Judged(
+                "position": SeverityForFact(
                     "info", "{trainer} masks pads by their position: no label is lost here"
                 ),
-                None: Judged(
+                None: SeverityForFact(
                     "warning",
                     "it is not known how the collator masks pads: by id, no stop token is learned",
                 ),

@@ -47,10 +47,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.ranged_values import named_breaches
+from truetune.checks.config.evidence.ranged_values import out_of_range_settings
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import BETA
 from truetune.checks.rule import ConfigRule
-from truetune.checks.value_limits import BETA
 
 
 class PreferenceBetaOutOfRange(ConfigRule):
@@ -65,7 +65,7 @@ class PreferenceBetaOutOfRange(ConfigRule):
         config = self.subject
         if config.own_keys and "training.loss_type" not in config.places:
             return
-        for found in named_breaches(config, BETA):
+        for found in out_of_range_settings(config, BETA):
             yield self.finding(
                 found.text,
                 found.fix,

@@ -43,8 +43,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_inputs import NO_ROWS
-from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.config.evidence.training_file_columns import training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -83,7 +83,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         if config.stack != "trl" or training.method != "sft":
             return
-        if is_value_untold(config, "completion_only_loss"):
+        if is_value_unknown(config, "completion_only_loss"):
             return
         there = training_columns(config)
         shown = Case(f"columns: {name_list(sorted(there))}")

@@ -59,7 +59,7 @@ from truetune.checks.config.evidence.model_folder import sampled_weights, stored
 from truetune.checks.config.evidence.optimizer_kind import has_special_optimizer
 from truetune.checks.config.evidence.setting_places import (
     is_of_program,
-    is_value_untold,
+    is_value_unknown,
     setting_case,
     setting_place,
 )
@@ -154,7 +154,7 @@ def _is_pure_bfloat16(config: Config) -> bool:
     """Are all weights trained, in bfloat16, without a float32 copy?"""
     training, raw = config.spec.training, config.raw
     # What a program freezes itself is not seen, and so not which weights are trained.
-    if config.freezes_by_hand or is_value_untold(config, "optim") or _is_sharded(config):
+    if config.freezes_by_hand or is_value_unknown(config, "optim") or _is_sharded(config):
         return False
     if training.lora or training.adapter or training.load_in:
         return False

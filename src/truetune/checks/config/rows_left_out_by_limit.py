@@ -48,7 +48,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.missing_inputs import NO_ROWS
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.findings import Finding

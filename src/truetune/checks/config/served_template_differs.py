@@ -63,7 +63,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.template_marks import (
     CONTROL_TOKEN,
@@ -78,7 +78,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
-from truetune.parsing.modelfile import is_modelfile
+from truetune.parsing.read_modelfile import is_modelfile
 from truetune.spec.config import WeightUse
 
 TEMPLATE_KEYS = {"axolotl": "chat_template", "llama-factory": "template"}

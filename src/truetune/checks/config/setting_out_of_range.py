@@ -49,11 +49,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.ranged_values import named_breaches, set_values
+from truetune.checks.config.evidence.ranged_values import (
+    list_limited_settings,
+    out_of_range_settings,
+)
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import OUT_OF_RANGE
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.checks.value_limits import OUT_OF_RANGE
 
 
 class SettingOutOfRange(ConfigRule):
@@ -63,15 +66,15 @@ class SettingOutOfRange(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        if not set_values(self.subject, OUT_OF_RANGE):
+        if not list_limited_settings(self.subject, OUT_OF_RANGE):
             return Unmet("it is about hyperparameters whose range is known, and none is set")
         return None
 
     def figure(self) -> str:
-        return ", ".join(set_values(self.subject, OUT_OF_RANGE))
+        return ", ".join(list_limited_settings(self.subject, OUT_OF_RANGE))
 
     def findings(self) -> Iterator[Finding]:
-        for found in named_breaches(self.subject, OUT_OF_RANGE):
+        for found in out_of_range_settings(self.subject, OUT_OF_RANGE):
             yield self.finding(
                 found.text,
                 found.fix,

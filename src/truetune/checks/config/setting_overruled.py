@@ -46,8 +46,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
-from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
-from truetune.checks.config.evidence.step_counts import steps_of_run
+from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
+from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
@@ -137,7 +137,7 @@ class SettingOverruled(ConfigRule):
         if not (both_set and epochs and epochs > 1 and limit > 0):
             return
         without_limit = training.model_copy(update={"max_steps": None})
-        whole = steps_of_run(
+        whole = max_steps_of_run(
             replace(config, spec=config.spec.model_copy(update={"training": without_limit}))
         )
         if whole is None or limit >= MOST_OF_A_RUN * whole.most:
@@ -159,7 +159,7 @@ def _evaluates_never(config: Config) -> bool:
     training = config.spec.training
     if config.stack == "axolotl" or (training.eval_strategy or "no") != "no":
         return False
-    if is_value_untold(config, "eval_strategy") or config.raw.get("do_eval"):
+    if is_value_unknown(config, "eval_strategy") or config.raw.get("do_eval"):
         return False
     if "training.eval_strategy" not in config.places and not keeps_its_defaults(config):
         return False

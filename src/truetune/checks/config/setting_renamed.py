@@ -54,8 +54,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import RenamedKey
+from truetune.spec.evidence_of_past_run import has_run, severity_of_removed_name
 from truetune.spec.release_pins import ReleaseAge
-from truetune.spec.run_evidence import has_run, severity_of_removed_name
 from truetune.spec.run_spec import Severity
 from truetune.spec.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_AXOLOTL
 

@@ -53,7 +53,11 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_case, setting_place
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import base_of_adapter, is_tuned_apart, other_weights
+from truetune.checks.model_identity import (
+    are_base_and_instruct_model,
+    base_of_adapter,
+    explain_different_weights,
+)
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
 from truetune.spec.config import WeightUse
@@ -105,8 +109,8 @@ class SettingsNameAnotherBase(ConfigRule):
     def _put_on_another(self, name: str) -> Iterator[Finding]:
         """The adapter of this run, which another file puts on a model of another name."""
         for use in self._others():
-            apart = other_weights(name, use.base)
-            if apart is None and not is_tuned_apart(name, use.base):
+            apart = explain_different_weights(name, use.base)
+            if apart is None and not are_base_and_instruct_model(name, use.base):
                 continue
             yield self.finding(
                 f"the adapter is trained on {name}, and {Path(use.file).name} puts it on {use.base}:"
@@ -125,8 +129,8 @@ class SettingsNameAnotherBase(ConfigRule):
             return
         yield from self._put_on_another(name)
         for base, file in self._bases():
-            apart = other_weights(name, base)
-            if apart is None and not is_tuned_apart(name, base):
+            apart = explain_different_weights(name, base)
+            if apart is None and not are_base_and_instruct_model(name, base):
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and training continues with {name}: "

@@ -46,10 +46,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.ranged_values import named_breaches
+from truetune.checks.config.evidence.ranged_values import out_of_range_settings
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import NOTHING
 from truetune.checks.rule import ConfigRule
-from truetune.checks.value_limits import NOTHING
 
 
 class SettingsTrainNothing(ConfigRule):
@@ -65,5 +65,5 @@ class SettingsTrainNothing(ConfigRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        for found in named_breaches(self.subject, NOTHING):
+        for found in out_of_range_settings(self.subject, NOTHING):
             yield self.finding(found.text, found.fix, cases=found.cases)

@@ -50,9 +50,9 @@ import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.missing_inputs import NO_ROWS
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.training_file_columns import last_changed_file
+from truetune.checks.config.evidence.training_file_columns import last_changed_training_file
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
@@ -73,7 +73,7 @@ class StaleMapCache(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NO_ROWS if last_changed_file(self.subject) is None else None
+        return NO_ROWS if last_changed_training_file(self.subject) is None else None
 
     def figure(self) -> Measurement | str:
         name = self.subject.spec.training.prepared_path or (
@@ -90,7 +90,7 @@ class StaleMapCache(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        newest = last_changed_file(config)
+        newest = last_changed_training_file(config)
         if config.stack not in ("axolotl", "llama-factory") or newest is None:
             return
         name = config.spec.training.prepared_path or (

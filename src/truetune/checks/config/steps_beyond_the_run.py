@@ -44,9 +44,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_inputs import NO_STEPS
+from truetune.checks.config.evidence.missing_input_reasons import NO_STEPS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import steps_of_run
+from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -61,16 +61,16 @@ class StepsBeyondTheRun(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NO_STEPS if steps_of_run(self.subject) is None else None
+        return NO_STEPS if max_steps_of_run(self.subject) is None else None
 
     def figure(self) -> str:
-        run = steps_of_run(self.subject)
+        run = max_steps_of_run(self.subject)
         assert run is not None, "else the rule is not judged"
         return f"{self.compared()}; the run has at most {run.most:,} steps"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        run = steps_of_run(config)
+        run = max_steps_of_run(config)
         if run is None:
             return
         every = training.eval_steps

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import setting_case, table_entries
 from truetune.checks.config.evidence.template_marks import MARKERS, answer_terminator
 from truetune.checks.findings import Finding
@@ -71,7 +71,7 @@ class StopTokenNotTrained(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        if not self._sets():
+        if not self._indices_of_chat_datasets():
             return Unmet("it is about data sets of the type chat_template, and there is none")
         own = str(self.subject.raw.get("chat_template") or "tokenizer_default").startswith(
             "tokenizer_default"
@@ -85,11 +85,13 @@ class StopTokenNotTrained(ConfigRule):
 
     def figure(self) -> Measurement:
         return count_measurement(
-            "data sets whose stop tokens are left out of the loss", 0, len(self._sets())
+            "data sets whose stop tokens are left out of the loss",
+            0,
+            len(self._indices_of_chat_datasets()),
         )
 
-    def _sets(self) -> list[int]:
-        """The numbers of the data sets that a chat template renders."""
+    def _indices_of_chat_datasets(self) -> list[int]:
+        """The indices of the data sets that a chat template renders."""
         return [index for index, item in table_entries(self.subject, "datasets") if _is_chat(item)]
 
     def findings(self) -> Iterator[Finding]:

@@ -45,8 +45,8 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import ConfigRule
-from truetune.checks.value_limits import MAX_VLLM_SHARE
 
 VLLM_MEMORY_KEY = "vllm_gpu_memory_utilization"
 

@@ -50,9 +50,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.missing_inputs import NO_STEPS
+from truetune.checks.config.evidence.missing_input_reasons import NO_STEPS
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import steps_of_run
+from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -74,10 +74,10 @@ class WarmupLongerThanRun(ConfigRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         in_steps = (self.subject.spec.training.warmup_steps or 0) >= 1
-        return NO_STEPS if in_steps and steps_of_run(self.subject) is None else None
+        return NO_STEPS if in_steps and max_steps_of_run(self.subject) is None else None
 
     def figure(self) -> str:
-        run = steps_of_run(self.subject)
+        run = max_steps_of_run(self.subject)
         return self.compared() + (
             f"; the run has at most {run.most:,} steps" if run is not None else ""
         )
@@ -109,7 +109,7 @@ class WarmupLongerThanRun(ConfigRule):
     def _of_steps(self, wanted: float, field: str) -> Iterator[Finding]:
         """A warm-up that is given in steps, beside the steps that the run makes at most."""
         config, training = self.subject, self.subject.spec.training
-        run = steps_of_run(config)
+        run = max_steps_of_run(config)
         if run is None or wanted <= run.most * MAX_WARMUP_SHARE or run.most < 2:
             return
         # The first step has rate 0: at the last one, most - 1 steps of the warm-up are made.

@@ -47,8 +47,8 @@ from typing import Any
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import SETTINGS
 
 
 class EffectiveBatchContradicts(DeviceRule):

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned_prompts import HELP, gained_like_answers
+from truetune.checks.prompt_likelihood_gain import HELP, have_prompts_gained_like_answers
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.unmet_reasons import NOT_AGAINST
 
@@ -84,7 +84,7 @@ class PromptLossFellToo(EvaluationRule):
         # The interval has to lie below 0: then no further standard error is asked for.
         if prompts.high >= 0:
             return
-        if not gained_like_answers(-prompts.difference, -answers.difference, 0.0):
+        if not have_prompts_gained_like_answers(-prompts.difference, -answers.difference, 0.0):
             return
         yield self.finding(
             f"prompts were learned: on {prompts.rows} rows their loss is {-prompts.difference:.2f}"

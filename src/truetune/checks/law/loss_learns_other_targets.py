@@ -1,4 +1,4 @@
-"""The loss teaches another token than the one that follows.
+"""The loss learns other targets than the tokens that follow in the row.
 
 ## What it does
 

@@ -51,12 +51,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import too_few
+from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.reward_signal import (
-    is_always_all,
+    is_always_full_share,
     limit_of_evaluations,
     mean_answer_length,
-    share_cut_off,
+    share_of_cut_off_answers,
 )
 from truetune.logs.run_log import Curve
 
@@ -75,10 +75,10 @@ class CompletionsAlwaysCut(LogRule):
         limit = limit_of_evaluations(log)
         if limit is not None:
             yield self._of_evaluations(*limit)
-        share = share_cut_off(log)
+        share = share_of_cut_off_answers(log)
         if log.kind != "reinforcement" or log.last_step < MIN_STEPS or not share:
             return
-        dead = is_always_all(share)
+        dead = is_always_full_share(share)
         last = float(np.median(share.value[-max(1, share.value.size // 4) :]))
         if not dead and min(float(np.median(share.value)), last) < MIN_CUT_SHARE:
             return
@@ -134,18 +134,22 @@ class CompletionsAlwaysCut(LogRule):
                 f"it is about answers that a trainer generates, and the log is of {self.subject.kind}"
                 " without one length of them"
             )
-        if not share_cut_off(self.subject):
+        if not share_of_cut_off_answers(self.subject):
             return Unmet(
                 "the log does not say how many answers were cut",
                 "log completions/clipped_ratio (TRL 0.16 on)",
             )
-        return too_few(1, MIN_STEPS, "the answers") if self.subject.last_step < MIN_STEPS else None
+        return (
+            explain_too_short_curve(1, MIN_STEPS, "the answers")
+            if self.subject.last_step < MIN_STEPS
+            else None
+        )
 
     def figure(self) -> str:
         limit = limit_of_evaluations(self.subject)
         if limit is not None:
             return f"{limit[0]} is {limit[1].value[0]:,.0f} at {limit[1].step.size:,} evaluations"
-        share = share_cut_off(self.subject).value
+        share = share_of_cut_off_answers(self.subject).value
         return (
             f"{np.median(share):.1%} of the answers are cut off (median of {share.size:,} records),"
             f" {share[-1]:.1%} at the end"

@@ -43,7 +43,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import too_few
+from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.run_log import Curve
 
 # Chosen, not measured: five records of few pairs each may all be right by chance.
@@ -67,7 +67,9 @@ class DpoAccuracyAtOnce(LogRule):
             return Unmet("the log has no epoch", "log the epoch, as transformers does")
         count = int(self._unseen().step.size)
         return (
-            too_few(count, MIN_POINTS, "rewards/accuracies within the first half epoch")
+            explain_too_short_curve(
+                count, MIN_POINTS, "rewards/accuracies within the first half epoch"
+            )
             if count < MIN_POINTS
             else None
         )

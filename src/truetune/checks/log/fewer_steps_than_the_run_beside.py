@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
-from truetune.logs.sibling_runs import RunSize, measure_run
+from truetune.logs.sibling_runs import RunSize, measure_run_size
 
 SAME_ROWS = 0.05
 """Rows that differ by less are as many: the last batch of an epoch may be filled up or left out on each process"""
@@ -100,7 +100,7 @@ class FewerStepsThanTheRunBeside(LogRule):
         )
 
     def _own(self) -> RunSize | None:
-        return measure_run(self.subject, self.subject.path)
+        return measure_run_size(self.subject, self.subject.path)
 
 
 def _is_same_run_in_more_steps(own: RunSize, other: RunSize) -> bool:

@@ -43,7 +43,11 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.preference_curves import all_logps_are_zero
-from truetune.logs.reward_signal import is_always_all, share_cut_off, share_without_signal
+from truetune.logs.reward_signal import (
+    is_always_full_share,
+    share_of_cut_off_answers,
+    share_of_prompts_without_signal,
+)
 from truetune.logs.robust_statistics import end_medians, is_falling
 
 # Chosen, not measured: some batches of reinforcement have rewards that do not differ, so single zeros are normal; from
@@ -130,7 +134,7 @@ class GradNormZero(LogRule):
         zeros = int((norm.value == 0).sum())
         if norm.step.size < MIN_POINTS or not MIN_ZERO_SHARE <= zeros / norm.step.size < 1:
             return
-        if share_without_signal(self.subject):
+        if share_of_prompts_without_signal(self.subject):
             return
         yield self.finding(
             f"the gradient norm is exactly 0.0 at {zeros:,} of {norm.step.size:,} logged steps, and"
@@ -149,5 +153,6 @@ class GradNormZero(LogRule):
             return True
         log = self.subject
         return log.kind == "reinforcement" and (
-            is_always_all(share_without_signal(log)) or is_always_all(share_cut_off(log))
+            is_always_full_share(share_of_prompts_without_signal(log))
+            or is_always_full_share(share_of_cut_off_answers(log))
         )

@@ -39,10 +39,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.count_optimizer_steps import has_run_ended
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.optimizer_steps import has_ended
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import warmup_slope
 from truetune.logs.run_log import Curve
@@ -95,7 +95,7 @@ class LearningRateNeverPeaked(LogRule):
             f", {peak / configured:.0%} of the configured {configured:g}" if configured else ""
         )
         unit = "record" if log.is_numbered else "step"
-        is_over = bool(log.total_steps) or has_ended(log)
+        is_over = bool(log.total_steps) or has_run_ended(log)
         yield self.finding(
             f"the learning rate still rises at the last {unit} ({rate.step[-1]:,.0f}): it reached"
             f" {peak:.3g}{of_configured}; the warm-up is longer than the run",

@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import RESUMED, too_few
+from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.restart_detection import find_restarts
 from truetune.logs.robust_statistics import (
     block_medians,
@@ -152,7 +152,7 @@ class LossDiverges(LogRule):
             return unmet
         live = int((self.subject.curve("loss").finite().value != 0).sum())
         if live < MIN_POINTS:
-            return too_few(live, MIN_POINTS, "a loss that is not 0")
+            return explain_too_short_curve(live, MIN_POINTS, "a loss that is not 0")
         return RESUMED if find_restarts(self.subject) else None
 
     def figure(self) -> str:

@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import OTHER_LOSS, too_few
+from truetune.checks.unmet_reasons import OTHER_LOSS, explain_too_short_curve
 from truetune.logs.summed_loss import MAX_REMAINING_SHARE, MIN_EVALUATIONS, count_summed_means
 
 
@@ -64,7 +64,7 @@ class LossIsASum(LogRule):
         )
         late = int((evaluated.step >= loss.step[0]).sum()) if loss else 0
         if late < MIN_EVALUATIONS:
-            return too_few(late, MIN_EVALUATIONS, "eval_loss beside the loss")
+            return explain_too_short_curve(late, MIN_EVALUATIONS, "eval_loss beside the loss")
         if evaluated.value[-1] > MAX_REMAINING_SHARE * evaluated.value[0]:
             return Unmet(
                 "eval_loss does not fall by a fifth: a factor can't be told from a distance"

@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import too_few
+from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.run_log import Floats
 
 # Chosen, not measured: losses are logged with four digits and more, so that single ones agree by chance and ten in a
@@ -66,7 +66,7 @@ class LossRepeatsExactly(LogRule):
             return unmet
         value = self._live()
         if value.size < self.least:
-            return too_few(value.size, self.least, "a loss that is not 0")
+            return explain_too_short_curve(value.size, self.least, "a loss that is not 0")
         if self._is_still("grad_norm"):
             return Unmet("every gradient norm is 0, which grad-norm-zero is about")
         if self._is_still("learning_rate"):

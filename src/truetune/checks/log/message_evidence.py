@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.logs.console.messages import Message
+from truetune.logs.console.messages import KnownMessage
 
 
 def describe_progress(step: float, total: int) -> str:
@@ -14,7 +14,7 @@ def describe_progress(step: float, total: int) -> str:
     return f" after step {step:,.0f}" + (f" of {total:,}" if total else "")
 
 
-def describe_message(known: Message, *, cause: bool = True) -> Iterator[str]:
+def describe_message(known: KnownMessage, *, cause: bool = True) -> Iterator[str]:
     """Why a known message is printed (`cause`: or is that proved already?), and where its page is."""
     if cause:
         yield f"cause: {known.cause}"

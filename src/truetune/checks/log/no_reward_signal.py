@@ -49,8 +49,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import too_few
-from truetune.logs.reward_signal import is_always_all, share_cut_off, share_without_signal
+from truetune.checks.unmet_reasons import explain_too_short_curve
+from truetune.logs.reward_signal import (
+    is_always_full_share,
+    share_of_cut_off_answers,
+    share_of_prompts_without_signal,
+)
 from truetune.logs.run_log import Curve
 
 # Chosen, not measured: with one prompt in five that teaches, a run learns at a fifth of its speed; at 0.4, most tasks
@@ -79,8 +83,8 @@ class NoRewardSignal(LogRule):
                 total=int(reward.step.size),
             )
             return
-        share = share_without_signal(log)
-        if is_always_all(share):
+        share = share_of_prompts_without_signal(log)
+        if is_always_full_share(share):
             yield self._found(share, f"in every one of {share.step.size:,} records")
         elif share and min(float(np.median(share.value)), self._at_first(share)) >= MIN_DEAD_SHARE:
             yield self._found(
@@ -109,7 +113,7 @@ class NoRewardSignal(LogRule):
         )
 
     def _remedy(self, reward: Curve) -> str:
-        if is_always_all(share_cut_off(self.subject)):
+        if is_always_full_share(share_of_cut_off_answers(self.subject)):
             return (
                 "give the answers room first (max_completion_length): all of them are cut, so none"
                 " can be graded"
@@ -144,16 +148,20 @@ class NoRewardSignal(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not (share_without_signal(self.subject) or self.subject.curve("reward")):
+        if not (share_of_prompts_without_signal(self.subject) or self.subject.curve("reward")):
             return Unmet(
                 "the log does not say rewards and their spread",
                 "log reward and reward_std (TRL does)",
             )
-        return too_few(1, MIN_STEPS, "the rewards") if self.subject.last_step < MIN_STEPS else None
+        return (
+            explain_too_short_curve(1, MIN_STEPS, "the rewards")
+            if self.subject.last_step < MIN_STEPS
+            else None
+        )
 
     def figure(self) -> str:
         share, reward = (
-            share_without_signal(self.subject).value,
+            share_of_prompts_without_signal(self.subject).value,
             self.subject.curve("reward").finite().value,
         )
         between = (

@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import too_few
+from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.restart_detection import MIN_LOSSES, MIN_RATES, find_restarts
 
 SAYS = {
@@ -70,7 +70,7 @@ class ResumeStartsFresh(LogRule):
         return (
             None
             if enough or len(self.subject.parts) > 1
-            else too_few(self.records("loss"), MIN_LOSSES, "loss")
+            else explain_too_short_curve(self.records("loss"), MIN_LOSSES, "loss")
         )
 
     def figure(self) -> str:

@@ -40,17 +40,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from truetune.checks.count_optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_log
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_log
 from truetune.checks.rule import LogRule
 from truetune.logs.run_log import RunLog
 
 WHOLE = 0.9
 """Epochs from which a run saw its rows, as far as the last batch of an epoch is left out or rounded"""
 MAX_TRIAL_STEPS = 60
-"""The notebooks that try a method make 30 to 60 (see `optimizer_steps.FEW`)"""
+"""The notebooks that try a method make 30 to 60 (see `count_optimizer_steps.FEW`)"""
 TRIAL_SHARE = 0.1
 """Of the rows, below which most of the data was never seen; a run over a part of a large set takes more steps"""
 FALL = 0.1

@@ -52,7 +52,7 @@ from truetune.logs.console.console_output import (
     is_stopped_by_hand,
 )
 from truetune.logs.console.failure_phase import find_phase
-from truetune.logs.console.messages import Message
+from truetune.logs.console.messages import KnownMessage
 from truetune.logs.console.out_of_memory_causes import (
     MemoryStory,
     find_engine_beside,
@@ -96,7 +96,7 @@ class RunEndedInAnException(OutputRule):
             cases=(Case(text, file=output.file, line=failure.raised.line),),
         )
 
-    def _title(self, known: Message, text: str) -> str:
+    def _title(self, known: KnownMessage, text: str) -> str:
         """What the exception means; an out-of-memory message that others caused is not a step too large."""
         if known.name == OUT_OF_MEMORY and read_memory_error(text).is_mostly_others:
             return HELD_BY_OTHERS
@@ -164,7 +164,7 @@ class RunEndedInAnException(OutputRule):
             )
 
     def _memory_evidence(
-        self, failure: Failure, output: ConsoleOutput, known: Message
+        self, failure: Failure, output: ConsoleOutput, known: KnownMessage
     ) -> Iterator[str]:
         """The figures of an out-of-memory message, and what needed the memory."""
         figures = read_memory_error(failure.raised.text)
@@ -175,7 +175,7 @@ class RunEndedInAnException(OutputRule):
         # the message's own list of causes is a guess: it is left out where the run proves one
         yield from describe_message(known, cause=not proofs and not figures.is_shared)
 
-    def _of_several_processes(self, known: Message) -> tuple[str, ...]:
+    def _of_several_processes(self, known: KnownMessage) -> tuple[str, ...]:
         """What processes waited in, or why machines never met, where the exception is about that."""
         output = self.subject.output
         if output is None:

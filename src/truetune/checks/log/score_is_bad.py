@@ -1,4 +1,4 @@
-"""A score of the run is at its worst in every record, falls, or is not a number.
+"""A score of the run is bad: at its worst in every record, falling, or not a number.
 
 ## What it does
 Looks at the scores of the log, of training and evaluations: accuracies, overlaps and matches by their names, and the

@@ -39,7 +39,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet_reasons import LOGGED_BY, too_few
+from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
 from truetune.logs.robust_statistics import block_medians, end_medians, find_level_shift
 from truetune.logs.run_log import EMPTY_CURVE, Curve
 
@@ -62,7 +62,7 @@ class TrainingSlowsDown(LogRule):
             return Unmet(
                 "the log has no wall_time and no tokens_per_second", LOGGED_BY["wall_time"]
             )
-        return too_few(count, MIN_POINTS, "a rate")
+        return explain_too_short_curve(count, MIN_POINTS, "a rate")
 
     def figure(self) -> str:
         unit, rate = self._rate()

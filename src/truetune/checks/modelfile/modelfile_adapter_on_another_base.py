@@ -37,7 +37,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import base_of_adapter, other_weights
+from truetune.checks.model_identity import base_of_adapter, explain_different_weights
 from truetune.checks.rule import ModelfileRule
 
 
@@ -78,7 +78,7 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
             return
         name, file = trained_base
         # Names differ in form (`llama3.1:8b`, `meta-llama/Llama-3.1-8B`), so what they mean is compared.
-        difference = other_weights(base.value, name)
+        difference = explain_different_weights(base.value, name)
         if difference is None:
             return
         yield self.finding(

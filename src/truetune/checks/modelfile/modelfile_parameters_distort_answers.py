@@ -36,12 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.chats_beside import answers_with, chats_beside
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import GENERATION, limit_breaches, parse_limit_number
 from truetune.checks.judgement import Unmet
+from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import ModelfileRule
-from truetune.checks.value_limits import GENERATION, limit_breaches, parse_limit_number
-from truetune.parsing.modelfile import Instruction
+from truetune.parsing.read_modelfile import Instruction
 
 OLLAMA_NAMES = {
     "repetition_penalty": "repeat_penalty",
@@ -123,12 +123,12 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
     def _stops_in_answers(self) -> Iterator[Finding]:
         """Stop strings that stand in the middle of the answers which the model was trained on."""
         stops = self._stops()
-        chats = chats_beside(self.subject.path) if stops else None
+        chats = find_nearby_chats(self.subject.path) if stops else None
         if chats is None:
             return
         total = len(chats.answers)
         for stop, instruction in stops.items():
-            count = answers_with(chats, stop)
+            count = count_answers_cut_by_stop(chats, stop)
             if not stop or count < MIN_SHARE_CUT * total:
                 continue
             yield self.finding(

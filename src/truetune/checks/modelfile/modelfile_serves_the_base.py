@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.weights_of_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
-from truetune.parsing.modelfile import Instruction
+from truetune.parsing.read_modelfile import Instruction
 
 
 class ModelfileServesTheBase(ModelfileRule):

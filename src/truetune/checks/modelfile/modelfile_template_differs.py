@@ -47,7 +47,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.modelfile.weights_of_modelfile import is_file_of_weights, is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
-from truetune.render.probes import QUESTION, Probes, chat, prepared
+from truetune.render.probes import QUESTION, Probes, alternating_chat, prepare_probes_of_run
 from truetune.spec.run_spec import RunSpec
 
 MARK = re.compile(
@@ -104,7 +104,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def _marks_of_training(self) -> tuple[str, ...]:
         """The marks before a question and before its answer, as the tokenizer's template writes them."""
         probes = _read_probes(self.tokenizer_folder)
-        text = probes.text(chat(QUESTION, "")) if probes is not None else None
+        text = probes.text(alternating_chat(QUESTION, "")) if probes is not None else None
         return tuple(dict.fromkeys(MARK.findall(text))) if text else ()
 
     def findings(self) -> Iterator[Finding]:
@@ -150,6 +150,6 @@ def _read_probes(folder: Path | None) -> Probes | None:
     if folder is None:
         return None
     try:
-        return prepared(RunSpec(tokenizer=str(folder)))
+        return prepare_probes_of_run(RunSpec(tokenizer=str(folder)))
     except TruetuneError:
         return None

@@ -38,10 +38,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_VERDICTS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_VERDICTS
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.spec.run_spec import Severity
@@ -60,6 +60,7 @@ class KtoImbalance(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

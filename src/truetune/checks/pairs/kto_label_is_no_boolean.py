@@ -36,12 +36,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_VERDICTS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_VERDICTS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_row
+from truetune.checks.token_cases import case_in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
@@ -49,6 +49,7 @@ from truetune.encoding.batch import Batch
 class KtoLabelIsNoBoolean(DataRule):
     code = "PREF012"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -64,7 +65,7 @@ class KtoLabelIsNoBoolean(DataRule):
             self.values[repr(row.label_value)] += 1
             self.negative += not row.label
             if len(self.cases) < MAX_CASES:
-                self.cases.append(in_row(batch, row, f"the label is {row.label_value!r}"))
+                self.cases.append(case_in_row(batch, row, f"the label is {row.label_value!r}"))
 
     def unmet(self) -> Unmet | None:
         return None if self.verdicts else NO_VERDICTS

@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import in_rejected, in_row
+from truetune.checks.token_cases import case_in_rejected, case_in_row
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 
@@ -113,13 +113,13 @@ def _check_messages(row: Conversation) -> PromptFault:
     cut = row.prompt_messages or 0
     prompt = row.messages[:cut]
     for name, side, at in (
-        ("chosen", row.messages[cut:], in_row),
-        ("rejected", row.rejected, in_rejected),
+        ("chosen", row.messages[cut:], case_in_row),
+        ("rejected", row.rejected, case_in_rejected),
     ):
         if isinstance(side, list) and side and side[0].get("role") in ASKING_ROLES:
             kind = "twice" if _begins_with_prompt(side, prompt) else "other"
             return kind, f"the {name} side begins with {_show_message(side[0])}", at
-    return "", "", in_row
+    return "", "", case_in_row
 
 
 def _begins_with_prompt(side: list[Message], prompt: list[Message]) -> bool:
@@ -134,14 +134,14 @@ def _check_strings(row: Conversation) -> PromptFault:
     """What is wrong with the prompt of a pair in plain strings."""
     prompt, chosen, rejected = row.prompt or "", row.completion or "", str(row.rejected)
     if not prompt:
-        return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}", in_row
+        return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}", case_in_row
     bare = prompt.strip()
     # Both sides: an answer that repeats its question is a way to answer, and rarely that of chosen
     # and rejected at once.
     both_begin = chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare)
     if len(bare) >= MIN_PROMPT_CHARACTERS and both_begin:
-        return "twice", f"both sides begin with the prompt {bare[:60]!r}", in_row
-    return "", "", in_row
+        return "twice", f"both sides begin with the prompt {bare[:60]!r}", case_in_row
+    return "", "", case_in_row
 
 
 def _show_message(message: Message) -> str:

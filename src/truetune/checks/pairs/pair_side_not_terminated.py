@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import in_example, side_of
+from truetune.checks.token_cases import case_in_example, rendered_side
 from truetune.encoding.batch import Batch, Example
 
 # Chosen, not measured: of logged answers a few are cut off, on either side. From a tenth on, "has
@@ -71,7 +71,9 @@ class PairSideNotTerminated(PairRule):
                 if len(self.cases) < MAX_CASES:
                     text = f"the {name} side ends with {side.examples[i].rendering.text[-40:]!r}"
                     self.cases.append(
-                        in_example(side, i, int(side.lengths[i]) - 1, text, side=side_of(name))
+                        case_in_example(
+                            side, i, int(side.lengths[i]) - 1, text, side=rendered_side(name)
+                        )
                     )
 
     def _ends_with_stop(self, example: Example) -> bool:

@@ -43,15 +43,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.by_trainer import CUT_ACTIONS
+from truetune.checks.data_unmet_reasons import explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import tokens_not_counted
 from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import in_example, side_of
-from truetune.data.media import Media
+from truetune.checks.severity_by_trainer import CUT_ACTIONS
+from truetune.checks.token_cases import case_in_example, rendered_side
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
 
@@ -95,7 +95,7 @@ class PairTruncatedOnOneSide(PairRule):
                     if self.limit.from_end
                     else self.limit.tokens
                 )
-                self.cases.append(in_example(side, i, cut, text, side=side_of(name)))
+                self.cases.append(case_in_example(side, i, cut, text, side=rendered_side(name)))
 
     def _loses_answer_end(self, side: Batch) -> NDArray[np.bool_]:
         """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""
@@ -111,7 +111,7 @@ class PairTruncatedOnOneSide(PairRule):
         return np.asarray(ends >= self.limit.tokens)
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or tokens_not_counted(
+        return super().unmet() or explain_uncounted_tokens(
             self.media, is_named=self.spec.max_length is not None
         )
 

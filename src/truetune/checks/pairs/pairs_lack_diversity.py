@@ -46,19 +46,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import completion_ids, wilson_interval
-from truetune.checks.pairs.evidence.token_edits import (
+from truetune.checks.pairs.evidence.token_edit_distance import (
     Ids,
     common_prefix_length,
     is_within_edits,
-    min_edits,
+    min_edit_distance,
     without_common_ends,
 )
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import in_example
+from truetune.checks.token_cases import case_in_example
 from truetune.encoding.batch import Batch
 
 # Chosen, not measured: one word in twenty. At 0.9 short answers that differ in one word of ten
@@ -87,7 +87,7 @@ class PairsLackDiversity(PairRule):
         super().__init__(setup)
         self.alike = self.steps = self.left_out = 0
         self.cases: list[Case] = []
-        self.rejected = Grown()
+        self.rejected = GrowingArray()
 
     def batch(self, batch: Batch) -> None:
         if batch.pairs is None:
@@ -111,7 +111,7 @@ class PairsLackDiversity(PairRule):
         # What is left after both ends is at most as many edits: only where that is too many must
         # they be counted.
         if len(one) + len(other) > most:
-            if min_edits(one, other) > most:
+            if min_edit_distance(one, other) > most:
                 return
             if self.steps + most * most > MAX_STEPS:
                 self.left_out += 1
@@ -124,7 +124,7 @@ class PairsLackDiversity(PairRule):
             text = f"the two sides ({len(good):,} and {len(bad):,} tokens) differ only in "
             text += f"{len(one):,} and {len(other):,} tokens in a row at most"
             self.cases.append(
-                in_example(
+                case_in_example(
                     chosen,
                     i,
                     int(chosen.contexts[i]) + min(common_prefix_length(good, bad), len(good) - 1),

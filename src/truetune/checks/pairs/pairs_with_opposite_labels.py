@@ -41,10 +41,10 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import completion_ids
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Origin
@@ -64,10 +64,11 @@ class PairsWithOppositeLabels(PairRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.ways = Grown()
+        self.ways = GrowingArray()
         """(comparisons, 6): one way and the other, as hashes; file, line, row, and where the answer begins"""
         self.files: dict[str, int] = {}
 

@@ -36,10 +36,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import wilson_interval
 from truetune.checks.rule import PairRule, Setup
 from truetune.encoding.batch import Batch
@@ -62,7 +62,7 @@ class PreferenceLengthBias(PairRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.lengths = Grown()
+        self.lengths = GrowingArray()
         self.longer = (0, 0)
         """Pairs in which the longer answer is the chosen one, of those whose lengths differ"""
 

@@ -47,7 +47,7 @@ from truetune.checks.pairs.evidence.pair_sides import (
     pair_texts,
 )
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import at_answer
+from truetune.checks.token_cases import case_at_answer
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.spec.run_spec import Severity
@@ -79,6 +79,7 @@ class PreferencePairsIdentical(PairRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -116,7 +117,7 @@ class PreferencePairsIdentical(PairRule):
             else:
                 continue
             if len(self.cases) < MAX_CASES:
-                self.cases.append(at_answer(chosen, i, text))
+                self.cases.append(case_at_answer(chosen, i, text))
 
     def figure(self) -> Measurement:
         same = self.same + self.cut + self.spaced

@@ -54,7 +54,7 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.token_cases import in_row
+from truetune.checks.token_cases import case_in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
@@ -88,6 +88,7 @@ class PreferencePairsSwapped(PairRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -110,7 +111,7 @@ class PreferencePairsSwapped(PairRule):
                     text = SIGNS[kind]
                     if row.scores and kind == "scores":
                         text = "{} against {}".format(*row.scores)
-                    self.cases[kind].append(in_row(batch, row, text))
+                    self.cases[kind].append(case_in_row(batch, row, text))
             self._remember_open_end(batch, row)
 
     def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
@@ -124,7 +125,7 @@ class PreferencePairsSwapped(PairRule):
             return
         cases = self.open_cases.setdefault(self.open_chosen.add(good), [])
         if len(cases) < MAX_CASES:
-            cases.append(in_row(batch, row, SIGNS["cut"]))
+            cases.append(case_in_row(batch, row, SIGNS["cut"]))
 
     def _settle_open_ends(self) -> None:
         """Count the open ends that are cuts as evidence; once."""

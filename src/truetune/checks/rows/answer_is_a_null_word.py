@@ -34,7 +34,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_texts import AnswerText, AnswerTextRule, prompt_of
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, prompt_of
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -67,6 +67,7 @@ class AnswerIsANullWord(AnswerTextRule):
     code = "ROW020"
     severity = "warning"
     looks_for = "an answer that is a word for nothing"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         bare = answer.text.strip()

@@ -34,12 +34,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.answers_beside_unread_columns import last_answer, prompt_before_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.prompt_fields import TELLS, TellingField, telling_fields
+from truetune.checks.prompt_fields_telling_answers import (
+    TELLS,
+    TellingField,
+    find_fields_telling_answers,
+)
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.sampled_answers import last_answer, prompt_before_answer
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -94,7 +98,7 @@ class AnswerStandsInPrompt(DataRule):
             return
         fields = [
             field
-            for field in telling_fields(self.prompts, self.answers)
+            for field in find_fields_telling_answers(self.prompts, self.answers)
             if not self._is_asked_for(field)
         ]
         if fields:

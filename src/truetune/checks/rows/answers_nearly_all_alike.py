@@ -39,13 +39,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-from truetune.checks.answer_spread import AnswerCounter, AnswerSpread
+from truetune.checks.answer_diversity import AnswerCounter, AnswerDiversity
+from truetune.checks.answers_beside_unread_columns import AnswersBesideUnreadColumns, last_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.sampled_answers import SampledAnswers, last_answer
-from truetune.checks.token_cases import in_row
+from truetune.checks.token_cases import case_in_row
 from truetune.encoding.batch import Batch
 
 # Of 20 rows with two classes at even odds, 19 or 20 are of one class in one
@@ -69,11 +69,12 @@ SHOWN_CHARACTERS = 60
 class AnswersNearlyAllAlike(DataRule):
     code = "ROW016"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.answers = AnswerCounter()
-        self.sampled = SampledAnswers()
+        self.sampled = AnswersBesideUnreadColumns()
         self.first: dict[str, Case] = {}
         """The first row of each answer"""
 
@@ -89,7 +90,9 @@ class AnswersNearlyAllAlike(DataRule):
                 key = f"{bare[:KEY_CHARACTERS]}{crc32(bare[KEY_CHARACTERS:].encode())}"
             self.answers.add(key)
             if key not in self.first and len(self.first) < MAX_KEPT_CASES:
-                self.first[key] = in_row(batch, row, f"the answer is {bare[:SHOWN_CHARACTERS]!r}")
+                self.first[key] = case_in_row(
+                    batch, row, f"the answer is {bare[:SHOWN_CHARACTERS]!r}"
+                )
             self.sampled.add(row, bare)
 
     def unmet(self) -> Unmet | None:
@@ -123,7 +126,7 @@ class AnswersNearlyAllAlike(DataRule):
         else:
             yield self._report_same_answers(spread, column, bits)
 
-    def _report_same_answers(self, spread: AnswerSpread, column: str, bits: float) -> Finding:
+    def _report_same_answers(self, spread: AnswerDiversity, column: str, bits: float) -> Finding:
         """The answers look as if another column was meant.
 
         Args:
@@ -150,7 +153,7 @@ class AnswersNearlyAllAlike(DataRule):
             total=spread.total,
         )
 
-    def _report_labels(self, spread: AnswerSpread) -> Finding:
+    def _report_labels(self, spread: AnswerDiversity) -> Finding:
         """A note, for such rows are meant where the answers are classes; a warning where one class is nearly all."""
         is_one_sided = spread.largest >= ONE_SIDED_SHARE
         remedy = (
@@ -175,7 +178,7 @@ class AnswersNearlyAllAlike(DataRule):
         )
 
 
-def _describe_answers(spread: AnswerSpread) -> str:
+def _describe_answers(spread: AnswerDiversity) -> str:
     """How many rows have the same answer, or one of a handful."""
     if spread.kind in ("alike", "repeated"):
         rows = spread.common[0][1]
@@ -190,7 +193,7 @@ def _describe_answers(spread: AnswerSpread) -> str:
     )
 
 
-def _describe_shares(spread: AnswerSpread) -> str:
+def _describe_shares(spread: AnswerDiversity) -> str:
     """`'yes' 61%, 'no' 39%`: the three commonest answers, and how many more there are"""
     shares = [
         f"{answer[:SHOWN_CHARACTERS]!r} {rows / spread.total:.0%}"

@@ -36,20 +36,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.displaced_answers import (
+from truetune.checks.answers_beside_unread_columns import last_answer, last_question
+from truetune.checks.find_displaced_answers import (
     MIN_PAIRS,
-    Shift,
-    are_apart,
-    find_shift,
-    other_answer,
-    with_interval,
+    AnswerShift,
+    are_answers_elsewhere,
+    case_of_displaced_answer,
+    find_answer_shift,
+    format_mean_with_interval,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.sampled_answers import last_answer, last_question
-from truetune.checks.word_affinity import Affinity
+from truetune.checks.word_affinity import QuestionAnswerAffinity
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -66,12 +66,13 @@ SHOWN_CASES = 20
 class AnswersOfOtherRows(DataRule):
     code = "ROW029"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.seen = self.compared = self.pairs = self.own_pairs = 0
         self.chunk: list[tuple[str, str, Origin]] = []
-        self.shift: Shift | None = None
+        self.shift: AnswerShift | None = None
         self.apart: tuple[int, int] | None = None
         """Questions that are a pair with some answer, and those of them where it is their own"""
         self.cases: list[Case] = []
@@ -122,7 +123,7 @@ class AnswersOfOtherRows(DataRule):
                 total=pairs,
             )
 
-    def _report_shift(self, shift: Shift) -> Finding:
+    def _report_shift(self, shift: AnswerShift) -> Finding:
         """From some row on, the answers are those of the rows before or behind."""
         rows = abs(shift.offset)
         where = f"{rows} row{'s' * (rows != 1)} {'further on' if shift.offset > 0 else 'before'}"
@@ -132,8 +133,8 @@ class AnswersOfOtherRows(DataRule):
             f" beside other questions: those {where} are theirs",
             "build the rows again, and filter whole rows: a row was dropped from one of the columns",
             evidence=[
-                f"affinity by rare words (0 to 1): own answer {with_interval(shift.own)}, that"
-                f" {where} {with_interval(shift.other)}, {shift.sigmas:.0f} standard errors apart"
+                f"affinity by rare words (0 to 1): own answer {format_mean_with_interval(shift.own)}, that"
+                f" {where} {format_mean_with_interval(shift.other)}, {shift.sigmas:.0f} standard errors apart"
             ],
             cases=self.cases,
             count=count,
@@ -145,7 +146,7 @@ class AnswersOfOtherRows(DataRule):
         chunk, self.chunk = self.chunk, []
         if len(chunk) < MIN_ROWS:
             return
-        affinity = Affinity([one[0] for one in chunk], [one[1] for one in chunk])
+        affinity = QuestionAnswerAffinity([one[0] for one in chunk], [one[1] for one in chunk])
         paired, nearest = affinity.pairs(), affinity.nearest()
         pairs, own = int(paired.sum()), int((nearest == np.arange(len(chunk)))[paired].sum())
         self.compared += len(chunk)
@@ -154,15 +155,16 @@ class AnswersOfOtherRows(DataRule):
         # One finding is enough; the later chunks only add to the figure.
         if self.shift is not None or self.apart is not None:
             return
-        self.shift = find_shift(affinity, chunk)
+        self.shift = find_answer_shift(affinity, chunk)
         if self.shift is not None:
             rows = range(self.shift.first, self.shift.last + 1)
             self.cases = [
-                other_answer(chunk, row, row + self.shift.offset) for row in rows[:SHOWN_CASES]
+                case_of_displaced_answer(chunk, row, row + self.shift.offset)
+                for row in rows[:SHOWN_CASES]
             ]
-        elif are_apart(affinity, pairs, own):
+        elif are_answers_elsewhere(affinity, pairs, own):
             self.apart = pairs, own
             away = np.flatnonzero(paired & (nearest != np.arange(len(chunk))))[
                 :SHOWN_CASES
             ].tolist()
-            self.cases = [other_answer(chunk, row, int(nearest[row])) for row in away]
+            self.cases = [case_of_displaced_answer(chunk, row, int(nearest[row])) for row in away]

@@ -43,7 +43,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_example
+from truetune.checks.token_cases import case_in_example
 from truetune.encoding.batch import Batch
 
 
@@ -74,7 +74,9 @@ class BoundaryTokenMerge(DataRule):
                         end = int(starts[at]) if at < len(starts) else len(rendering.text)
                         token = rendering.text[int(starts[at - 1]) : end]
                         self.cases.append(
-                            in_example(batch, i, at - 1, f"the token {token!r} spans the border")
+                            case_in_example(
+                                batch, i, at - 1, f"the token {token!r} spans the border"
+                            )
                         )
 
     def unmet(self) -> Unmet | None:

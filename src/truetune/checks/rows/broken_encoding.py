@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_texts import AnswerText, AnswerTextRule
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -56,6 +56,7 @@ class BrokenEncoding(AnswerTextRule):
     code = "ROW021"
     severity = "warning"
     looks_for = "an answer in a broken encoding"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         text = answer.text

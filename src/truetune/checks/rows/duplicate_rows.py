@@ -40,9 +40,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import Grown, near_copies
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
@@ -66,19 +66,23 @@ class DuplicateRows(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.prints = {"exact": Grown(), "normal": Grown(), "near": Grown()}
+        # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
+        kinds = ("exact", "normal") if setup.is_by_bytes else ("exact", "normal", "near")
+        self.prints = {kind: GrowingArray() for kind in kinds}
         self.files: list[str] = []
-        self.lines = Grown()
-        self.answers, self.answer_phrases = Grown(), Grown()
+        self.lines = GrowingArray()
+        self.answers, self.answer_phrases = GrowingArray(), GrowingArray()
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
         self.prints["exact"].add(prints.exact)
         self.prints["normal"].add(prints.normal)
-        self.prints["near"].add(prints.phrases)
+        if "near" in self.prints:
+            self.prints["near"].add(prints.phrases)
         self.answers.add(prints.answer)
         self.answer_phrases.add(prints.answer_phrases)
         for row in batch.rows:
@@ -97,9 +101,8 @@ class DuplicateRows(DataRule):
         return len(self.files) - 1 if file == self.files[-1] else self.files.index(file)
 
     def figure(self) -> Measurement:
-        return count_measurement(
-            "rows that are equal or nearly equal to an earlier one", 0, len(self.places)
-        )
+        what = "equal or nearly equal" if "near" in self.prints else "equal"
+        return count_measurement(f"rows that are {what} to an earlier one", 0, len(self.places))
 
     def findings(self) -> Iterator[Finding]:
         lines = self.places
@@ -173,7 +176,7 @@ class DuplicateRows(DataRule):
             return []
         if kind != "near":
             return _equal_to_earlier(values)
-        return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
+        return find_near_copy_rows(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place_of(self, lines: NDArray[Any], row: int) -> Origin:
         """Where a row stands."""

@@ -38,11 +38,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_texts import prompt_of
-from truetune.checks.code_texts import ABOUT_CODE, CODE
-from truetune.checks.encoded_texts import encoding_of
+from truetune.checks.answer_text_rule import prompt_of
+from truetune.checks.code_text_patterns import ABOUT_CODE, CODE
+from truetune.checks.detect_text_encoding import detect_text_encoding
 from truetune.checks.findings import Finding
-from truetune.checks.row_texts import RowText, RowTextRule, TextFault
+from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation
 
 ABOUT_ENCODING = re.compile(
@@ -61,9 +61,10 @@ class EncodedText(RowTextRule):
     code = "ROW027"
     severity = "error"
     looks_for = "encoded text in place of language"
+    needs_tokenizer = False
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
-        encoding = encoding_of(CODE.sub(" ", text.text))
+        encoding = detect_text_encoding(CODE.sub(" ", text.text))
         # A prompt may show a list as Python prints it, as its subject; an answer in words is no
         # list.
         if encoding is None or (encoding.name == "Python's repr" and not text.is_answer):

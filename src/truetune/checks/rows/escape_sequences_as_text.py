@@ -47,13 +47,13 @@ import html
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_texts import prompt_of
-from truetune.checks.code_texts import CODE, LOOKS_LIKE_CODE
+from truetune.checks.answer_text_rule import prompt_of
+from truetune.checks.code_text_patterns import CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
-from truetune.checks.row_texts import RowText, RowTextRule, TextFault
+from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation
+from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import ROW
 
 FIRST_SIGNS = "\\&<_\u0120\u010a"
 """One of them stands in each sequence; most texts have none"""
@@ -109,6 +109,7 @@ class EscapeSequencesAsText(RowTextRule):
     code = "ROW025"
     severity = "warning"
     looks_for = "escape sequences in place of their characters"
+    needs_tokenizer = False
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
         if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':

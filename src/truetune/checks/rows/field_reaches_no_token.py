@@ -49,14 +49,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
-from truetune.checks.by_trainer import MOOT, ByFact
-from truetune.checks.column_texts import is_prose
+from truetune.checks.column_contents import is_prose
+from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_message
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
+from truetune.checks.token_cases import case_in_message
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.lost_fields import FieldTracker, LostField
@@ -77,7 +77,7 @@ class FieldReachesNoToken(DataRule):
     code = "ROW017"
     severity = "error"
     moot_where = ("role-alias-dropped",)
-    by_trainer = (ByFact("template", {"own": MOOT}),)
+    by_trainer = (SeverityByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -112,7 +112,7 @@ class FieldReachesNoToken(DataRule):
             if row.origin.row not in self.rows[key] and len(self.cases[key]) < MAX_CASES:
                 text, at = f"{field.field}: {EFFECTS[field.effect]}", field.message
                 self.cases[key].append(
-                    Case(text, row.origin) if at is None else in_message(side, row, at, text)
+                    Case(text, row.origin) if at is None else case_in_message(side, row, at, text)
                 )
             self.rows[key].add(row.origin.row)
 

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import of_problem
+from truetune.checks.token_cases import case_of_problem
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -61,7 +61,7 @@ class MalformedRows(DataRule):
                 self.odd += 1
                 self.kinds.update(sorted({problem.kind for problem in problems}))
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(of_problem(batch, row, problems[0]))
+                    self.cases.append(case_of_problem(batch, row, problems[0]))
 
     def broken_line(self, origin: Origin, reason: str) -> None:
         self.rows += 1

@@ -38,13 +38,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.data_unmet_reasons import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EXAMPLE, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_example
-from truetune.data.media import Media
+from truetune.checks.token_cases import case_in_example
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
 # At 5 long documents among chats would be told; at 20 a row that takes 20 times the memory of its
@@ -87,7 +87,7 @@ class OneRowDecidesMemory(DataRule):
         self.lengths.append(kept)
         for i in np.flatnonzero(batch.lengths >= MIN_LENGTH).tolist():
             length = int(batch.lengths[i])
-            self.long.append((length, in_example(batch, i, None, f"{length:,} tokens")))
+            self.long.append((length, case_in_example(batch, i, None, f"{length:,} tokens")))
         # The longest of all batches so far; sorted each time, so that no more than MAX_CASES are
         # ever kept.
         self.long = sorted(self.long, key=lambda found: -found[0])[:MAX_CASES]
@@ -104,7 +104,7 @@ class OneRowDecidesMemory(DataRule):
                 if not self.lengths
                 else Unmet(f"it is about {MIN_EXAMPLES} examples or more")
             )
-        return tokens_not_counted(self.media, is_named=False)
+        return explain_uncounted_tokens(self.media, is_named=False)
 
     def figure(self) -> Measurement:
         lengths = np.concatenate(self.lengths)

@@ -33,8 +33,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_texts import AnswerText, AnswerTextRule, prompt_of
-from truetune.checks.code_texts import ABOUT_CODE, CODE, LOOKS_LIKE_CODE
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, prompt_of
+from truetune.checks.code_text_patterns import ABOUT_CODE, CODE, LOOKS_LIKE_CODE
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -66,6 +66,7 @@ class PlaceholderInAnswer(AnswerTextRule):
     code = "ROW018"
     severity = "warning"
     looks_for = "an unreplaced placeholder in an answer"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         if not any(sign in answer.text for sign in "{<[%"):

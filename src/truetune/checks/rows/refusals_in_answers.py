@@ -33,7 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.answer_texts import AnswerText, AnswerTextRule
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
@@ -92,6 +92,7 @@ class RefusalsInAnswers(AnswerTextRule):
     code = "ROW022"
     severity = "warning"
     looks_for = "an answer that refuses"
+    needs_tokenizer = False
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         beginning = answer.text[:SEARCHED_CHARACTERS]

@@ -37,12 +37,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.data_unmet_reasons import NO_EXAMPLE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_character
+from truetune.checks.token_cases import case_at_character
 from truetune.encoding.batch import Batch
 
 
@@ -80,7 +80,7 @@ class ResponseMarkerNotFound(DataRule):
             self.absent += not there
             if len(self.cases) < MAX_CASES:
                 text = "its text is there, its tokens are not" if there else "it is not in the text"
-                self.cases.append(at_character(batch, i, found_at, text))
+                self.cases.append(case_at_character(batch, i, found_at, text))
 
     def unmet(self) -> Unmet | None:
         if not len(self.ids):

@@ -34,12 +34,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import of_problem
+from truetune.checks.token_cases import case_of_problem
 from truetune.encoding.batch import Batch
 
 NO_ROLE = "none at all"
@@ -69,7 +69,7 @@ class RoleAliasDropped(DataRule):
                     problem.text.partition(" has the role ")[2] or NO_ROLE for problem in unknown
                 )
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(of_problem(batch, row, unknown[0]))
+                    self.cases.append(case_of_problem(batch, row, unknown[0]))
 
     def unmet(self) -> Unmet | None:
         return None if self.chats else NO_CHATS

@@ -36,13 +36,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_message
-from truetune.data.message_names import roles_in_map
+from truetune.checks.token_cases import case_in_message
+from truetune.data.message_field_names import roles_in_map
 from truetune.encoding.batch import Batch
 
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat
@@ -59,6 +59,7 @@ MIN_CHATS = 10
 class RolesExchanged(DataRule):
     code = "ROW001"
     severity = "error"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -85,7 +86,7 @@ class RolesExchanged(DataRule):
                         if message.get("role") == "assistant"
                     )
                     self.cases.append(
-                        in_message(batch, row, first, "the chat begins with this turn")
+                        case_in_message(batch, row, first, "the chat begins with this turn")
                     )
 
     def unmet(self) -> Unmet | None:

@@ -35,12 +35,12 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from truetune.checks.by_trainer import ByFact, Judged
-from truetune.checks.column_runs import KeyColumns
+from truetune.checks.column_value_runs import KeyColumns
+from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.near_copies import Grown
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.severity_by_trainer import SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
 
 # The difference of two means over n pairs is known to about 1/sqrt(n) of its spread: of 100 rows,
@@ -88,16 +88,21 @@ class RowsGroupedBySource(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
     by_trainer = (
-        ByFact(
+        SeverityByFact(
             "shuffles",
-            {True: Judged("info", "{trainer} shuffles the rows, unless they are a stream")},
+            {
+                True: SeverityForFact(
+                    "info", "{trainer} shuffles the rows, unless they are a stream"
+                )
+            },
         ),
     )
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.words = Grown()
+        self.words = GrowingArray()
         self.numbers = NumberTokens(setup.tokenizer.backend)
         self.keys = KeyColumns()
         self.shared = (0.0, 0.0)

@@ -42,11 +42,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.boilerplate_tokens import (
+    BoilerplateTokens,
+    ExampleTokens,
+    find_boilerplate_tokens,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.shared_tokens import Shared, Tokens, shared_tokens
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -80,9 +84,9 @@ class SharedTextIsLearned(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.examples: list[Tokens] = []
+        self.examples: list[ExampleTokens] = []
         self.known: set[bytes] = set()
-        self.shared: Shared | None = None
+        self.shared: BoilerplateTokens | None = None
 
     def batch(self, batch: Batch) -> None:
         for i in range(len(batch.examples)):
@@ -96,7 +100,7 @@ class SharedTextIsLearned(DataRule):
             if key not in self.known:
                 self.known.add(key)
                 is_prompt = IS_PROMPT[batch.source[part]]
-                self.examples.append(Tokens(ids, is_prompt, batch.supervised[part].copy()))
+                self.examples.append(ExampleTokens(ids, is_prompt, batch.supervised[part].copy()))
 
     def unmet(self) -> Unmet | None:
         if len(self.examples) >= MIN_EXAMPLES:
@@ -155,13 +159,13 @@ class SharedTextIsLearned(DataRule):
             " prompts out of the loss"
         )
 
-    def _shared_text(self) -> Shared:
+    def _shared_text(self) -> BoilerplateTokens:
         """What the examples have in common; computed once."""
         if self.shared is None:
-            self.shared = shared_tokens(self.examples)
+            self.shared = find_boilerplate_tokens(self.examples)
         return self.shared
 
-    def _shared_beginning(self, shared: Shared) -> str:
+    def _shared_beginning(self, shared: BoilerplateTokens) -> str:
         """The first characters of the text that they share."""
         ids = self.examples[0].ids[shared.begins]
         return str(self.tokenizer.backend.decode(ids.tolist())).strip()[:40]

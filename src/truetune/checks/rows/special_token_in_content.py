@@ -39,12 +39,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.data_unmet_reasons import NO_CHATS, NO_CONTROL_TOKENS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CHATS, NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_token
+from truetune.checks.token_cases import case_at_token
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -92,7 +92,7 @@ class SpecialTokenInContent(DataRule):
                 if len(self.cases) < MAX_CASES:
                     at = int(batch.starts[place])
                     self.cases.append(
-                        at_token(batch, place, repr(rendering.text[max(0, at - 20) : at + 40]))
+                        case_at_token(batch, place, repr(rendering.text[max(0, at - 20) : at + 40]))
                     )
 
     def unmet(self) -> Unmet | None:

@@ -36,16 +36,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CONTROL_TOKENS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_character, last_example, message_start
+from truetune.checks.token_cases import case_at_character, last_example, message_start
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.forged_tokens import find_forged_token
-from truetune.encoding.text_pieces import any_of
+from truetune.encoding.find_forged_tokens import find_forged_token
+from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 
 
 class SpecialTokenInStructure(DataRule):
@@ -59,7 +59,7 @@ class SpecialTokenInStructure(DataRule):
             str(setup.tokenizer.backend.id_to_token(id)) for id in setup.tokenizer.control
         )
         # "(?!)" matches nothing: a tokenizer without control tokens has none to forge.
-        self.controls = re.compile(any_of(tokens) if tokens else "(?!)")
+        self.controls = re.compile(pattern_of_longest_word(tokens) if tokens else "(?!)")
         self.rows = self.odd = 0
         self.cases: list[Case] = []
 
@@ -85,7 +85,7 @@ class SpecialTokenInStructure(DataRule):
             ):
                 end = max(message_start(batch, i, number), 0)
                 at = batch.examples[i].rendering.text.rfind(role, 0, end)
-                return at_character(batch, i, at + match.start() if at >= 0 else -1, text)
+                return case_at_character(batch, i, at + match.start() if at >= 0 else -1, text)
         return Case(text, row.origin)
 
     def unmet(self) -> Unmet | None:

@@ -38,11 +38,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_texts import CODE
+from truetune.checks.code_text_patterns import CODE
+from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_CHATS
-from truetune.checks.row_texts import RowText, RowTextRule, TextFault
+from truetune.checks.row_text_rule import RowText, RowTextRule, TextFault
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch

@@ -30,19 +30,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.token_cases import in_row
-from truetune.data.columns import find_only_text_column
+from truetune.checks.token_cases import case_in_row
+from truetune.data.column_names import find_only_text_column
 from truetune.encoding.batch import Batch
 
 
 class TextColumnGuessed(DataRule):
     code = "ROW024"
     severity = "info"
+    needs_tokenizer = False
+    judges_columns = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -58,7 +60,9 @@ class TextColumnGuessed(DataRule):
             if "text" not in row.raw and "text" not in self.spec.map:
                 column = find_only_text_column(row.raw) or "a column"
                 self.columns[column] += 1
-                self.first.setdefault(column, in_row(batch, row, f"{column!r} is read as the text"))
+                self.first.setdefault(
+                    column, case_in_row(batch, row, f"{column!r} is read as the text")
+                )
 
     def unmet(self) -> Unmet | None:
         return None if self.plain else NO_PLAIN_ROWS

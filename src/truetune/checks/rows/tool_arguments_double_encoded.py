@@ -43,7 +43,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_character
+from truetune.checks.token_cases import case_at_character
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.traced_json import json_body
@@ -75,7 +75,7 @@ class ToolArgumentsDoubleEncoded(DataRule):
                     if len(self.cases) < MAX_CASES:
                         at = rendering.text.index(quoted)
                         self.cases.append(
-                            at_character(batch, i, at, f"written as {quoted[:70]}", turn)
+                            case_at_character(batch, i, at, f"written as {quoted[:70]}", turn)
                         )
 
     def unmet(self) -> Unmet | None:

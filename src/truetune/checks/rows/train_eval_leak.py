@@ -39,15 +39,15 @@ from typing import Any
 
 import numpy as np
 
+from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.near_copies import near_in
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
-from truetune.encoding.fingerprint import EMPTY_TEXT_HASH
-from truetune.encoding.stream import batches
+from truetune.encoding.row_fingerprints import EMPTY_TEXT_HASH
+from truetune.encoding.stream_batches import stream_batches
 
 KINDS = ("exact", "normal", "prompt", "near")
 LEAKS = {
@@ -71,6 +71,7 @@ class TrainEvalLeak(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -83,7 +84,7 @@ class TrainEvalLeak(DataRule):
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         sketches = []
-        for batch in batches(
+        for batch in stream_batches(
             rows,
             self.probes.renderer(),
             Encoder(self.tokenizer.backend, only_reference=self.probes.only_reference),
@@ -96,7 +97,8 @@ class TrainEvalLeak(DataRule):
                         known.setdefault(value, []).append(len(self.origins) + i)
             self.origins += [row.origin for row in batch.rows]
             sketches.append(prints.phrases)
-        if sketches:
+        # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
+        if sketches and not self.setup.is_by_bytes:
             self.sketches = np.concatenate(sketches)
 
     def batch(self, batch: Batch) -> None:
@@ -109,8 +111,9 @@ class TrainEvalLeak(DataRule):
                 # rows share is looked at once.
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
-        for i, other in near_in(prints.phrases, self.sketches).items():
-            self.leaked["near"].setdefault(other, batch.rows[i].origin)
+        if len(self.sketches):
+            for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
+                self.leaked["near"].setdefault(other, batch.rows[i].origin)
 
     def report_data(self) -> dict[str, Any]:
         if not self.origins:

@@ -2,7 +2,8 @@
 
 ## What it does
 Lists the columns that the row's format does not use: a warning where their names sound like part of the prompt or the
-answer, a note where they hold sentences. Short values (ids, sources, scores, dates) are left alone, and so are columns
+answer, a note where they hold sentences. Where one has the name of an answer and another one is learned as the answer,
+it names both. Short values (ids, sources, scores, dates) are left alone, and so are columns
 of images, sound and video, which trainers read beside the text.
 
 ## Why it is bad
@@ -36,12 +37,14 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from truetune.checks.column_texts import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
+from truetune.checks.column_contents import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.data.conversation import Origin
+from truetune.data.column_names import is_answer_name
+from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
+from truetune.encoding.row_fingerprints import text_of
 from truetune.errors import MAX_NAMED, name_list, shortened
 
 
@@ -50,6 +53,8 @@ class UnusedColumns(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
+    judges_columns = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -58,6 +63,8 @@ class UnusedColumns(DataRule):
         self.first: dict[str, Origin] = {}
         self.prose: Counter[str] = Counter()
         """Rows in which a column holds a sentence"""
+        self.learned: Counter[str] = Counter()
+        """Rows in which a column is the answer, while one that is called an answer is used for nothing"""
 
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
@@ -67,6 +74,9 @@ class UnusedColumns(DataRule):
                 self.first.setdefault(column, row.origin)
                 value = (row.raw or {}).get(_column_name(column))
                 self.prose[column] += isinstance(value, str) and is_prose(value)
+            if any(is_answer_name(_column_name(column)) for column in row.unused):
+                learned = _column_of_answer(row)
+                self.learned[learned] += bool(learned)
 
     def figure(self) -> Measurement:
         left = (
@@ -94,23 +104,56 @@ class UnusedColumns(DataRule):
                 names = name_list(
                     f"{shortened(name)} ({count:,} rows)" for name, count in columns.items()
                 )
+                instead = self._learned_instead(columns) if wanted else ""
                 yield self.finding(
-                    f"columns that reach neither prompt nor answer: {names}",
-                    (
-                        "map them (--map OURS=THEIRS) or write them into the messages"
-                        if wanted
-                        else "nothing to do where these are notes"
-                    ),
+                    f"columns that reach neither prompt nor answer: {names}"
+                    + (f"; {instead} is learned as the answer" if instead else ""),
+                    self._remedy(columns, instead)
+                    if wanted
+                    else "nothing to do where these are notes",
                     severity="warning" if severity == "warning" else "info",
                     cases=first,
                     count=max(columns.values()),
                     total=self.rows,
                 )
 
+    def _learned_instead(self, columns: dict[str, int]) -> str:
+        """The column that is learned as the answer while one of these has the name of an answer; empty: none is."""
+        answers = [name for name in columns if is_answer_name(_column_name(name))]
+        if not answers or not self.learned:
+            return ""
+        name, rows = self.learned.most_common(1)[0]
+        return shortened(name) if rows * 2 > self.rows else ""
+
+    def _remedy(self, columns: dict[str, int], instead: str) -> str:
+        """What to do with columns that sound like a part of prompt or answer."""
+        if not instead:
+            return "map them (--map OURS=THEIRS) or write them into the messages"
+        answer = next(_column_name(name) for name in columns if is_answer_name(_column_name(name)))
+        return (
+            f"where the answers stand in {shortened(answer)}, map that column as the answer in place of {instead}"
+            f" (--map output={shortened(answer)}; in LLaMA-Factory's dataset_info.json"
+            f' "response": "{shortened(answer)}")'
+        )
+
     def _holds_sentences(self, column: str) -> bool:
         """In most of its rows, and no names of files with pictures."""
         media = _column_name(column).lower().startswith(tuple(MEDIA_KEYS))
         return not media and self.prose[column] * 2 > self.columns[column]
+
+
+def _column_of_answer(row: Conversation) -> str:
+    """The column of the file whose text is the row's last answer; empty where none is, or its name says answer."""
+    answer = row.completion
+    if row.is_chat:
+        last = row.messages[-1] if row.messages else {}
+        answer = text_of(last.get("content")) if last.get("role") == "assistant" else None
+    if not answer or not answer.strip():
+        return ""
+    for column, value in (row.raw or {}).items():
+        if isinstance(value, str) and value.strip() == answer.strip():
+            return "" if is_answer_name(column) else column
+    return ""
 
 
 def _column_name(column: str) -> str:

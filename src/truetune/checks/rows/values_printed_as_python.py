@@ -62,9 +62,9 @@ from dataclasses import replace
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.printed_values import PrintedValues
+from truetune.checks.python_values_in_renderings import PythonValueFinder
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_character, side_of
+from truetune.checks.token_cases import case_at_character, rendered_side
 from truetune.encoding.batch import Batch, Example
 from truetune.errors import shortened
 
@@ -82,7 +82,7 @@ class ValuesPrintedAsPython(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.values = PrintedValues(setup.probes, setup.spec.template_kwargs)
+        self.values = PythonValueFinder(setup.probes, setup.spec.template_kwargs)
         self.rows: set[int] = set()
         self.kinds: Counter[str] = Counter()
         self.cases: list[Case] = []
@@ -130,7 +130,7 @@ class ValuesPrintedAsPython(DataRule):
         self.rows.add(number)
         self.kinds[value.kind] += 1
         if len(self.cases) < MAX_CASES:
-            case = at_character(
+            case = case_at_character(
                 batch, i, value.start, f"printed as {shortened(value.text)}", value.turn
             )
-            self.cases.append(replace(case, side=side_of("rejected")) if is_other else case)
+            self.cases.append(replace(case, side=rendered_side("rejected")) if is_other else case)

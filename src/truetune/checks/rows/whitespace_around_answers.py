@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answer_texts import AnswerText, AnswerTextRule
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 

@@ -41,10 +41,10 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_row
+from truetune.checks.token_cases import case_in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.fingerprint import text_of
+from truetune.encoding.row_fingerprints import text_of
 
 ROLE_MARKER = re.compile(
     r"^(?:###"
@@ -58,6 +58,8 @@ class WrongFieldMapped(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
+    judges_columns = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -86,7 +88,7 @@ class WrongFieldMapped(DataRule):
         """Count a row with a fault of this kind, and keep it as a case."""
         self.counts[kind] += 1
         if len(self.cases[kind]) < MAX_CASES:
-            self.cases[kind].append(in_row(batch, row, text))
+            self.cases[kind].append(case_in_row(batch, row, text))
 
     def unmet(self) -> Unmet | None:
         return None if self.rows else Unmet("it is about answers in words, and no row has one")

@@ -40,7 +40,11 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.strength_verdicts import describe_strength, explain_nan, is_not_served
+from truetune.checks.serving.adapter_strength_verdicts import (
+    describe_strength,
+    explain_nan,
+    is_not_served,
+)
 
 
 class AdapterIsNotServed(ServingRule):

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.strength_verdicts import (
+from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
     explain_nan,
     is_not_served,

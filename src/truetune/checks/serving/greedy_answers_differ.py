@@ -1,4 +1,4 @@
-"""The same greedy request gets different answers.
+"""A server's greedy answers to one and the same request differ from each other.
 
 ## What it does
 

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.strength_verdicts import (
+from truetune.checks.serving.adapter_strength_verdicts import (
     describe_strength,
     is_not_served,
     is_served_in_part,

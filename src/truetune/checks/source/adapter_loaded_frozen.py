@@ -42,13 +42,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import calls_of
+from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.calls import Call
-from truetune.source.edits import set_keyword
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import set_keyword
 
 KBIT_PREPARATIONS = (
     "peft.*prepare_model_for_kbit_training",

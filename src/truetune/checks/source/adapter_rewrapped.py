@@ -42,14 +42,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.spec.removed_names import SECOND_ADAPTER_HARMLESS
 
 

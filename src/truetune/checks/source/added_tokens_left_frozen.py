@@ -49,14 +49,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
-from truetune.checks.model_identity import is_tuned_apart, other_weights, untrained_marks
+from truetune.checks.model_identity import (
+    are_base_and_instruct_model,
+    chat_markers_base_never_trained,
+    explain_different_weights,
+)
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SETTINGS_THAT_TRAIN_TOKENS = ("modules_to_save", "trainable_token_indices")
 MODEL_LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
@@ -78,7 +82,7 @@ def _base_with_marks(module: Module) -> BaseWithMarks | None:
         return None  # it gives such rows the mean of the others when training begins
     for load in module.calls(*MODEL_LOADS):
         name = module.flow.value(load.argument(0, "pretrained_model_name_or_path"))
-        marks = untrained_marks(name) if isinstance(name, str) else ()
+        marks = chat_markers_base_never_trained(name) if isinstance(name, str) else ()
         if marks and (
             any(mark in module.file_text for mark in marks) or _tuned_tokenizer(module, name)
         ):
@@ -93,7 +97,9 @@ def _tuned_tokenizer(module: Module, base: str) -> bool:
         for call in module.calls(*TOKENIZER_LOADS)
     )
     return any(
-        isinstance(name, str) and other_weights(name, base) is None and is_tuned_apart(name, base)
+        isinstance(name, str)
+        and explain_different_weights(name, base) is None
+        and are_base_and_instruct_model(name, base)
         for name in names
     )
 

@@ -49,13 +49,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.row_order import RESTORES, RowOrder
-from truetune.checks.source.evidence.row_pairs import Pair, is_generated, row_pairs
+from truetune.checks.source.evidence.row_pairs import RowPair, is_generated, row_pairs
 
 GROUPS = re.compile(
     r"\[::|reshape|\.view\(|repeat|\* ?num_return|/ ?num_return|for _ in range\((?!len)|\]\[0\]|// ?\w+"
@@ -80,7 +80,7 @@ class AnswersBesideOtherReferences(SourceRule):
             if finding is not None:
                 yield finding
 
-    def _of_pair(self, order: RowOrder, pair: Pair) -> Finding | None:
+    def _of_pair(self, order: RowOrder, pair: RowPair) -> Finding | None:
         """The finding on the first side whose order is changed alone; None where both keep one order."""
         traces = [order.of(side) for side in pair.sides]
         if not all(trace.begins_as(traces[0]) for trace in traces):
@@ -116,7 +116,7 @@ class AnswersBesideOtherReferences(SourceRule):
                     )
                     return
 
-    def _finding(self, pair: Pair, side: ast.expr, change: ast.AST) -> Finding:
+    def _finding(self, pair: RowPair, side: ast.expr, change: ast.AST) -> Finding:
         module = self.subject
         return self.finding(
             f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"

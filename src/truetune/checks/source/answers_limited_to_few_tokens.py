@@ -51,16 +51,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.decoded_answers import is_scored_by_metric
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
-from truetune.checks.source.evidence.value_slices import backward_slice
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 FEW_TOKENS = 32
 """Tokens; the median reference of public summaries and dialogues has 40 to 70"""

@@ -48,21 +48,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import NOTHING, OUT_OF_RANGE
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.arguments_with_limits import (
-    has_number,
-    named_arguments,
+from truetune.checks.source.evidence.find_hyperparameter_arguments import (
+    has_judgeable_number,
+    out_of_range_arguments,
     training_calls,
 )
-from truetune.checks.value_limits import NOTHING, OUT_OF_RANGE
 from truetune.source.module import Module
 
 
 def _calls_with_limits(module: Module) -> Iterator[object]:
     """The calls whose arguments stand in the table of limits."""
-    return (given for given in training_calls(module) if has_number(given))
+    return (given for given in training_calls(module) if has_judgeable_number(given))
 
 
 class ArgumentOutOfRange(SourceRule):
@@ -72,7 +72,7 @@ class ArgumentOutOfRange(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for given in training_calls(self.subject):
-            for found in named_arguments(self.subject, given, OUT_OF_RANGE, NOTHING):
+            for found in out_of_range_arguments(self.subject, given, OUT_OF_RANGE, NOTHING):
                 yield self.finding(
                     found.text,
                     found.fix,

@@ -52,24 +52,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.chats_beside import chats_beside, common_system_prompt
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
+from truetune.checks.nearby_chat_files import find_common_system_prompt, find_nearby_chats
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
     asks_a_model,
-    chat_nodes,
+    chat_template_uses,
     describe_marks,
-    is_written,
+    handwritten_prompts,
+    is_written_by_script,
     loaded_names,
     prompt_form,
-    prompts_by_hand,
-    settings_beside,
-    trainings_beside,
+    training_scripts_beside,
+    training_settings_beside,
     trains_a_model,
     written_folders,
 )
@@ -81,8 +81,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     engine_prompts,
     text_generation_calls,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
@@ -149,7 +149,7 @@ def _questions_beside_training(module: Module) -> Iterator[Question]:
 
 def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask with a bare text, also with a column that a training beside makes the user's message of."""
-    others = trainings_beside(module) if asks_a_model(module) else ()
+    others = training_scripts_beside(module) if asks_a_model(module) else ()
     columns = {name for other in others for name in _columns_of_user(other)}
     yield from questions_without_template(module, frozenset(columns))
 
@@ -168,7 +168,11 @@ def _columns_of_user(module: Module) -> Iterator[str]:
 
 def _writes_prompts(module: Module) -> bool:
     """Is there a prompt of any form, or what may make one elsewhere?"""
-    return any(chat_nodes(module)) or any(prompts_by_hand(module)) or "chat_template" in module.text
+    return (
+        any(chat_template_uses(module))
+        or any(handwritten_prompts(module))
+        or "chat_template" in module.text
+    )
 
 
 def _questions_after_training(module: Module) -> Iterator[Question]:
@@ -178,9 +182,11 @@ def _questions_after_training(module: Module) -> Iterator[Question]:
         return
     start = min(_line_number(place) for place in places)
     trained = _trained_before(module, start)
-    if trained is None or any(_line_number(node) > start for node in chat_nodes(module)):
+    if trained is None or any(_line_number(node) > start for node in chat_template_uses(module)):
         return
-    later = [(mark, node) for mark, node in prompts_by_hand(module) if _line_number(node) > start]
+    later = [
+        (mark, node) for mark, node in handwritten_prompts(module) if _line_number(node) > start
+    ]
     if later:
         is_asked = any(_runs_after(module, call.node, places) for call in generate_calls(module))
         # No marks: the training is on the chat template.
@@ -196,8 +202,10 @@ def _questions_after_training(module: Module) -> Iterator[Question]:
 
 def _trained_before(module: Module, start: int) -> Trained | None:
     """The form of the prompts above a line, by hand or of the chat template; None where there is none, or both."""
-    by_chat = [node for node in chat_nodes(module) if _line_number(node) < start]
-    by_hand = {mark: node for mark, node in prompts_by_hand(module) if _line_number(node) < start}
+    by_chat = [node for node in chat_template_uses(module) if _line_number(node) < start]
+    by_hand = {
+        mark: node for mark, node in handwritten_prompts(module) if _line_number(node) < start
+    }
     if bool(by_chat) == bool(by_hand):
         return None
     node = by_chat[0] if by_chat else next(iter(by_hand.values()))
@@ -268,8 +276,8 @@ class AskedInAnotherForm(SourceRule):
         """A script that asks without the system prompt which all trained chats beside it begin with."""
         module = self.subject
         question = _question_without_system(module)
-        chats = chats_beside(module.path) if question is not None else None
-        system = common_system_prompt(chats) if chats is not None else None
+        chats = find_nearby_chats(module.path) if question is not None else None
+        system = find_common_system_prompt(chats) if chats is not None else None
         if question is None or chats is None or system is None or _is_served_with_system(module):
             return
         yield self.finding(
@@ -377,9 +385,11 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
 def _training_of_model(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
     names = loaded_names(module) | served_folders(module)
-    others = list(trainings_beside(module))
+    others = list(training_scripts_beside(module))
     makers = [other for other in others if _is_any_written(names, written_folders(other))]
-    files = [one for one in settings_beside(module) if _is_any_written(names, {one.output})]
+    files = [
+        one for one in training_settings_beside(module) if _is_any_written(names, {one.output})
+    ]
     if not makers and len(files) == 1:
         settings = files[0]
         place = Case(settings.key, file=settings.path, line=1)
@@ -399,12 +409,12 @@ def _training_of_model(module: Module) -> Trained | None:
 
 def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
     """Is any of the names one of the folders that a training writes, or in one?"""
-    return any(is_written(name, frozenset(folders)) for name in names)
+    return any(is_written_by_script(name, frozenset(folders)) for name in names)
 
 
 def _only_training_beside(module: Module, others: list[Module]) -> Trained | None:
     """The one training beside a client that names no model; None where there are several, or its form is not known."""
-    files = list(settings_beside(module))
+    files = list(training_settings_beside(module))
     if len(files) + len(others) != 1:
         return None
     if files:

@@ -46,15 +46,15 @@ from typing import Any
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls,
     generate_calls,
     generate_ids,
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 CHAT_MODEL_NAME = re.compile(r"instruct|[-_]chat\b|[-_]it\b", re.I)
 TURN_MARKS = re.compile(

@@ -41,21 +41,21 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
-    is_written,
-    trainings_beside,
+    is_written_by_script,
+    training_scripts_beside,
     written_folders,
 )
 from truetune.checks.source.evidence.published_families import family_of_model
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 ENGINES = ("vllm.LLM",)
 LOADS_ADAPTER = (
@@ -287,11 +287,11 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
     ]
     if len(names) != 1 or not tokenizers:
         return None
-    for training in trainings_beside(module):
+    for training in training_scripts_beside(module):
         folders = written_folders(training)
-        if is_written(names[0], folders):
+        if is_written_by_script(names[0], folders):
             continue
-        if all(is_written(text, folders) for text in tokenizers):
+        if all(is_written_by_script(text, folders) for text in tokenizers):
             trained = tokenizers[0]
             return Instead(
                 models[0][0],

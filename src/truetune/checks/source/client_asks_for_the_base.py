@@ -42,7 +42,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -51,7 +51,7 @@ from truetune.checks.source.evidence.served_model_folders import (
     served_names,
     servers_around,
 )
-from truetune.checks.vllm_servers import Server, lora_modules
+from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
 from truetune.source.module import Module
 
 
@@ -59,7 +59,7 @@ class AdapterServer(NamedTuple):
     """A server that has adapters."""
 
     path: str
-    server: Server
+    server: VllmServerCommand
     bases: frozenset[str]
     """Names under which the base answers"""
     adapters: frozenset[str]
@@ -68,14 +68,14 @@ class AdapterServer(NamedTuple):
 def _adapter_servers(module: Module) -> Iterator[AdapterServer]:
     """The servers with adapters that commands around a file start."""
     for path, server in servers_around(module):
-        adapters = frozenset(lora_modules(server))
+        adapters = frozenset(adapters_by_served_name(server))
         if adapters:
             yield AdapterServer(path, server, _base_names(server), adapters)
 
 
-def _base_names(server: Server) -> frozenset[str]:
+def _base_names(server: VllmServerCommand) -> frozenset[str]:
     """The names of the server's own model: `--served-model-name`, else that which it loads."""
-    return frozenset(served_names(server)) - frozenset(lora_modules(server))
+    return frozenset(served_names(server)) - frozenset(adapters_by_served_name(server))
 
 
 class ClientAsksForTheBase(SourceRule):

@@ -50,15 +50,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
 from truetune.checks.source.evidence.multi_process_loops import wrapped_models
 from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 TRAINER_METHODS = frozenset(("evaluate", "predict", "train"))
 ACCELERATOR_METHODS = frozenset(

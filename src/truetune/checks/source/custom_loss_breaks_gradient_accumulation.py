@@ -52,7 +52,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -67,7 +67,7 @@ from truetune.checks.source.evidence.custom_losses import (
     says_whether_it_is_scaled,
     uses_item_count,
 )
-from truetune.source.edits import Changes, insert_before, insert_parameter
+from truetune.source.source_edits import Changes, insert_before, insert_parameter
 
 COUNTS_ITEMS = "4.46.0"
 """The first transformers whose Trainer counts the items of a batch"""

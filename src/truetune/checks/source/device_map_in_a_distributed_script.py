@@ -46,7 +46,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -57,8 +57,8 @@ from truetune.checks.source.evidence.process_counts import (
     refuses_several_processes,
     signs_of_several_processes,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 ONE_GPU = re.compile(r"cuda:(\d+)")
 

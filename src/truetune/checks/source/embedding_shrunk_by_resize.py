@@ -40,11 +40,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import methods_of
+from truetune.checks.examined_code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import has_encoder_models_only
+from truetune.checks.source.evidence.generate_call_inputs import has_encoder_models_only
 from truetune.checks.source.evidence.published_families import families_of_tokenizer
 from truetune.source.module import Module
 

@@ -38,11 +38,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import calls_of
+from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import set_keyword
+from truetune.source.source_edits import set_keyword
 
 CHAT_MODEL_NAME = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 

@@ -39,12 +39,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import calls_with
+from truetune.checks.examined_code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 ALL_ROWS_METHODS = (
     "map",

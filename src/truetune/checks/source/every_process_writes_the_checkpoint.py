@@ -44,7 +44,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -53,8 +53,8 @@ from truetune.checks.source.evidence.multi_process_loops import (
     is_for_some_processes,
     wrapped_models,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SHARDING_SIGNS = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")
 """Where each process writes a part of its own"""

@@ -40,7 +40,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import calls_of
+from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -49,8 +49,8 @@ from truetune.checks.source.evidence.optimized_weight_dtypes import (
     may_shard,
     narrow_weights_source,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import freezes_parameters
 
 ROUNDED_TO_ZERO_BELOW = 2.0**-25

@@ -56,20 +56,20 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.checks.source.evidence.backward_slices import backward_slice, records_gradient
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.value_slices import backward_slice, records_gradient
 from truetune.checks.source.evidence.wrapped_models import (
     called_inside,
     model_objects,
     wrapped_models,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.stacks.project_commands import launches_of_several
+from truetune.source.resolved_calls import Call
+from truetune.spec.stacks.find_config_consumer import launches_of_several
 
 GRADIENT_AVERAGING = re.compile(
     r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I
@@ -117,7 +117,7 @@ class ForwardAroundTheWrapper(SourceRule):
         bare = [made for model in wrapped_models(module) for made in model_objects(module, model)]
         if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
-        for backward, part in _calls_behind_losses(module):
+        for backward, part in _backward_with_calls_of_its_loss(module):
             inside = called_inside(module, part, bare)
             if inside is not None and records_gradient(module, part):
                 yield self._finding(part, backward, inside)
@@ -163,8 +163,8 @@ class ForwardAroundTheWrapper(SourceRule):
         )
 
 
-def _calls_behind_losses(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """Each call that a loss is computed by, once, with the first backward pass of that loss."""
+def _backward_with_calls_of_its_loss(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """(backward pass, call that its loss is computed by); each such call once, with the first backward pass."""
     seen: set[ast.AST] = set()
     for backward in backward_calls(module):
         for loss in possible_losses(backward):

@@ -37,14 +37,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.calls import Call
-from truetune.source.edits import set_keyword
 from truetune.source.module import Module
 from truetune.source.quantization_configs import BITSANDBYTES_CONFIG, find_quantization_configs
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import set_keyword
 
 LOADERS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 DTYPE = "bnb_4bit_compute_dtype"

@@ -46,12 +46,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 LABEL_WORDS = re.compile(r"label|ref(?:erence)?s?\b|target|gold|truth", re.I)
 PREDICTION_WORDS = re.compile(r"pred|logits|argmax|outputs?\b|generated|scores?\b", re.I)

@@ -52,11 +52,11 @@ from truetune.checks.source.evidence.answering_models import (
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.generate_inputs import GENERATE_CALLS, generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS, generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
-from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 BYTES_OF_BFLOAT16 = 2
 """Of a weight in bfloat16"""

@@ -47,11 +47,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.source.evidence.generate_call_inputs import (
     certainly_lacks,
     generate_calls,
     is_causal_model,
@@ -62,8 +62,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts,
     engine_prompts,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Scope
 
 REPEATED_CODE = (

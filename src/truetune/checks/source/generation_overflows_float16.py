@@ -43,22 +43,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16, OTHERS
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TruetuneError
+from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import SETTINGS
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 PIPELINE = "transformers.pipeline"
 OVERFLOWING_BY_SIZE = "gemma3"

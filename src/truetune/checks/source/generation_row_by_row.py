@@ -57,8 +57,9 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
+from truetune.checks.source.evidence.repeated_code import CodeRepetition, repeats_of, takes_element
 from truetune.checks.source.evidence.text_generation_calls import (
     CLIENT_FUNCTIONS,
     CLIENT_METHODS,
@@ -68,9 +69,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
     ModelQuestion,
     model_questions,
 )
-from truetune.checks.source.evidence.value_slices import backward_slice
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
@@ -161,7 +161,7 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
             yield BlockingHandler(call.node, handler, f"async def {handler.name}(...)")
 
 
-def _repeated_by(module: Module, question: ModelQuestion) -> Repeat | None:
+def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | None:
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
     if not question.is_one or _is_growing_chat(module, question):
         return None
@@ -176,7 +176,7 @@ def _repeated_by(module: Module, question: ModelQuestion) -> Repeat | None:
     return None
 
 
-def _is_of_file(module: Module, repeat: Repeat) -> bool:
+def _is_of_file(module: Module, repeat: CodeRepetition) -> bool:
     """Does a loop go over the rows of a file or data set, of which there are many more than a person would type?"""
     return any(
         isinstance(part, ast.Call) and _last_name(part.func) in READERS

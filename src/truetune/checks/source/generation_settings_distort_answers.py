@@ -44,23 +44,23 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.chats_beside import answers_with, chats_beside
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import GENERATION
+from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.arguments_with_limits import (
-    generating_calls,
-    has_number,
-    named_arguments,
-)
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.value_limits import GENERATION
+from truetune.checks.source.evidence.find_hyperparameter_arguments import (
+    generating_calls,
+    has_judgeable_number,
+    out_of_range_arguments,
+)
 from truetune.source.module import Module
 
 
 def _generation_calls(module: Module) -> Iterator[object]:
     """The calls that generate, and what sets their options."""
-    yield from (given for given in generating_calls(module) if has_number(given))
+    yield from (given for given in generating_calls(module) if has_judgeable_number(given))
     yield from stop_strings(module)
 
 
@@ -106,7 +106,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for given in generating_calls(self.subject):
-            for found in named_arguments(self.subject, given, GENERATION):
+            for found in out_of_range_arguments(self.subject, given, GENERATION):
                 yield self.finding(
                     found.text,
                     found.fix,
@@ -120,11 +120,11 @@ class GenerationSettingsDistortAnswers(SourceRule):
         """Stop strings that stand in the middle of the answers which the model was trained on."""
         module = self.subject
         stops = list(stop_strings(module))
-        chats = chats_beside(module.path) if stops else None
+        chats = find_nearby_chats(module.path) if stops else None
         if chats is None:
             return
         for stop in stops:
-            count, total = answers_with(chats, stop.text), len(chats.answers)
+            count, total = count_answers_cut_by_stop(chats, stop.text), len(chats.answers)
             if count >= MIN_SHARE_CUT * total:
                 yield self.finding(
                     f"answers end at the stop string {stop.text!r}, which stands in {count} of {total} answers of"

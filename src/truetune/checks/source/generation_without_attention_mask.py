@@ -42,13 +42,13 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoded_ids,
     generate_calls,
     generate_ids,
 )
-from truetune.source.edits import set_keyword
+from truetune.source.source_edits import set_keyword
 
 
 class GenerationWithoutAttentionMask(SourceRule):

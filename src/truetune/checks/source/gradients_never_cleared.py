@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.backward_and_steps import (
     optimizer_steps,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import insert_after
+from truetune.source.source_edits import insert_after
 
 CLEARING_CODE = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 

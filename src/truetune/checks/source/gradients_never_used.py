@@ -51,15 +51,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import is_causal_model
+from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
 from truetune.checks.source.evidence.optimizer_weights import weights_not_trained
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 OPTIMIZER_CLASSES = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")

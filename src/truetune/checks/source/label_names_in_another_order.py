@@ -44,11 +44,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.label_orders import (
     LabelOrder,
     label_orders,

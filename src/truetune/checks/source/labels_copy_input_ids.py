@@ -58,12 +58,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.evaluation_only_code import function_around, only_evaluates
-from truetune.checks.source.evidence.generate_inputs import encoding_calls, encoding_pads
+from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, encoding_pads
 from truetune.checks.source.evidence.labels_and_padding import (
     column_read,
     holds_ignored_label,
@@ -78,9 +78,9 @@ from truetune.checks.source.evidence.labels_copied_from_ids import (
     without_copies,
 )
 from truetune.checks.source.evidence.masked_labels import label_values
-from truetune.source.calls import Call
-from truetune.source.edits import Changes, replace_expression
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import Changes, replace_expression
 
 LABEL_MAKERS = (
     "transformers.DataCollatorForLanguageModeling",

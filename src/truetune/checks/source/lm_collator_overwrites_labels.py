@@ -63,9 +63,9 @@ from truetune.checks.source.evidence.masked_labels import (
     masked_labels,
     masked_labels_in_linked_files,
 )
-from truetune.source.calls import Call
-from truetune.source.edits import Change, Changes, insert_after, replace_expression
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import Change, Changes, insert_after, replace_expression
 
 KEPT_ARGUMENTS = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 """Settings that both collators have, or that go"""

@@ -52,14 +52,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.multi_process_loops import speaks_of_processes
-from truetune.source.calls import Call
+from truetune.checks.source.evidence.multi_process_loops import mentions_process
 from truetune.source.module import Module
-from truetune.spec.stacks.project_commands import launches_of_several
+from truetune.source.resolved_calls import Call
+from truetune.spec.stacks.find_config_consumer import launches_of_several
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 PROCESS_WRAPPERS = (
@@ -183,7 +183,7 @@ def _is_divided(module: Module, call: Call) -> bool:
 def _is_part_for_a_process(module: Module, node: ast.AST) -> bool:
     """Is it cut out of a list by numbers that say which process this is: `lines[R::W]`?"""
     return any(
-        speaks_of_processes(module, part.slice)
+        mentions_process(module, part.slice)
         for part in ast.walk(node)
         if isinstance(part, ast.Subscript)
     )

@@ -35,13 +35,13 @@ import io
 import tokenize
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.calls import Call
-from truetune.source.edits import Change, Changes
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import Change, Changes
 
 NAME_LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
 
@@ -63,7 +63,7 @@ class LoraTargetNamesJoined(SourceRule):
         for call in _lora_configs(module):
             for name in NAME_LISTS:
                 for node in _target_names(module, call.keywords.get(name)):
-                    changes = _comma_changes(module, node)
+                    changes = _insert_missing_commas(module, node)
                     if changes:
                         yield self.finding(
                             f"a comma is missing in {name}: {node.value!r} is one name",
@@ -85,8 +85,8 @@ def _target_names(module: Module, given: ast.expr | None) -> Iterator[ast.Consta
 
 
 # Python joins neighbouring literals without a word: a comma that is missing makes one name of two.
-def _comma_changes(module: Module, node: ast.Constant) -> Changes:
-    """A comma behind each literal of several that form one string."""
+def _insert_missing_commas(module: Module, node: ast.Constant) -> Changes:
+    """The edits that put a comma behind each literal of several that form one string."""
     start, end = module.span(node)
     text = module.text[start:end]
     starts = [0]

@@ -53,9 +53,9 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     length_calls,
     schedules_with_length,
 )
-from truetune.source.calls import Call
-from truetune.source.edits import replace_expression
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import replace_expression
 
 
 class LrSchedulerSteppedPerProcess(SourceRule):

@@ -41,8 +41,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import MERGES
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import replace_expression
 from truetune.source.module import Module
+from truetune.source.source_edits import replace_expression
 
 
 class MergeResultDropped(SourceRule):

@@ -58,16 +58,16 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import records_gradient
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.loop_score_counts import counts_of_last_batch, skipped_rows
 from truetune.checks.source.evidence.loss_expressions import is_plain_loss
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
-from truetune.checks.source.evidence.value_slices import records_gradient
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 Unit = Literal["rows", "batches"]
 CASTS = ("item", "cpu", "detach", "float", "tolist", "numpy")

@@ -40,13 +40,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.prompt_forms import scripts_beside
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 AVERAGES = ("macro", "micro", "weighted")
 FIGURES = re.compile(r"f1|fbeta|precision|recall|jaccard", re.I)

@@ -58,7 +58,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -77,8 +77,8 @@ from truetune.checks.source.evidence.metric_functions import (
     picks_tokens,
     with_called_functions,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 WRITES_ON_PADS = ("transformers.DataCollatorForSeq2Seq", "trl.DataCollatorForCompletionOnlyLM")
 """Collators whose labels hold -100 wherever rows differ in length"""

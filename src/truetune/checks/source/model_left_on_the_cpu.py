@@ -45,7 +45,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import (
@@ -55,7 +55,7 @@ from truetune.checks.source.evidence.answering_models import (
     model_chains,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import BFLOAT16, FLOAT16
 from truetune.source.module import Module
 

@@ -50,15 +50,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
+from truetune.checks.source.evidence.repeated_code import CodeRepetition, repeats_of, takes_element
 from truetune.checks.source.evidence.text_generation_calls import model_questions
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 LOADS = (
     "transformers.*.from_pretrained",
@@ -157,13 +157,13 @@ class ModelLoadedForEachAnswer(SourceRule):
             )
 
 
-def _repeated_by(module: Module, load: Call) -> Repeat | None:
+def _repeated_by(module: Module, load: Call) -> CodeRepetition | None:
     """The handler or loop that a model is loaded in; None where it is loaded once, or is another one each time."""
     # A load under a condition is a cache that is filled once.
     if _is_conditional(module, load.node):
         return None
     if _runs_again(module, load.node):
-        return Repeat("request", load.node)
+        return CodeRepetition("request", load.node)
     for repeat in repeats_of(module, load.node):
         if repeat.kind == "request":
             return repeat
@@ -213,7 +213,7 @@ def _is_global(module: Module, target: ast.expr) -> bool:
     return scopes.of[target].node is not module.tree and scopes.home_of(target).node is module.tree
 
 
-def _asks_with_element(module: Module, repeat: Repeat) -> bool:
+def _asks_with_element(module: Module, repeat: CodeRepetition) -> bool:
     """Is a model asked for text in the loop, with the loop's own row?"""
     for question in model_questions(module):
         for other in repeats_of(module, question.call.node):

@@ -40,15 +40,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import routes_to, runs_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
-from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.stacks.project_commands import launches_of
+from truetune.source.resolved_calls import Call
+from truetune.spec.stacks.find_config_consumer import launches_of
 
 LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 

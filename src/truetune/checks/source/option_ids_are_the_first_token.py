@@ -45,14 +45,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 BEGIN_WITH_BOS = ("Llama 2", "Llama 3", "Mistral", "Gemma", "Gemma 3")
 """Vocabularies whose tokenizers put a BOS before each text, by their tokenizer_config.json"""

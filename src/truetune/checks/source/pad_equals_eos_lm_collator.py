@@ -50,8 +50,8 @@ from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
 from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
 from truetune.checks.source.evidence.pad_settings import PADS_SET, PadSetting, changes_for_pad_token
-from truetune.source.edits import Changes
 from truetune.source.module import Module
+from truetune.source.source_edits import Changes
 
 IF_MISSING = "only where the tokenizer has no pad token of its own"
 

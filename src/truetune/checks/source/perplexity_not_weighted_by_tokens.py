@@ -52,19 +52,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import records_gradient
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.loss_expressions import (
     exponent_of,
-    exponential_in,
+    exponential_of_loss_in,
     is_exponential_of_mean,
     is_plain_loss,
 )
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
 from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
-from truetune.checks.source.evidence.value_slices import records_gradient
 from truetune.source.module import Module
 
 EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")
@@ -103,7 +103,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
             return
         for mean in mean_expressions(module):
             for term in terms_of_mean(module, mean.values):
-                node = exponential_in(module, term, exponentials)
+                node = exponential_of_loss_in(module, term, exponentials)
                 if node is not None:
                     yield self.finding(
                         "perplexities are averaged, and the worst texts decide the mean: exp is taken"

@@ -47,13 +47,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import wrapped_models
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SETS_DEVICE = ("set_device", "CUDA_VISIBLE_DEVICES", "device_mesh", "cuda:{")
 """Signs that a process has a device of its own; said of all files together"""

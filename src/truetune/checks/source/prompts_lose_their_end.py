@@ -43,15 +43,15 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls,
     generate_calls,
     generate_ids,
     has_encoder_models_only,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 # Chosen, not measured. At half, long questions are cut without a word; at double, models with such a context are told
 # of a limit that is theirs.

@@ -43,16 +43,16 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoding_calls,
     generate_calls,
     generate_ids,
 )
-from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
-from truetune.source.edits import set_keyword
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import set_keyword
 
 # Chosen, not measured: what pads cost depends on the GPU. At half, most scripts of tutorials are told; at double,
 # 1,024 pads a row are passed over.

@@ -64,7 +64,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -74,8 +74,8 @@ from truetune.checks.source.evidence.logprob_model_uses import (
     is_one_object,
     model_uses,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SWITCHES = ("disable_adapter", "set_adapter", "load_state_dict", "unmerge_adapter", "swap")
 """What may make one object give the log-probabilities of another model"""

@@ -42,7 +42,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
@@ -52,9 +52,9 @@ from truetune.checks.source.evidence.double_bos import (
     bos_of_rendered_text,
 )
 from truetune.checks.source.evidence.training_row_code import makes_training_rows
-from truetune.source.calls import Call
-from truetune.source.edits import set_keyword
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import set_keyword
 
 WITH_SPECIALS = ("encode", "encode_plus", "batch_encode_plus")
 CHAT_REQUESTS = ("chat.completions.create", "chat.completions.parse")

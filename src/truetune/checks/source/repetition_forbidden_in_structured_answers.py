@@ -49,14 +49,14 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.structured_answers import ASKS, MIN_WORDS, structured_answers
-from truetune.checks.source.evidence.value_slices import backward_slice
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SAMPLING = ("vllm.SamplingParams", "transformers.GenerationConfig")
 NEUTRAL = {

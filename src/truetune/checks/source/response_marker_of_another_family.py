@@ -56,15 +56,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
-from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.response_masking import (
+from truetune.source.resolved_calls import Call
+from truetune.source.response_marker_masking import (
     TRL_COMPLETION_COLLATOR,
     UNSLOTH_RESPONSE_MASKING,
     UNSLOTH_TEMPLATE_CALL,

@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.source.evidence.generate_call_inputs import (
     GENERATE_CALLS,
     encoded_ids,
     encoding_calls,
@@ -56,8 +56,8 @@ from truetune.checks.source.evidence.generate_inputs import (
 )
 from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 ENCODES_APART = Unmet(
     "it is about models without an encoder of their own, and these take pads on the right"

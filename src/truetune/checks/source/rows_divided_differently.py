@@ -48,18 +48,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
-    speaks_of_processes,
+    mentions_process,
     wrapped_models,
 )
-from truetune.checks.source.evidence.value_slices import backward_slice
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
 SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
@@ -127,7 +127,7 @@ def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
         return False
     guards = (one for one in module.parents(shuffle.node) if isinstance(one, ast.If))
     # One process shuffles alone, and may send its order to the others.
-    if any(speaks_of_processes(module, guard.test) for guard in guards):
+    if any(mentions_process(module, guard.test) for guard in guards):
         return False
     for part in module.nodes(ast.Subscript):
         is_of_list = isinstance(part.value, ast.Name) and part.value.id == name.id
@@ -135,7 +135,7 @@ def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
         if not is_of_list or part.lineno <= shuffle.node.lineno:
             continue
         is_beside = _enclosing_function(module, part) is _enclosing_function(module, name)
-        if is_beside and speaks_of_processes(module, part.slice):
+        if is_beside and mentions_process(module, part.slice):
             return True
     return False
 

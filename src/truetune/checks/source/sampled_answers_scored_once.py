@@ -46,19 +46,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
 from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
     generation_request_body,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 # Chosen, not measured. At 0.25 most models still give the same answer; at 1 the usual 0.7 is passed over.
 MIN_TEMPERATURE = 0.5

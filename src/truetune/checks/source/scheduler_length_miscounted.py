@@ -48,7 +48,7 @@ import ast
 import math
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
@@ -63,9 +63,9 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     stepped_every,
 )
 from truetune.checks.source.evidence.possible_values import possible_numbers
-from truetune.source.calls import Call
-from truetune.source.edits import replace_expression
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import replace_expression
 
 BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
 DECAYS = (*BY_STEPS, "torch.optim.lr_scheduler.ExponentialLR")

@@ -43,19 +43,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.model_identity import (
+    are_base_and_instruct_model,
     base_of_adapter,
-    is_published,
-    is_tuned_apart,
+    explain_different_weights,
+    is_published_model_name,
     is_tuned_folder,
-    other_weights,
 )
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.source.calls import Call
+from truetune.source.resolved_calls import Call
 
 
 class ScriptLoadsAnotherBase(SourceRule):
@@ -73,11 +73,11 @@ class ScriptLoadsAnotherBase(SourceRule):
             if name is None or base_and_file is None:
                 continue
             base, file = base_and_file
-            apart = other_weights(name, base)
+            apart = explain_different_weights(name, base)
             # No difference by weights or tuning: a folder of one's own on a published base may still be a second
             # stage.
-            if apart is None and not is_tuned_apart(name, base):
-                if is_tuned_folder(base) and is_published(name):
+            if apart is None and not are_base_and_instruct_model(name, base):
+                if is_tuned_folder(base) and is_published_model_name(name):
                     yield self._of_folder(call, name, base, file)
                 continue
             yield self.finding(

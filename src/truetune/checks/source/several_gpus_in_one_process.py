@@ -54,7 +54,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
@@ -63,13 +63,13 @@ from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
 from truetune.checks.source.evidence.single_process_starts import (
     ONE_PROCESS,
-    PlainStart,
-    plain_starts,
+    SingleProcessStart,
+    find_single_process_starts,
 )
-from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.spec.stacks.project_commands import launches_of
+from truetune.source.resolved_calls import Call
+from truetune.spec.stacks.find_config_consumer import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -94,7 +94,7 @@ class SeveralGpusInOneProcess(SourceRule):
         if module.imports_unsloth:
             return
         visible = _shown_by_itself(module)
-        starts = list(plain_starts(Path(module.path))) if visible is None else []
+        starts = list(find_single_process_starts(Path(module.path))) if visible is None else []
         load = spread_load(module)
         if load is not None:
             yield from self._of_spread_model(load, visible, starts)
@@ -102,7 +102,7 @@ class SeveralGpusInOneProcess(SourceRule):
         yield from self._of_trainer(visible, starts)
 
     def _of_trainer(
-        self, visible: ast.Assign | None, starts: list[PlainStart]
+        self, visible: ast.Assign | None, starts: list[SingleProcessStart]
     ) -> Iterator[Finding]:
         """A trainer that one process runs with several GPUs, so that it copies the model to each of them."""
         module = self.subject
@@ -117,7 +117,7 @@ class SeveralGpusInOneProcess(SourceRule):
             yield self._finding(trainer, visible, start)
 
     def _of_spread_model(
-        self, load: Call, visible: ast.Assign | None, starts: list[PlainStart]
+        self, load: Call, visible: ast.Assign | None, starts: list[SingleProcessStart]
     ) -> Iterator[Finding]:
         """The layers of a model that is trained lie on several GPUs, which one process uses in turn."""
         module = self.subject
@@ -148,7 +148,7 @@ class SeveralGpusInOneProcess(SourceRule):
         )
 
     def _finding(
-        self, trainer: Call, visible: ast.Assign | None, start: PlainStart | None
+        self, trainer: Call, visible: ast.Assign | None, start: SingleProcessStart | None
     ) -> Finding:
         """What is said of a trainer that one process runs with several GPUs."""
         module = self.subject

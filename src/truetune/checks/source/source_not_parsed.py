@@ -30,7 +30,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.source import notebook

@@ -41,12 +41,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import delete_statement
 from truetune.source.module import Module
+from truetune.source.source_edits import delete_statement
 
 
 def _assigned_state_dicts(module: Module) -> Iterator[ast.Assign]:

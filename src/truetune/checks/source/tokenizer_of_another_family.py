@@ -41,15 +41,15 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import loaded_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import encoding_calls, generate_ids
+from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, generate_ids
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 WRITES_EMBEDDING = ("set_input_embeddings", "get_input_embeddings", "from_config")

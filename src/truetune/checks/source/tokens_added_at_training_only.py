@@ -52,21 +52,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens import added_tokens
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
-    is_written,
+    is_written_by_script,
     loaded_names,
-    trainings_beside,
+    training_scripts_beside,
     written_folders,
 )
 from truetune.checks.source.evidence.published_families import model_names_of_tokenizer
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 TOKENIZERS = ("transformers.*Tokenizer*.from_pretrained",)
 ADDS = ("add_special_tokens", "add_tokens", "resize_token_embeddings")
@@ -96,10 +96,12 @@ def _token_added_in_training(module: Module, loads: Call) -> AddedElsewhere | No
     name = module.flow.value(loads.argument(0, "pretrained_model_name_or_path"))
     loaded = loaded_names(module)
     # A name that only the run knows may be the folder that the training wrote.
-    for training in trainings_beside(module) if isinstance(name, str) else ():
+    for training in training_scripts_beside(module) if isinstance(name, str) else ():
         folders = written_folders(training)
         # The folder of the training holds the tokenizer with its tokens: that load is right.
-        if is_written(str(name), folders) or not any(is_written(one, folders) for one in loaded):
+        if is_written_by_script(str(name), folders) or not any(
+            is_written_by_script(one, folders) for one in loaded
+        ):
             continue
         for added in added_tokens(training, without_pad=True):
             if name not in model_names_of_tokenizer(training, added.call.receiver):

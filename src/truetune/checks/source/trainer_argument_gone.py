@@ -58,16 +58,16 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from truetune.checks.code_places import calls_of
+from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.renamed_arguments import place_of_argument, rename_changes
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.source.version_guards import find_guarded_arguments, find_possible_names
-from truetune.spec.run_evidence import severity_of_removed_name
+from truetune.spec.evidence_of_past_run import severity_of_removed_name
 from truetune.spec.stacks.removed_arguments import RemovedArgument, find_removed_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")

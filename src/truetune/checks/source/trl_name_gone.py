@@ -44,14 +44,14 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import Changes, insert_before, replace_expression
 from truetune.source.module import Module
+from truetune.source.source_edits import Changes, insert_before, replace_expression
 from truetune.source.version_guards import is_behind_version_check
-from truetune.spec.run_evidence import severity_of_removed_name
+from truetune.spec.evidence_of_past_run import severity_of_removed_name
 from truetune.spec.stacks.removed_arguments import RemovedExport, find_removed_export
 
 INSTEAD = {

@@ -57,14 +57,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import optimizer_steps
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.value_limits import MAX_VLLM_SHARE
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 DEFAULT_SHARE = 0.9
 """vLLM's `gpu_memory_utilization`"""

@@ -50,14 +50,14 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.prompt_forms import trainings_beside
-from truetune.source.calls import Call
+from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 PREFIXES = (
     ("torch.nn.parallel.DistributedDataParallel", "module."),
@@ -127,7 +127,7 @@ def _loaded_names(module: Module, load: Call) -> list[str]:
 def _saved_states(module: Module) -> Iterator[Saved]:
     """The states that this file, and the scripts beside it that train, save from wrappers."""
     yield from _saved_from_wrappers(module)
-    for other in trainings_beside(module):
+    for other in training_scripts_beside(module):
         # A training that takes the prefix away writes files that fit.
         if not _strips_prefix(other):
             yield from _saved_from_wrappers(other)

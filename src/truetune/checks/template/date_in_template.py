@@ -41,13 +41,13 @@ import datetime
 import difflib
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_CHATS, no_template
 from truetune.checks.rule import DataRule
-from truetune.checks.token_cases import at_character, first_answer
+from truetune.checks.token_cases import case_at_character, first_answer
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 # They differ in each part of a date and a time, so that no format of it looks the same on both.
 PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
@@ -69,7 +69,7 @@ class DateInTemplate(DataRule):
             self.first = batch.only([answer[0]])
 
     def unmet(self) -> Unmet | None:
-        return no_template(self.probes) if self.chats else NO_CHATS
+        return explain_missing_template(self.probes) if self.chats else NO_CHATS
 
     def figure(self) -> str:
         return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*PROBE_DAYS)
@@ -77,7 +77,9 @@ class DateInTemplate(DataRule):
     def findings(self) -> Iterator[Finding]:
         if not self.chats:
             return
-        early, late = (self.probes.at(day).text(chat(QUESTION, ANSWER)) for day in PROBE_DAYS)
+        early, late = (
+            self.probes.at(day).text(alternating_chat(QUESTION, ANSWER)) for day in PROBE_DAYS
+        )
         if early is not None and late is not None and early != late:
             # The longest stretch that both share mostly begins with the text: where it ends, the
             # date begins.
@@ -104,7 +106,7 @@ class DateInTemplate(DataRule):
             # The row may have been rendered with its date fixed by template_kwargs: then it is not
             # told.
             if at and rendering.text.startswith(early[:at]):
-                yield at_character(
+                yield case_at_character(
                     self.first, 0, at, repr(rendering.text[max(0, at - 24) : at + 24])
                 )
 

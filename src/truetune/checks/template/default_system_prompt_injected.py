@@ -40,15 +40,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CHATS, explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CHATS, no_template
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.token_cases import at_character
+from truetune.checks.token_cases import case_at_character
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 PROBE_SYSTEM_PROMPT = "Mind the canary."
 # Chosen, not measured: role names and headers are one word or two ("Human", "BEGINNING OF"), a
@@ -82,7 +82,7 @@ class DefaultSystemPromptInjected(DataRule):
             self.first = next((batch.only([i]) for i in bare_chats), None)
 
     def unmet(self) -> Unmet | None:
-        return no_template(self.probes) if self.chats else NO_CHATS
+        return explain_missing_template(self.probes) if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
         more = f" ({self.without:,} have none of their own)"
@@ -108,13 +108,16 @@ class DefaultSystemPromptInjected(DataRule):
         """The first chat that gets the injected prompt."""
         if self.first is not None:
             at = self.first.examples[0].rendering.text.find(injected)
-            yield at_character(self.first, 0, at, "no system message in this row")
+            yield case_at_character(self.first, 0, at, "no system message in this row")
 
     def _find_injected_prompt(self) -> str:
         """What stands before the first user turn, less what stands there after a given system message."""
-        plain = self.probes.text(chat(QUESTION, ANSWER))
+        plain = self.probes.text(alternating_chat(QUESTION, ANSWER))
         with_system = self.probes.text(
-            [{"role": "system", "content": PROBE_SYSTEM_PROMPT}, *chat(QUESTION, ANSWER)]
+            [
+                {"role": "system", "content": PROBE_SYSTEM_PROMPT},
+                *alternating_chat(QUESTION, ANSWER),
+            ]
         )
         if plain is None or QUESTION not in plain:
             return ""

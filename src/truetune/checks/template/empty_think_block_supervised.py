@@ -41,12 +41,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_TURN_TRAINED_ALONE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_TURN_TRAINED_ALONE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_character
+from truetune.checks.token_cases import case_at_character
 from truetune.encoding.batch import Batch
 
 # As the published templates spell them. A block closes with its own tag, or with that of a channel.
@@ -78,7 +78,7 @@ class EmptyThinkBlockSupervised(DataRule):
                     if len(self.cases) < MAX_CASES:
                         at = match.start(1) - 1
                         self.cases.append(
-                            at_character(batch, i, at, f"supervised: {match[0]!r}", span.turn)
+                            case_at_character(batch, i, at, f"supervised: {match[0]!r}", span.turn)
                         )
 
     def unmet(self) -> Unmet | None:

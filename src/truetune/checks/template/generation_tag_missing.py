@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_TEMPLATE, NOT_BY_TAGS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS
 from truetune.checks.rule import DataRule
 
 

@@ -36,19 +36,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from truetune.checks.data_unmet_reasons import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.rule import DataRule
 from truetune.checks.template.evidence.generation_tags import (
     CLOSE_MARK,
     OPEN_MARK,
     mark_generation_tags,
 )
-from truetune.checks.token_cases import at_stop, at_turn, first_answer
+from truetune.checks.token_cases import case_at_stop, case_at_turn, first_answer
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 from truetune.render.rendering import Turn
 from truetune.render.template import Template
 
@@ -80,8 +80,8 @@ class GenerationTagsOffTheTurn(DataRule):
             return
         answer = first_answer(batch)
         if answer is not None:
-            self.answer = at_turn(batch, *answer, "the answer begins here")
-            self.stop = at_stop(batch, *answer, "the turn ends here")
+            self.answer = case_at_turn(batch, *answer, "the answer begins here")
+            self.stop = case_at_stop(batch, *answer, "the turn ends here")
 
     def unmet(self) -> Unmet | None:
         if self.spec.mask_by != "generation-tags":
@@ -136,7 +136,7 @@ class GenerationTagsOffTheTurn(DataRule):
         # whole turns.
         try:
             (rendering,) = self.probes.renderings(
-                chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
+                alternating_chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
             )
         except (TemplateError, ValueError):
             return None
@@ -153,7 +153,7 @@ class GenerationTagsOffTheTurn(DataRule):
 def _find_tagged_answer(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
     """The probe's text, and where the tags of its answer begin and end; None where there are none."""
     probes = replace(rule.probes, template=mark_generation_tags(template))
-    marked = probes.text(chat(QUESTION, ANSWER))
+    marked = probes.text(alternating_chat(QUESTION, ANSWER))
     if marked is None or (marked.count(OPEN_MARK), marked.count(CLOSE_MARK)) != (1, 1):
         return None
     # Without the mark of the opening tag, all behind it moves one character to the left.

@@ -33,15 +33,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.data_unmet_reasons import explain_missing_template
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import no_template
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_row
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
+from truetune.checks.token_cases import case_in_row
 from truetune.encoding.batch import Batch
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 
 class PlainStringPairSkipsTemplate(DataRule):
@@ -49,11 +49,11 @@ class PlainStringPairSkipsTemplate(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    by_trainer = (ByFact("template", {"own": MOOT}),)
+    by_trainer = (SeverityByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        text = setup.probes.text(chat(QUESTION, ANSWER)) or ""
+        text = setup.probes.text(alternating_chat(QUESTION, ANSWER)) or ""
         between = (
             text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
         )
@@ -71,12 +71,12 @@ class PlainStringPairSkipsTemplate(DataRule):
                     self.bare += 1
                     self.preferences += row.rejected is not None
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(in_row(batch, row, f"prompt {row.prompt[-60:]!r}"))
+                        self.cases.append(case_in_row(batch, row, f"prompt {row.prompt[-60:]!r}"))
 
     def unmet(self) -> Unmet | None:
         if not self.pairs:
             return Unmet("it is about prompts and completions in plain strings, and there are none")
-        lacking = no_template(self.probes)
+        lacking = explain_missing_template(self.probes)
         if lacking is not None:
             return lacking
         return (

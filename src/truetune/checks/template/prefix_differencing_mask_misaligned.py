@@ -44,7 +44,7 @@ from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_turn
+from truetune.checks.token_cases import case_at_turn
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
@@ -73,7 +73,7 @@ class PrefixDifferencingMaskMisaligned(DataRule):
                 if turn.skew is not None:
                     self.reasons[turn.skew] += 1
                     if len(self.cases) < MAX_CASES and turn.skew not in self.cases:
-                        self.cases[turn.skew] = at_turn(batch, i, turn, turn.skew)
+                        self.cases[turn.skew] = case_at_turn(batch, i, turn, turn.skew)
 
     def unmet(self) -> Unmet | None:
         if self.compared:

@@ -46,12 +46,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact, Judged
+from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
 
 UNKNOWN_BOS = (
@@ -65,7 +65,9 @@ class RenderThenRetokenizeDoubleBos(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    by_trainer = (ByFact("doubles_bos", {False: MOOT, None: Judged("warning", UNKNOWN_BOS)}),)
+    by_trainer = (
+        SeverityByFact("doubles_bos", {False: MOOT, None: SeverityForFact("warning", UNKNOWN_BOS)}),
+    )
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -45,13 +45,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_TURNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_TURNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
-from truetune.checks.token_cases import at_turn
+from truetune.checks.token_cases import case_at_turn
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN
 
@@ -77,7 +77,7 @@ class RewrittenTurnsUntrained(DataRule):
                 if turn.skew == REWRITTEN and not holds_reasoning(row.messages[turn.message]):
                     self.lost += 1
                     if len(self.cases) < MAX_CASES:
-                        self.cases.append(at_turn(batch, i, turn, turn.skew))
+                        self.cases.append(case_at_turn(batch, i, turn, turn.skew))
 
     def unmet(self) -> Unmet | None:
         if self.spec.history != "single" or self.spec.learn.what != "assistant":

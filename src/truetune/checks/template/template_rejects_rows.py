@@ -37,12 +37,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from truetune.checks.data_unmet_reasons import NO_CHATS, NO_TEMPLATE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_CHATS, NO_TEMPLATE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.template_refusals import cause_of
+from truetune.checks.template_refusal_cause import template_refusal_cause
 from truetune.encoding.batch import Batch
 
 SHOWN_CAUSES = 8
@@ -68,7 +68,7 @@ class TemplateRejectsRows(DataRule):
         if self.probes.template is None:
             return
         for row, reason in batch.rejected:
-            self.causes[cause_of(row, reason)] += 1
+            self.causes[template_refusal_cause(row, reason)] += 1
             if len(self.cases) < MAX_CASES:
                 roles = ", ".join(
                     str(message.get("role")) for message in row.messages[:SHOWN_ROLES]

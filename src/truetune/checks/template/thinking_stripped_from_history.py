@@ -54,7 +54,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
-from truetune.checks.token_cases import at_turn
+from truetune.checks.token_cases import case_at_turn
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN, turn_weights
@@ -82,7 +82,7 @@ class ThinkingStrippedFromHistory(DataRule):
                 self.turns += len(turns)
         if not thinking:
             return
-        told = self._count_rewritten(batch, thinking)
+        told = self._count_rewritten_turns(batch, thinking)
         # A row that was never rendered is template-rejects-rows', and says nothing here.
         for row in (row for row in batch.rows if row.origin.row in told):
             for index in sorted(thinking[row.origin.row] - told[row.origin.row]):
@@ -91,10 +91,10 @@ class ThinkingStrippedFromHistory(DataRule):
                     Case("its reasoning is in no training text as reasoning", row.origin, index)
                 )
 
-    def _count_rewritten(
+    def _count_rewritten_turns(
         self, batch: Batch, thinking: Mapping[int, set[int]]
     ) -> dict[int, set[int]]:
-        """Count the turns that the template rewrites.
+        """Count the turns that the template rewrites, and collect those that lose nothing else.
 
         Args:
             batch: rows with their renderings.
@@ -117,7 +117,7 @@ class ThinkingStrippedFromHistory(DataRule):
                     self.rewritten += 1
                     known[row.origin.row].add(turn.message)
                     text = "its reasoning is gone once the next turn follows"
-                    self._keep_case(at_turn(batch, i, turn, text))
+                    self._keep_case(case_at_turn(batch, i, turn, text))
         return known
 
     def _thinking(self, row: Conversation) -> set[int]:

@@ -37,12 +37,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.data_unmet_reasons import NO_CHATS, explain_unknown_turn_end
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_CHATS, no_turn_end
 from truetune.checks.rule import DataRule
-from truetune.checks.token_cases import at_stop, first_answer
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
+from truetune.checks.token_cases import case_at_stop, first_answer
 from truetune.encoding.batch import Batch
 from truetune.render.tokenizer import Special
 from truetune.spec.run_spec import Severity
@@ -54,7 +54,7 @@ class TurnTerminatorIsNotEos(DataRule):
     stability = "stable"
     since = "0.1.0"
     moot_where = ("stop-token-not-trained",)
-    by_trainer = (ByFact("template", {"own": MOOT}),)
+    by_trainer = (SeverityByFact("template", {"own": MOOT}),)
     chats = 0
     first: Case | None = None
 
@@ -64,12 +64,12 @@ class TurnTerminatorIsNotEos(DataRule):
         if answer is not None:
             i, turn = answer
             text = batch.examples[i].rendering.text[max(0, turn.end - 40) : turn.end]
-            self.first = at_stop(batch, i, turn, f"ends with {text!r}")
+            self.first = case_at_stop(batch, i, turn, f"ends with {text!r}")
 
     def unmet(self) -> Unmet | None:
         if not self.chats:
             return NO_CHATS
-        return no_turn_end(self.probes)
+        return explain_unknown_turn_end(self.probes)
 
     def figure(self) -> str:
         eos = self.tokenizer.special["eos"]

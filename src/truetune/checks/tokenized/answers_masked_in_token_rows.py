@@ -33,7 +33,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels
+from truetune.checks.tokenized.evidence.token_row_evidence import (
+    cases_of,
+    explain_missing_row_labels,
+)
 
 # Chosen, not measured. A mask that is off by some tokens leaves gaps in nearly all answers, a gap
 # on purpose (a secret, a tool's result inside of an answer) in few. At 0.05 data with such gaps
@@ -84,4 +87,4 @@ class AnswersMaskedInTokenRows(TokenizedRule):
         )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_labels(self.subject)
+        return super().unmet() or explain_missing_row_labels(self.subject)

@@ -36,7 +36,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
-from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 # Chosen, not measured. Rows that a limit split begin inside a text, and of long-tailed data few
 # rows are that long; an encoder that wrote no BOS wrote none in any row. Lower, split rows would
@@ -86,7 +86,7 @@ class BosWrongInTokenRows(TokenizedRule):
         bos = probes.tokenizer.special.get("bos")
         if bos is None:
             return False
-        text = probes.text(chat(QUESTION, ANSWER)) or ""
+        text = probes.text(alternating_chat(QUESTION, ANSWER)) or ""
         # A template that opens every turn with BOS (Llama 2's does) says nothing about the first
         # one of a row.
         writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns

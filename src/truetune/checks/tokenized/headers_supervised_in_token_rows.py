@@ -32,7 +32,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels, no_turns
+from truetune.checks.tokenized.evidence.token_row_evidence import (
+    cases_of,
+    explain_missing_row_labels,
+    explain_missing_turns,
+)
 
 # Chosen, not measured: labels that begin too early do so in every answer. Below it lie answers that
 # quote a header.
@@ -69,7 +73,11 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
         )
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet() or no_labels(self.subject) or no_turns(self.subject)
+        lacking = (
+            super().unmet()
+            or explain_missing_row_labels(self.subject)
+            or explain_missing_turns(self.subject)
+        )
         if lacking is None and self.subject.placer.layout.header_is_learned:
             return Unmet(
                 "the model writes a part of the header itself: the generation prompt ends before it"

@@ -33,7 +33,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels, no_turns
+from truetune.checks.tokenized.evidence.token_row_evidence import (
+    cases_of,
+    explain_missing_row_labels,
+    explain_missing_turns,
+)
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 
 
@@ -76,4 +80,8 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
     def unmet(self) -> Unmet | None:
         if self.subject.learns_everything:
             return Unmet("the settings ask for prompts in the loss")
-        return super().unmet() or no_labels(self.subject) or no_turns(self.subject)
+        return (
+            super().unmet()
+            or explain_missing_row_labels(self.subject)
+            or explain_missing_turns(self.subject)
+        )

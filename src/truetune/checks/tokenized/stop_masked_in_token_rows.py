@@ -35,8 +35,8 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of,
+    explain_missing_row_labels,
     find_open_rows,
-    no_labels,
 )
 
 # Chosen, not measured. Logs of chats hold some answers that were broken off; a writer that appends
@@ -102,7 +102,7 @@ class StopMaskedInTokenRows(TokenizedRule):
         if not self.subject.summary.answers.learned:
             return (
                 super().unmet()
-                or no_labels(self.subject)
+                or explain_missing_row_labels(self.subject)
                 or Unmet("no answer was recognised among the labels")
             )
         return super().unmet()

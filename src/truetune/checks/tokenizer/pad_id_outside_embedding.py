@@ -33,12 +33,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.data_unmet_reasons import NO_EMBEDDING
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EMBEDDING
 from truetune.checks.rule import DataRule
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 
 # The three that trainers put into batches by themselves; other added tokens do harm only where the
 # data hold them.
@@ -50,7 +50,7 @@ class PadIdOutsideEmbedding(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
+    by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:
         return NO_EMBEDDING if self.tokenizer.embedding_rows is None else None

@@ -39,11 +39,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact, Judged
+from truetune.checks.data_unmet_reasons import NO_STOPS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_STOPS
 from truetune.checks.rule import DataRule
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.tokenizer import Stop
@@ -57,15 +57,15 @@ class PadIsStopToken(DataRule):
     since = "0.1.0"
     judges_without_rows = True
     by_trainer = (
-        ByFact("clashing_pad", {"replaced": MOOT}),
-        ByFact(
+        SeverityByFact("clashing_pad", {"replaced": MOOT}),
+        SeverityByFact(
             "pads_masked_by",
             {
-                "position": Judged(
+                "position": SeverityForFact(
                     "info", "{trainer} masks pads by their position: no label is lost here"
                 ),
-                "id": Judged("error", "{trainer} masks every label that is the pad token"),
-                None: Judged(
+                "id": SeverityForFact("error", "{trainer} masks every label that is the pad token"),
+                None: SeverityForFact(
                     "warning",
                     "the trainer is not known: by position (TRL, Axolotl, LLaMA-Factory) no label"
                     " is lost, by id (transformers' language-modelling collator) all of these are;"

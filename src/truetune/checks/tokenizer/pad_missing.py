@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.render.pad_token import choose_pad_token
 
 
@@ -43,18 +43,19 @@ class PadMissing(DataRule):
     stability = "stable"
     since = "0.1.0"
     by_trainer = (
-        ByFact(
+        SeverityByFact(
             "missing_pad",
             {
                 "chosen": MOOT,
-                "error": Judged(
+                "error": SeverityForFact(
                     "warning",
                     "{trainer} stops when it pads the first batch; pad = EOS is the usual repair",
                 ),
             },
         ),
-        ByFact(
-            "pads_masked_by", {"position": Judged("info", "{trainer} masks pads by their position")}
+        SeverityByFact(
+            "pads_masked_by",
+            {"position": SeverityForFact("info", "{trainer} masks pads by their position")},
         ),
     )
 

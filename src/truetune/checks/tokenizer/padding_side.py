@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 
 # By the modelling code of transformers: position_ids count from the left edge where none are given.
 # OPT and BLOOM are not among them: they take positions from the attention mask.
@@ -47,7 +47,7 @@ class PaddingSide(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    by_trainer = (ByFact("pads_on", {"right": MOOT}),)
+    by_trainer = (SeverityByFact("pads_on", {"right": MOOT}),)
 
     def figure(self) -> str:
         return f"the padding side is {self.tokenizer.padding_side}"

@@ -37,11 +37,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.data_unmet_reasons import NO_CHATS, explain_unknown_turn_end
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.needs import NO_CHATS, no_turn_end
 from truetune.checks.rule import DataRule
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.encoding.batch import Batch
 from truetune.render.tokenizer import Stop
 
@@ -51,7 +51,7 @@ class StopIdsIncomplete(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
+    by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
     chats = 0
 
     def batch(self, batch: Batch) -> None:
@@ -60,7 +60,7 @@ class StopIdsIncomplete(DataRule):
     def unmet(self) -> Unmet | None:
         if not self.chats:
             return NO_CHATS
-        return no_turn_end(self.probes)
+        return explain_unknown_turn_end(self.probes)
 
     def figure(self) -> str:
         stop = self._turn_end()

@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
 from truetune.spec.run_spec import Severity
 
@@ -47,15 +47,15 @@ class TruncationStatePersisted(DataRule):
     judges_saved_file = True
     judges_without_rows = True
     by_trainer = (
-        ByFact(
+        SeverityByFact(
             "file_truncation",
             {
-                "ignored": Judged(
+                "ignored": SeverityForFact(
                     "info",
                     "{trainer} switches it off when it encodes; the `tokenizers` library does not",
                 ),
                 "removed": MOOT,
-                None: Judged(
+                None: SeverityForFact(
                     "warning",
                     "transformers' tokenizers switch it off, the `tokenizers` library does not",
                 ),

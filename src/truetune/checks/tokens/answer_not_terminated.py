@@ -34,13 +34,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.data_unmet_reasons import NO_TURNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_TURNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_character
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
+from truetune.checks.token_cases import case_at_character
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Turn
 
@@ -54,7 +54,7 @@ class AnswerNotTerminated(DataRule):
     stability = "stable"
     since = "0.1.0"
     # LLaMA-Factory writes turns with templates of its own, and these end each answer.
-    by_trainer = (ByFact("template", {"own": MOOT}),)
+    by_trainer = (SeverityByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -81,7 +81,7 @@ class AnswerNotTerminated(DataRule):
             rendered = batch.examples[example].rendering.text
             # Some characters behind the end show what stands there in place of the stop token.
             text = f"ends with {rendered[max(0, turn.end - 24) : turn.end + 16]!r}"
-            self.cases.append(at_character(batch, example, turn.end - 1, text, turn.message))
+            self.cases.append(case_at_character(batch, example, turn.end - 1, text, turn.message))
 
     def unmet(self) -> Unmet | None:
         return None if self.turns else NO_TURNS

@@ -34,12 +34,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_STOPS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EXAMPLE, NO_STOPS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_token
+from truetune.checks.token_cases import case_at_token
 from truetune.encoding.batch import Batch
 
 
@@ -78,7 +78,7 @@ class DuplicateEos(DataRule):
                 self.double += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(
-                        at_token(
+                        case_at_token(
                             batch, two, f"ends with {rendering.text[batch.starts[one] :][:60]!r}"
                         )
                     )

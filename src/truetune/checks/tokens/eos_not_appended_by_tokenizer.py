@@ -34,12 +34,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.data_unmet_reasons import NO_PLAIN_ROWS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_example
+from truetune.checks.token_cases import case_in_example
 from truetune.encoding.batch import Batch
 
 
@@ -76,7 +76,9 @@ class EosNotAppendedByTokenizer(DataRule):
                 self.open += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(
-                        in_example(batch, i, len(ids) - 1, f"ends with {rendering.text[-40:]!r}")
+                        case_in_example(
+                            batch, i, len(ids) - 1, f"ends with {rendering.text[-40:]!r}"
+                        )
                     )
 
     def unmet(self) -> Unmet | None:

@@ -35,13 +35,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.data_unmet_reasons import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import at_token
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
+from truetune.checks.token_cases import case_at_token
 from truetune.encoding.batch import Batch
 
 
@@ -51,7 +51,7 @@ class IdsBeyondEmbedding(DataRule):
     stability = "stable"
     since = "0.1.0"
     # A trainer that prepares the model resizes its embedding to the tokenizer's vocabulary.
-    by_trainer = (ByFact("prepares_model", {True: MOOT}),)
+    by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -69,7 +69,9 @@ class IdsBeyondEmbedding(DataRule):
         self.beyond += len(places)
         for place in places[: MAX_CASES - len(self.cases)].tolist():
             token = self.tokenizer.backend.id_to_token(int(batch.ids[place]))
-            self.cases.append(at_token(batch, place, f"{token} has the id {batch.ids[place]:,}"))
+            self.cases.append(
+                case_at_token(batch, place, f"{token} has the id {batch.ids[place]:,}")
+            )
 
     def unmet(self) -> Unmet | None:
         if self.limit is None:

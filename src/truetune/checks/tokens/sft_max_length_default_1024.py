@@ -37,15 +37,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.by_trainer import MOOT, ByFact, Judged, is_nearly_all
+from truetune.checks.data_unmet_reasons import NO_EXAMPLE, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned_tokens import ideal_mask
+from truetune.checks.learned_token_counts import ideal_loss_mask
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EXAMPLE, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_example
-from truetune.data.media import Media
+from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact, is_nearly_all
+from truetune.checks.token_cases import case_in_example
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
 DEFAULT_MAX_LENGTH = 1024
@@ -63,8 +63,9 @@ class SftMaxLengthDefault1024(DataRule):
     since = "0.1.0"
     judges_cut = True
     by_trainer = (
-        ByFact(
-            "cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", UNKNOWN_TRAINER)}
+        SeverityByFact(
+            "cut.action",
+            {"none": MOOT, "count": MOOT, None: SeverityForFact("warning", UNKNOWN_TRAINER)},
         ),
     )
 
@@ -86,7 +87,7 @@ class SftMaxLengthDefault1024(DataRule):
         over = np.flatnonzero(lengths > self.limit).tolist()
         # The mask of answers costs a pass over the batch, and is needed only where something is
         # cut.
-        answers = ideal_mask(batch) & batch.supervised if over else batch.supervised
+        answers = ideal_loss_mask(batch) & batch.supervised if over else batch.supervised
         for i in over:
             self.over += 1
             part = answers[batch.offsets[i] : batch.offsets[i + 1]]
@@ -95,13 +96,13 @@ class SftMaxLengthDefault1024(DataRule):
                 batch.supervised[batch.offsets[i] + self.limit : batch.offsets[i + 1]].sum()
             )
             if len(self.cases) < MAX_CASES:
-                self.cases.append(in_example(batch, i, self.limit, f"{lengths[i]:,} tokens"))
+                self.cases.append(case_in_example(batch, i, self.limit, f"{lengths[i]:,} tokens"))
 
     def unmet(self) -> Unmet | None:
         if not self.examples:
             return NO_EXAMPLE
         left_to_default = self.spec.max_length is None and self.limit is not None
-        return tokens_not_counted(self.media, is_named=False) if left_to_default else None
+        return explain_uncounted_tokens(self.media, is_named=False) if left_to_default else None
 
     def figure(self) -> Measurement | str:
         if self.spec.max_length is not None:

@@ -40,15 +40,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.by_trainer import CUT_ACTIONS, is_nearly_all
+from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_LIMIT, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned_tokens import ideal_mask
+from truetune.checks.learned_token_counts import ideal_loss_mask
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_example
-from truetune.data.media import Media
+from truetune.checks.severity_by_trainer import CUT_ACTIONS, is_nearly_all
+from truetune.checks.token_cases import case_in_example
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -78,7 +78,7 @@ class TruncationCutsTheTerminator(DataRule):
         self.longer += len(longer)
         # The mask of answers costs a pass over the batch, and is needed only where something is
         # cut.
-        answers = ideal_mask(batch) if longer else batch.supervised
+        answers = ideal_loss_mask(batch) if longer else batch.supervised
         for i in longer:
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
             trained = np.flatnonzero(batch.supervised[part])
@@ -93,14 +93,14 @@ class TruncationCutsTheTerminator(DataRule):
                         f"{batch.lengths[i]:,} tokens; its last stop token is number"
                         f" {stops[-1] + 1:,}"
                     )
-                    self.cases.append(in_example(batch, i, limit, text))
+                    self.cases.append(case_in_example(batch, i, limit, text))
 
     def unmet(self) -> Unmet | None:
         if self.spec.max_length is None:
             return NO_LIMIT
         if not self.examples:
             return NO_EXAMPLE
-        return tokens_not_counted(self.media, is_named=True)
+        return explain_uncounted_tokens(self.media, is_named=True)
 
     def figure(self) -> Measurement:
         what = f"examples that lose their last stop token at {self.spec.max_length:,} tokens"

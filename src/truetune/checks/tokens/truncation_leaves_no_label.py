@@ -38,14 +38,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.by_trainer import CUT_ACTIONS, ByFact, Judged
+from truetune.checks.data_unmet_reasons import NO_EXAMPLE, NO_LIMIT, explain_uncounted_tokens
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
-from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.token_cases import in_example
-from truetune.data.media import Media
+from truetune.checks.severity_by_trainer import CUT_ACTIONS, SeverityByFact, SeverityForFact
+from truetune.checks.token_cases import case_in_example
+from truetune.data.count_media import Media
 from truetune.encoding.batch import Batch
 
 # ln 2, the loss of a pair whose two sides are equally likely under policy and reference.
@@ -63,18 +63,18 @@ class TruncationLeavesNoLabel(DataRule):
     judges_cut = True
     by_trainer = (
         CUT_ACTIONS,
-        ByFact(
+        SeverityByFact(
             "cut.action",
             {
-                "both": Judged(
+                "both": SeverityForFact(
                     "warning", "{trainer} cuts prompt and answer, and some of the answer stays"
                 )
             },
         ),
-        ByFact(
+        SeverityByFact(
             "cut.empties",
             {
-                "dropped": Judged(
+                "dropped": SeverityForFact(
                     "warning",
                     "{trainer} drops rows without a label, and says nothing",
                     holds_for_all=False,
@@ -107,14 +107,14 @@ class TruncationLeavesNoLabel(DataRule):
                         f"the first of its {len(trained):,} supervised tokens is number"
                         f" {trained[0] + 1:,}"
                     )
-                    self.cases.append(in_example(batch, i, int(trained[0]), text))
+                    self.cases.append(case_in_example(batch, i, int(trained[0]), text))
 
     def unmet(self) -> Unmet | None:
         if self.spec.max_length is None:
             return NO_LIMIT
         if not self.examples:
             return NO_EXAMPLE
-        return tokens_not_counted(self.media, is_named=True)
+        return explain_uncounted_tokens(self.media, is_named=True)
 
     def figure(self) -> Measurement:
         what = f"examples without a supervised token left at {self.spec.max_length:,} tokens"

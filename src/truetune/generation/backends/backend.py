@@ -33,6 +33,9 @@ class Decoding:
     temperature: float = 0.0
     """0: greedy"""
     top_p: float = 1.0
+    """Drawn from the fewest likeliest tokens that hold this share; 1: all"""
+    min_p: float = 0.0
+    """Drawn from the tokens that are at least this share as likely as the likeliest; 0: all"""
     seed: int = 0
 
 
@@ -81,10 +84,13 @@ class Backend(ABC):
         kind: transformers, server, vllm or llama.cpp.
         name: what was opened, for a reader.
         notes: what was asked for and is not done, refused or ignored, one sentence each.
+        takes_min_p: heeds `Decoding.min_p`, or raises UsageError where it finds out that it can't.
     """
 
     kind: str
     name: str
+    # Off by default: a plug-in that was written before there was a min_p would draw from all tokens without a word.
+    takes_min_p: bool = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -24,8 +24,8 @@ from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.http_client import first_choice, list_field, usage_count
 from truetune.generation.backends.server_prompt_ids import id_list
 from truetune.generation.build_prompts import make_decoder
+from truetune.parsing.input_limits import REPLY
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import REPLY
 from truetune.render.template import Template
 from truetune.render.tokenizer import Tokenizer
 from truetune.render.traced_string import parts

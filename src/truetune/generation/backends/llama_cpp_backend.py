@@ -17,15 +17,15 @@ import numpy as np
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
-from truetune.generation.backends.llama_cpp_engine import LlamaCppEngine, import_llama_cpp
-from truetune.generation.backends.model_source import ModelSource, serving_stops
-from truetune.generation.backends.next_token import (
+from truetune.generation.backends.choose_next_token import (
     Floats,
     choose_token,
     log_softmax,
     reference_before_stop,
     stop_probability,
 )
+from truetune.generation.backends.llama_cpp_engine import LlamaCppEngine, import_llama_cpp
+from truetune.generation.backends.model_source import ModelSource, serving_stops
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
 from truetune.render.tokenizer import Tokenizer
@@ -119,6 +119,7 @@ class LlamaCppBackend(Backend):
     """
 
     kind = "llama.cpp"
+    takes_min_p = True
 
     def __init__(self, name: str, engine: LlamaCppEngine, tokenizer: Tokenizer) -> None:
         super().__init__(name)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.generation.backends.backend import Ids, ScoredIds
+from truetune.generation.backends.heeded_request_fields import body_sender, try_fields
 from truetune.generation.backends.http_client import (
     Reply,
     Server,
@@ -31,7 +32,6 @@ from truetune.generation.backends.http_client import (
     send_request,
     usage_count,
 )
-from truetune.generation.backends.request_fields import body_sender, try_fields
 from truetune.generation.build_prompts import make_decoder
 from truetune.render.tokenizer import Tokenizer
 

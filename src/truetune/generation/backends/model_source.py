@@ -22,13 +22,13 @@ from truetune.checkpoint.load_checkpoint import (
 )
 from truetune.checkpoint.run_folder import CONTRACT_FILE, read_run
 from truetune.checkpoint.weight_files import read_object
-from truetune.data.predictions import score_hint
+from truetune.data.predictions import suggest_score_command
 from truetune.errors import UsageError
-from truetune.render.probes import Probes, prepared
+from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.misspellings import did_you_mean_path
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
+from truetune.spec.suggest_spelling import did_you_mean_path
 
 SourceKind = Literal["model", "adapter", "gguf", "endpoint"]
 GENERATION_CONFIG = "generation_config.json"
@@ -82,9 +82,9 @@ class ModelSource:
         """Its tokenizer and template under `spec(**settings)`, with the generation_config.json that it is used with.
 
         Raises:
-            SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepared`.
+            SpecError, TokenizerError, TemplateError: as `truetune.render.probes.prepare_probes_of_run`.
         """
-        probes = prepared(self.spec(**settings))
+        probes = prepare_probes_of_run(self.spec(**settings))
         # An adapter's own generation_config.json comes before its base's: whoever saved it meant it for this model.
         own_config = None
         if self.folder and self.kind == "adapter":
@@ -139,7 +139,7 @@ def find_model_source(
     if path.is_file():
         raise UsageError(
             f"{name}: a file; expected the folder of a model or an adapter, a .gguf file, a URL, or"
-            f" a model of the local hub cache{score_hint(path)}"
+            f" a model of the local hub cache{suggest_score_command(path)}"
         )
     folder = find_base_folder(name, Path())
     if folder is None or not is_checkpoint(folder):

@@ -1,8 +1,9 @@
 """A server with OpenAI's routes: chats that it renders itself, or prompts that it completes.
 
 How: before the first prompt each route is tried with one short request, which tells what optional fields it heeds
-(`request_fields`). Then the prompts are sent, some at a time (`map_concurrently`), the replies are read (`chat_reply`),
-and where the server tells probabilities, it is asked how likely a stop is behind each reference (`logprob_client`).
+(`heeded_request_fields`). Then the prompts are sent, some at a time (`map_concurrently`), the replies are read
+(`chat_reply`), and where the server tells probabilities, it is asked how likely a stop is behind each reference
+(`logprob_client`).
 
 No stop strings are sent: an answer ends where the server ends it, for that is what its users get. A chat goes to the
 chat route by default, so that the server's own template is tested too; `--route completions` sends our ids.
@@ -26,6 +27,16 @@ from truetune.generation.backends.chat_reply import (
     answer_notes,
     prompt_notes,
 )
+from truetune.generation.backends.choose_next_token import reference_before_stop
+from truetune.generation.backends.heeded_request_fields import (
+    FieldSupport,
+    SendBody,
+    body_sender,
+    field_notes,
+    probe_sampling,
+    probe_template_variables,
+    try_fields,
+)
 from truetune.generation.backends.http_client import (
     NoReply,
     Reply,
@@ -37,17 +48,7 @@ from truetune.generation.backends.http_client import (
 )
 from truetune.generation.backends.logprob_client import LogprobClient
 from truetune.generation.backends.model_source import ModelSource
-from truetune.generation.backends.next_token import reference_before_stop
 from truetune.generation.backends.open_backend import Options
-from truetune.generation.backends.request_fields import (
-    FieldSupport,
-    SendBody,
-    body_sender,
-    field_notes,
-    probe_sampling,
-    probe_template_variables,
-    try_fields,
-)
 from truetune.generation.backends.server_prompt_ids import chat_request
 from truetune.render.tokenizer import Tokenizer
 
@@ -86,6 +87,7 @@ class ServerBackend(Backend):
     """
 
     kind = "server"
+    takes_min_p = True
 
     def __init__(self, name: str, server: Server, options: Options, tokenizer: Tokenizer) -> None:
         super().__init__(name)
@@ -215,6 +217,9 @@ class ServerBackend(Backend):
         # Greedy requests name no seed and no top_p: they need none, and a strict server may refuse them.
         if decoding.temperature > 0:
             body |= {"top_p": decoding.top_p, "seed": decoding.seed}
+            # Not 0: min_p is no field of OpenAI's, and a strict server may refuse it.
+            if decoding.min_p:
+                body["min_p"] = decoding.min_p
         if route == "chat":
             chat = prompt.chat
             assert chat is not None
@@ -230,11 +235,12 @@ class ServerBackend(Backend):
             The optional fields that the server keeps.
 
         Raises:
-            UsageError: where it refuses even the plain request.
+            UsageError: where it refuses even the plain request, or does not heed a min_p that is asked for.
         """
         url = self._url(route)
         limit = min(PROBE_ANSWER_TOKENS, decoding.max_new_tokens)
-        short = replace(decoding, max_new_tokens=limit)
+        # Without min_p: a refusal of it must not pass for one of the request, and trials draw from all tokens.
+        short = replace(decoding, max_new_tokens=limit, min_p=0.0)
         ask = body_sender(url, self._options.timeout)
         optional = OPTIONAL_FIELDS[route]
         reply, support = try_fields(ask, self._body(prompt, route, short), optional)
@@ -244,7 +250,9 @@ class ServerBackend(Backend):
             reply, support = try_fields(ask, self._body(prompt, route, short), optional)
         if reply.status != 200:
             raise UsageError(f"{url}: {reply.refusal}{self._advice(reply)}")
-        support += self._probe_sampling(ask, self._body(prompt, route, short), decoding)
+        sampling = self._probe_sampling(ask, self._body(prompt, route, short), decoding)
+        self._check_min_p(url, sampling)
+        support += sampling
         # Variables of the template (`enable_thinking: false`) that a server ignores change every prompt, and no error.
         if route == "chat" and prompt.chat and prompt.chat.settings:
             body = self._body(prompt, route, short)
@@ -261,12 +269,33 @@ class ServerBackend(Backend):
     def _probe_sampling(
         self, ask: SendBody, body: dict[str, Any], decoding: Decoding
     ) -> list[FieldSupport]:
-        """What the server does with the fields of sampling, where they are used."""
+        """What the server does with the fields of sampling that are used."""
         if decoding.temperature <= 0:
             return []
         greedy = {**body, "temperature": 0}
         support = probe_sampling(ask, greedy, ask(greedy))
-        return [field for field in support if field.name != "top_p" or decoding.top_p < 1]
+        unused = {"top_p"} if decoding.top_p >= 1 else set()
+        if not decoding.min_p:
+            unused.add("min_p")
+        return [field for field in support if field.name not in unused]
+
+    def _check_min_p(self, url: str, support: Sequence[FieldSupport]) -> None:
+        """Raises UsageError where a min_p is refused or ignored; a note where that can't be seen."""
+        # An error and no note, as for top_p: hardly any server that does not know it says so, and answers from all
+        # tokens are then taken for the model's fault.
+        for field in support:
+            if field.name != "min_p" or field.verdict == "kept":
+                continue
+            if field.verdict == "unknown":
+                self._add_note(f"whether the server heeds `min_p` can't be seen ({field.why})")
+                continue
+            [said] = field_notes([field])
+            raise UsageError(f"{url}: {said}; leave out --min-p")
+
+    @property
+    def server(self) -> Server:
+        """Where requests go, and the model that they name."""
+        return self._server
 
     def _advice(self, reply: Reply) -> str:
         """What to try where a request is refused, for the end of a message."""

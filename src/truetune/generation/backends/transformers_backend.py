@@ -105,6 +105,7 @@ class TransformersBackend(Backend):
     """
 
     kind = "transformers"
+    takes_min_p = True
 
     def __init__(self, name: str, model: Any, tokenizer: Tokenizer) -> None:
         super().__init__(name)
@@ -126,7 +127,12 @@ class TransformersBackend(Backend):
                 max_new_tokens=decoding.max_new_tokens,
                 decode=make_decoder(self.tokenizer),
                 batch_tokens=batch_tokens(self.model),
-                sampling=SamplingParams(decoding.temperature, decoding.top_p, decoding.seed),
+                sampling=SamplingParams(
+                    temperature=decoding.temperature,
+                    top_p=decoding.top_p,
+                    min_p=decoding.min_p,
+                    seed=decoding.seed,
+                ),
                 progress=progress,
             )
         unanswered = answers.count(None)

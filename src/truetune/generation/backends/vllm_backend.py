@@ -22,8 +22,8 @@ from truetune.checkpoint.weight_files import read_object
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds
+from truetune.generation.backends.choose_next_token import reference_before_stop
 from truetune.generation.backends.model_source import ModelSource
-from truetune.generation.backends.next_token import reference_before_stop
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.build_prompts import make_decoder
 from truetune.render.tokenizer import Tokenizer
@@ -163,6 +163,18 @@ def cache_bytes(config: Mapping[str, Any], length: int) -> int:
     return max(MIN_CACHE_BYTES, 2 * length * per_token)
 
 
+def sampling_fields(decoding: Decoding) -> dict[str, Any]:
+    """What vLLM's SamplingParams is given, but for the seed of a row."""
+    return {
+        "temperature": decoding.temperature,
+        "top_p": decoding.top_p,
+        "min_p": decoding.min_p,
+        "detokenize": False,
+        "stop_token_ids": sorted(decoding.stops),
+        "ignore_eos": True,
+    }
+
+
 class VllmBackend(Backend):
     """One engine, made anew where longer sequences come.
 
@@ -173,6 +185,7 @@ class VllmBackend(Backend):
     """
 
     kind = "vllm"
+    takes_min_p = True
 
     def __init__(
         self,
@@ -240,13 +253,7 @@ class VllmBackend(Backend):
 
     def _sampling_params(self, count: int, decoding: Decoding, **more: Any) -> list[Any]:
         """One for each row, with a seed of its own and no stop of vLLM's own."""
-        usual = {
-            "temperature": decoding.temperature,
-            "top_p": decoding.top_p,
-            "detokenize": False,
-            "stop_token_ids": sorted(decoding.stops),
-            "ignore_eos": True,
-        }
+        usual = sampling_fields(decoding)
         make_params = import_vllm().SamplingParams
         return [make_params(**{**usual, "seed": decoding.seed + i, **more}) for i in range(count)]
 

@@ -16,7 +16,7 @@ from truetune.logs.console.collective_timeouts import CollectiveTimeoutReader
 from truetune.logs.console.layer_devices import LayerDeviceReader
 from truetune.logs.console.line_prefixes import ConsoleLine, clean_line
 from truetune.logs.console.messages import (
-    Message,
+    KnownMessage,
     find_message,
     message_of_exception,
     message_of_line,
@@ -88,7 +88,7 @@ class Failure:
     """What the run ended in."""
 
     raised: PrintedException
-    message: Message | None
+    message: KnownMessage | None
     """What it is known to mean"""
     chain: ExceptionChain
     processes: int
@@ -101,7 +101,7 @@ class Failure:
 class Notice:
     """A known message that stands on a line of its own."""
 
-    message: Message
+    message: KnownMessage
     line: int
     """1-based, of the first"""
     text: str
@@ -284,7 +284,7 @@ class ConsoleReader:
         if not reader.is_inside and (known := message_of_line(line.text.strip())) is not None:
             self._count_message(known, line)
 
-    def _count_message(self, known: Message, line: ConsoleLine) -> None:
+    def _count_message(self, known: KnownMessage, line: ConsoleLine) -> None:
         """Keeps the first line of a known message, how often it came, and where the last one stood."""
         printed = self._noticed.get(known.name)
         if printed is None:
@@ -358,7 +358,7 @@ class ConsoleReader:
         processes = len({chain.last.process for chain in chains})
         return Failure(raised, self._meaning(raised), chains[0], processes, is_the_end)
 
-    def _meaning(self, raised: PrintedException) -> Message | None:
+    def _meaning(self, raised: PrintedException) -> KnownMessage | None:
         """The known message of an exception, or one printed elsewhere that says more exactly what it means."""
         known = message_of_exception(raised.text)
         if known is not None:

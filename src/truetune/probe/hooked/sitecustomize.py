@@ -3,7 +3,7 @@
 It stands on PYTHONPATH in front of any other sitecustomize, which it imports when it is done (`hand_on`). It waits for
 the packages that the hook is about: `ImportListener` is called when one of them has been imported. The two modes part
 here, and share nothing behind it: in a run no failure of ours may reach the program
-(`truetune.probe.failure_boundary`), in a rehearsal it must (`truetune.probe.rehearsal_guards`).
+(`truetune.probe.failure_boundary`), in a rehearsal it must (`truetune.probe.rehearsal_hook`).
 
 Trade-off: this runs in every Python process below the launcher, also in a shell script's `python -c`. So it imports as
 little as it can, writes its own small versions of what truetune has elsewhere, and is written without dataclasses,
@@ -212,7 +212,7 @@ def begin_rehearsal() -> None:
     """Set the guards of a rehearsal up before any of the program runs; where one fails, this process ends."""
     try:
         load_truetune()
-        from truetune.probe.rehearsal_guards import begin_guarded
+        from truetune.probe.rehearsal_hook import begin_guarded
 
         begin_guarded(os.environ[GUARD_VARIABLE], os.environ[ORDERS_VARIABLE])
     except BaseException as error:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import torch
 
-from truetune.probe.measuring.trial import Trial, Untested
+from truetune.probe.measuring.law_trial import Trial, Untested
 
 Cost = Literal["quick", "whole"]
 # After so long no further quick law is begun. Chosen, not measured: the run waits for them before its first step.

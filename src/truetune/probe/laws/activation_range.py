@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import coarsest_dtype, logits_of, undisturbed
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 LARGEST = 65504.0

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
 from truetune.probe.measuring.trainer_gradients import (
     ADAPTER,
@@ -14,7 +15,6 @@ from truetune.probe.measuring.trainer_gradients import (
     require_whole_weights,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 # Half: an adapter that works follows wholly (0 in docs/laws.md), one without effect not at all (1).
 COST: Cost = "quick"

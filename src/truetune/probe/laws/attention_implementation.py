@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import (
+from truetune.probe.measuring.compute_logits import (
     allowed_difference,
     batch_with_ids,
     compute_logits,
@@ -16,8 +16,8 @@ from truetune.probe.measuring.logits import (
     stack_rows,
     unpadded_documents,
 )
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import routed_difference
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 # The tolerance is that of rounding: docs/laws.md has 2.5e-7 for implementations that agree, 0.075 for one that reads
 # padding.

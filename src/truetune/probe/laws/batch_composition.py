@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import alter_tokens, compute_logits, cut_rows
+from truetune.probe.measuring.compute_logits import alter_tokens, compute_logits, cut_rows
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 # Exactly 0 in a dense model; rows of a mixture of experts may share a capacity, which is the fault looked for.
 COST: Cost = "quick"

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import (
+from truetune.probe.measuring.compute_logits import (
     allowed_difference,
     compute_logits,
     logits_of,
     unpadded_documents,
 )
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import inputs_of, routed_difference
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 # Rounding makes 2e-7 here, a cache that is shared wrongly 0.52 (docs/laws.md).
 COST: Cost = "quick"

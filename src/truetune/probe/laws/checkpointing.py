@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import logits_of, unpadded_documents
+from truetune.probe.measuring.compute_logits import logits_of, unpadded_documents
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import inputs_of, rounding_tolerance
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 # Tokens of the row: enough for each layer to be recomputed, and quick on a large model.

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     is_precomputed,
     log_probability_tolerance,
     log_ratios,
-    of_a_start,
     pair_batches,
     refuse_others_figures,
+    require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
-from truetune.probe.measuring.trial import Measured, Trial
 
 # Half of the tolerance or double would decide alike: docs/laws.md has 0 for a correct start, and 0.075 for the fault.
 COST: Cost = "quick"
@@ -36,7 +36,7 @@ KNOWN = {
 
 def measure_law(trial: Trial) -> Measured:
     """Largest log-ratio of policy to reference, in nats a token of the shorter side, without dropout."""
-    of_a_start(trial)
+    require_start_with_reference(trial)
     refuse_others_figures(trial)
     worst = 0.0
     rows: list[dict[str, float]] = []

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.trial import Measured, Trial, Untested
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 # Rows: one or two batches of the usual sizes.

@@ -7,7 +7,11 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.row_independence import refuse_joint_losses, refuse_random_collators
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
+from truetune.probe.measuring.require_row_independence import (
+    refuse_joint_losses,
+    refuse_random_collators,
+)
 from truetune.probe.measuring.trainer_gradients import (
     batch_of,
     choose_parameters,
@@ -22,7 +26,6 @@ from truetune.probe.measuring.trainer_gradients import (
     step_gradients,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 # Rows, and the size of a model from which two are enough: each row costs two backward passes.

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     ADAPTER,
     loss_of,
     require_whole_weights,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 # Two, so that a module which one batch has no use for (a modality, an expert) may be reached by the other.

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.compute_logits import batch_with_ids, is_causal
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.learned_targets import NEXT, LearnedTargets, learned_targets
-from truetune.probe.measuring.logits import batch_with_ids, is_causal
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 # Places of each kind that are shown.

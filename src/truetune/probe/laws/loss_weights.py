@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.learned_targets import NEXT, learned_targets
 from truetune.probe.measuring.trainer_gradients import coarsest_dtype
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

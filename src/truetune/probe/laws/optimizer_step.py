@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     refuse_generators,
     replace_attribute,
@@ -14,7 +15,6 @@ from truetune.probe.measuring.trainer_gradients import (
     step_gradients,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "whole"
 # Chosen, not measured: the first step of Adam moves each weight by the rate itself, whatever its gradient; the next two

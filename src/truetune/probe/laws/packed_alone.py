@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import LONGEST, allowed_difference, compute_logits
+from truetune.probe.measuring.compute_logits import LONGEST, allowed_difference, compute_logits
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
 from truetune.probe.measuring.rounding_tolerance import routed_difference
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import KEPT, alter_tokens, compute_logits
+from truetune.probe.measuring.compute_logits import KEPT, alter_tokens, compute_logits
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import Span, document_spans, lines_of
 from truetune.probe.measuring.rounding_tolerance import rounding_tolerance, routed_difference
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 # Exactly 0 where documents do not see each other: the same numbers are computed twice.
 COST: Cost = "quick"

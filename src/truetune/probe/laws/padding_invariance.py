@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import (
+from truetune.probe.measuring.compute_logits import (
     allowed_difference,
     batch_with_ids,
     compute_logits,
@@ -15,9 +15,9 @@ from truetune.probe.measuring.logits import (
     stack_rows,
     unpadded_documents,
 )
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.packed_documents import holds_packed_line
 from truetune.probe.measuring.rounding_tolerance import routed_difference
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 # One, and an odd number that is no multiple of a kernel's block.

@@ -5,23 +5,23 @@ from __future__ import annotations
 import torch
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     log_probability_tolerance,
-    of_a_start,
     pair_batches,
     reference_of,
     refuse_others_figures,
+    require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import undisturbed
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 
 
 def measure_law(trial: Trial) -> Measured:
     """Largest difference over some rows, in nats a token of the shorter side."""
-    of_a_start(trial)
+    require_start_with_reference(trial)
     refuse_others_figures(trial)
     if trial.kind != "dpo" or "ref_chosen_logps" not in trial.batches[0]:
         raise Untested("no reference log-probabilities were computed beforehand")

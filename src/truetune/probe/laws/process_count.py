@@ -13,6 +13,7 @@ from truetune.probe.laws.gradient_accumulation import (
     gradient_tolerance,
     rows_of_unequal_length,
 )
+from truetune.probe.measuring.law_trial import Measured, Trial
 from truetune.probe.measuring.trainer_gradients import (
     batch_of,
     choose_parameters,
@@ -22,7 +23,6 @@ from truetune.probe.measuring.trainer_gradients import (
     step_gradients,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Measured, Trial
 
 # Two processes are computed in this one, one after the other: a law can't start any.
 COST: Cost = "quick"

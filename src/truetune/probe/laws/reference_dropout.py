@@ -9,9 +9,14 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.logits import batch_with_ids, compute_logits, cut_rows, dropout_rates
+from truetune.probe.measuring.compute_logits import (
+    batch_with_ids,
+    compute_logits,
+    cut_rows,
+    dropout_rates,
+)
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import relative_difference, rounding_tolerance
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from truetune.probe.laws import Cost
+from truetune.probe.measuring.law_trial import Measured, Trial, Untested
 from truetune.probe.measuring.preference_ratios import (
     fewest_supervised_tokens,
     log_probability_tolerance,
-    of_a_start,
     pair_batches,
     reference_of,
+    require_start_with_reference,
 )
 from truetune.probe.measuring.trainer_gradients import (
     choose_parameters,
@@ -16,7 +17,6 @@ from truetune.probe.measuring.trainer_gradients import (
     require_whole_weights,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Measured, Trial, Untested
 
 COST: Cost = "quick"
 
@@ -24,7 +24,7 @@ COST: Cost = "quick"
 def measure_law(trial: Trial) -> Measured:
     """Largest change of the reference's log-probabilities when trained weights are moved and put back, in nats a
     token."""
-    of_a_start(trial)
+    require_start_with_reference(trial)
     require_whole_weights(trial)
     if trial.kind != "dpo":
         raise Untested("the trainer does not tell its reference's log-probabilities")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     computed_once,
     loss_of,
@@ -19,7 +20,6 @@ from truetune.probe.measuring.trainer_gradients import (
     trainer_autocast,
     undisturbed,
 )
-from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.vocab_map import VocabMap, as_vocab_tensor, vocab_map_of
 
 BATCHES_READ = 2
@@ -60,7 +60,7 @@ class LearnedTargets:
 def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     """What the loss of the first batches teaches, with the batch's number. Raises Untested where none can be read."""
     targets: list[tuple[int, LearnedTargets]] = computed_once(
-        trial, "lessons", lambda: _targets_of_batches(trial)
+        trial, "learned targets", lambda: _targets_of_batches(trial)
     )
     return targets
 
@@ -179,7 +179,7 @@ def _read_targets(
     gradient: torch.Tensor,
 ) -> LearnedTargets:
     learns = (gradient != 0).any(-1)
-    labels = _aligned_labels(batch, ids, learns)
+    labels = _labels_in_fitting_convention(batch, ids, learns)
     labelled = None if labels is None else labels != IGNORED
     places = _spread_evenly(learns.nonzero())
     candidates = list(_target_candidates(ids, labels, places))
@@ -201,7 +201,7 @@ def _read_targets(
     return LearnedTargets(ids, learns, labelled, places, target, weight, silent, unheard)
 
 
-def _aligned_labels(
+def _labels_in_fitting_convention(
     batch: dict[str, Any], ids: torch.Tensor, learns: torch.Tensor
 ) -> torch.Tensor | None:
     """The label of what is predicted at each position, in the convention (shifted by one, or not) that fits better."""
@@ -250,7 +250,7 @@ def _labels_beside(batch: dict[str, Any], key: str) -> torch.Tensor | None:
 
 
 def _spread_evenly(places: torch.Tensor) -> torch.Tensor:
-    """At most MOST of them, evenly."""
+    """At most MAX_POSITIONS of them, evenly."""
     return places[:: max(1, -(-len(places) // MAX_POSITIONS))]
 
 

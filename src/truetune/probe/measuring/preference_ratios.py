@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.trainer_gradients import (
     batch_of,
     coarsest_dtype,
     loss_of,
     trainer_autocast,
 )
-from truetune.probe.measuring.trial import Trial, Untested
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
 from truetune.probe.vocab_map import vocab_map_of
 
@@ -30,7 +30,7 @@ def log_probability_tolerance(trial: Trial) -> float:
     return PER_TOKEN.get(coarsest_dtype(trial), COARSE)
 
 
-def of_a_start(trial: Trial) -> None:
+def require_start_with_reference(trial: Trial) -> None:
     """Raises Untested where this is no start of a run with a reference."""
     if trial.kind not in ("dpo", "kto") or trial.trainer is None:
         raise Untested("the trainer has no reference model")

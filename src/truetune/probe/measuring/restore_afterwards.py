@@ -37,12 +37,14 @@ _ABSENT: Any = object()
 @contextmanager
 def restore_afterwards(*models: Any, trainer: Any = None) -> Iterator[None]:
     """Inside, no parameter has a gradient, and Python's warnings are not shown. Afterwards random states, training
-    modes, gradients, small buffers, settings, checkpointing and the trainer's counters and metrics are as before.
+    modes, gradients, small buffers, settings, checkpointing, the trainer's counters and metrics, and what its
+    `compute_loss_func` keeps are as before.
     """
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        stack.enter_context(preserve_state())
+        # A loss of the user's own may count its calls, or draw from a generator.
+        stack.enter_context(preserve_state(getattr(trainer, "compute_loss_func", None)))
         for model in models:
             if isinstance(model, torch.nn.Module):
                 stack.enter_context(_restore_model(model))

@@ -10,7 +10,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from truetune.probe.measuring.law_trial import Trial, Untested
 from truetune.probe.measuring.restore_afterwards import restore_afterwards
 from truetune.probe.measuring.rounding_tolerance import coarsest_precision, inputs_of
 from truetune.probe.measuring.trainer_loss import (
@@ -18,7 +20,6 @@ from truetune.probe.measuring.trainer_loss import (
     forward_as_prepared,
     generates_answers,
 )
-from truetune.probe.measuring.trial import Trial, Untested
 
 # Weights whose gradients are compared, at most. Chosen, not measured: 80 MB in float32 for each gradient. With many
 # more, two gradients may not fit beside the model; with fewer, wide layers have no tensor that is small enough.
@@ -157,7 +158,7 @@ def step_gradients(
     """The gradients that one optimizer step over these micro-batches gets, through the trainer's own `training_step`.
 
     `items` is the number of supervised tokens as the Trainer counts it; counted here where it is None. Raises Untested
-    where the trainer runs the backward pass on its own.
+    where the trainer runs the backward pass on its own, or takes a step.
     """
     trainer, total = trial.trainer, [torch.zeros_like(p, dtype=torch.float32) for p in parameters]
     items = num_items_in_batch(trial, batches) if items is None else items
@@ -170,6 +171,7 @@ def step_gradients(
             losses.append(loss / trainer.accelerator.gradient_accumulation_steps)
 
         with ExitStack() as stack:
+            stack.enter_context(_refuse_optimizer_steps())
             stack.enter_context(replace_attribute(trainer.accelerator, "backward", backward))
             stack.enter_context(
                 # The Trainer divides by it where it does not count tokens.
@@ -185,6 +187,25 @@ def step_gradients(
         for sum_, gradient in zip(total, gradients, strict=True):
             sum_ += 0 if gradient is None else gradient.float()
     return total
+
+
+@contextmanager
+def _refuse_optimizer_steps() -> Iterator[None]:
+    """Inside, no optimizer changes a weight: a step of any raises Untested, before it begins.
+
+    `training_step` may be the user's own, and step an optimizer that nothing here knows of; on a GPU it runs in the
+    user's process, on the weights that are about to be trained.
+    """
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Untested("the trainer's training_step takes an optimizer step of its own")
+
+    # The hook of all optimizers, which torch runs before any of them.
+    handle = register_optimizer_step_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def num_items_in_batch(trial: Trial, batches: Sequence[Mapping[str, Any]]) -> Any:

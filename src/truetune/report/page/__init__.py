@@ -15,18 +15,18 @@ from truetune.report.page import (
     findings_section,
     laws_section,
     run_section,
+    summary_section,
     tables_section,
     tokens_section,
-    verdict_section,
 )
 from truetune.report.page.html_document import html_document, notebook_frame
-from truetune.report.page.section import Result, Section, SectionMaker
+from truetune.report.page.page_section import Result, Section, SectionMaker
 
 if TYPE_CHECKING:
     from truetune.checks.reports import Report
 
 SECTIONS: tuple[SectionMaker, ...] = (
-    verdict_section.verdict_section,
+    summary_section.verdict_section,
     findings_section.findings_section,
     answers_section.answers_section,
     tables_section.tables_section,
@@ -41,13 +41,13 @@ SECTIONS: tuple[SectionMaker, ...] = (
 
 def html_page(report: Report) -> str:
     """A whole HTML document; of data it shows as many rows as it has room for."""
-    from truetune.checks.check_data import with_rows
+    from truetune.checks.check_data import add_token_views
     from truetune.checks.reports import DataReport
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
     from truetune.report.page.token_rows import with_raw_text
 
     # A check keeps few rows; a page has room for more, so they are read once again.
-    result = as_dict(with_rows(report) if isinstance(report, DataReport) else report)
+    result = report_as_dict(add_token_views(report) if isinstance(report, DataReport) else report)
     return page_of(result | {"views": with_raw_text(result["views"], report.spec)})
 
 
@@ -60,9 +60,9 @@ def page_of(result: Result) -> str:
 def notebook_html(report: Report) -> str:
     """The page for a notebook: in a frame of its own, without access to the notebook; with few rows, for it is saved
     there."""
-    from truetune.report.as_json import as_dict
+    from truetune.report.as_json import report_as_dict
 
-    return notebook_frame(page_of(as_dict(report)), "truetune report")
+    return notebook_frame(page_of(report_as_dict(report)), "truetune report")
 
 
 def _page_title(result: Result) -> str:

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 from truetune.generation.answer_verdicts import VERDICT_PHRASES
-from truetune.report.page.section import Result, Section, render_template
+from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.visible_text import clip_text, visible
 
 MAX_CHARACTERS = 4_000

@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Any
 
 from truetune.report.page.bar_chart import Bar, BarChart, thin_labels
+from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.page.pair_charts import pair_blocks
 from truetune.report.page.row_order_charts import row_order_charts, shown_rows
-from truetune.report.page.section import Result, Section, render_template
 from truetune.report.visible_text import count_noun, format_share
 
 COPY_KINDS = {

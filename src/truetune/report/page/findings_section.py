@@ -17,7 +17,7 @@ from markupsafe import Markup
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.report.figure_plot import figure_svg
 from truetune.report.headline import NOTHING_TO_JUDGE
-from truetune.report.page.section import Result, Section, render_template
+from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.report_terminal import CURVES_ARE_NOT_ANSWERS
 from truetune.report.visible_text import count_noun
 

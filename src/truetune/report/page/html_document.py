@@ -17,7 +17,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from truetune.report.page.section import Result, Section, read_asset, render_template
+from truetune.report.page.page_section import Result, Section, read_asset, render_template
 
 STYLES = ("page.css", "tokens.css", "data.css", "run.css", "samples.css")
 SCRIPTS = (

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from truetune.report.audit_terminal import law_standing
-from truetune.report.page.section import Result, Section, render_template
+from truetune.report.page.page_section import Result, Section, render_template
 
 
 def laws_section(result: Result) -> Section | None:

@@ -22,7 +22,7 @@ def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if pairs:
         yield {
             "title": "Pairs",
-            "says": list(_describe_pairs(pairs)),
+            "says": list(_describe_longer_side(pairs)),
             "table": _sides_table(pairs, "chosen", "rejected"),
             "charts": [
                 *_length_charts(pairs, "chosen", "rejected"),
@@ -44,7 +44,7 @@ def pair_blocks(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _describe_pairs(pairs: dict[str, Any]) -> Iterator[str]:
+def _describe_longer_side(pairs: dict[str, Any]) -> Iterator[str]:
     """Which side is longer, and how many pairs have equal sides."""
     count = pairs["count"]
     yield (

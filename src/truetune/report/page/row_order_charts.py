@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from truetune.report.page.bar_chart import Bar, BarChart
-from truetune.report.page.section import Result
+from truetune.report.page.page_section import Result
 from truetune.report.visible_text import count_noun, format_share
 
 # As many colours as can be told apart beside each other; page.css has a class for each.

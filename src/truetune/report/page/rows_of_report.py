@@ -12,7 +12,7 @@ from itertools import islice
 
 from truetune.checks.findings import Case
 from truetune.checks.reports import AuditReport, DataReport, Report
-from truetune.report.page.render_rows import render_again
+from truetune.report.page.compare_rendered_rows import render_again
 from truetune.report.page.token_rows import (
     MAX_REFUSED_ROWS,
     REFUSED_ROW_CODE,

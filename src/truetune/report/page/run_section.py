@@ -14,7 +14,7 @@ from markupsafe import Markup
 from truetune.report.figure_plot import legend_key
 from truetune.report.page.curve_charts import run_charts
 from truetune.report.page.findings_section import findings_with_anchors
-from truetune.report.page.section import Result, Section, render_template
+from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.visible_text import visible
 
 RUN_LETTERS = "AB"

@@ -6,7 +6,7 @@ the JSON (`record_drawing`). So a new kind of report has a page without a line h
 
 from __future__ import annotations
 
-from truetune.report.page.section import Result, Section, render_template
+from truetune.report.page.page_section import Result, Section, render_template
 
 SECTION_TITLES = {
     "environment": "Environment", "recitation": "Recitation", "evaluation": "Evaluation", "service": "Server",

@@ -52,7 +52,7 @@ from truetune.data.conversation import Origin
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
 from truetune.render.rendering import IGNORED
-from truetune.render.text_origins import TextOrigin, text_origins
+from truetune.render.text_origins_in_file import TextOrigin, text_origins
 from truetune.report.visible_text import clip_text, count_noun
 from truetune.spec.run_spec import RunSpec
 

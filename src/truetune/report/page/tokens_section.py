@@ -11,8 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from truetune.render.rendering import Source
-from truetune.report.page.row_marks import Marks, marks_of
-from truetune.report.page.section import Result, Section, render_template
+from truetune.report.page.mark_cited_rows import Marks, marks_of
+from truetune.report.page.page_section import Result, Section, render_template
 from truetune.report.visible_text import count_noun
 
 SOURCES = [{"key": source.name.lower(), "label": source.label} for source in Source]
@@ -31,7 +31,7 @@ def report_tokens_section(result: Result) -> Section | None:
 def tokens_section(rows: dict[str, Any], note: str = "") -> Section:
     """`rows` is {"rows": [row, ...]} (see `token_rows`), or {"remote": path, ...} of a server that gives them.
 
-    With `marks` (see `row_marks`) the rows that findings cite are marked.
+    With `marks` (see `mark_cited_rows`) the rows that findings cite are marked.
     """
     html = Markup('<p class="place">{}</p>\n').format(note) if note else Markup()
     html += render_template("tokens.html.jinja", sources=SOURCES)

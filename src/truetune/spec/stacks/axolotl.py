@@ -7,10 +7,7 @@ from typing import Any, Literal
 
 from truetune.spec.config import Config
 from truetune.spec.located_document import LocatedDocument
-from truetune.spec.stacks.axolotl_data import put_axolotl_datasets
-from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on
-from truetune.spec.stacks.known_keys import RENAMED_KEYS, load_known_keys
-from truetune.spec.stacks.shared_arguments import (
+from truetune.spec.stacks.arguments_of_several_stacks import (
     device_map_name,
     find_local_template,
     flatten_token_indices,
@@ -18,6 +15,9 @@ from truetune.spec.stacks.shared_arguments import (
     put_checkpointing,
     put_sharding,
 )
+from truetune.spec.stacks.axolotl_data import put_axolotl_datasets
+from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on
+from truetune.spec.stacks.known_keys import RENAMED_KEYS, load_known_keys
 from truetune.spec.stacks.trainer_arguments import put_quantization
 
 FIELD_KEYS = {

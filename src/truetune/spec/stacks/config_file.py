@@ -11,13 +11,13 @@ from truetune.errors import SpecError, name_list
 from truetune.spec import located_document
 from truetune.spec.config import Config, SettingLocation, Stack
 from truetune.spec.located_document import LocatedDocument
-from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.release_pins import pins_around
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import CONFIG_NAME
 from truetune.spec.stacks import identifying_keys, truetune_yaml
-from truetune.spec.stacks.project_commands import ConfigConsumer, find_consumer
+from truetune.spec.stacks.find_config_consumer import ConfigConsumer, find_consumer
 from truetune.spec.stacks.registry import config_readers, foreign_readers
+from truetune.spec.suggest_spelling import find_misspelt_key
 from truetune.trainers.trainer_facts import TrainerName
 
 TRUETUNE_KEYS = frozenset(RunSpec.model_fields)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from functools import cache
 
 from truetune.spec.config import Stack
-from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.stacks import llama_factory, torchtune, trl
 from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.registry import foreign_readers
+from truetune.spec.suggest_spelling import find_misspelt_key
 
 # At one, a single key that a script shares by chance makes it another program's file; at four, short files of settings
 # (a model, a data set, a rate) are those of nobody.

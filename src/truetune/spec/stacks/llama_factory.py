@@ -7,10 +7,10 @@ from typing import Any
 
 from truetune.spec.config import Config
 from truetune.spec.located_document import LocatedDocument
+from truetune.spec.stacks.arguments_of_several_stacks import put_sharding
 from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on, split_names
 from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.llama_factory_data import put_llama_factory_datasets
-from truetune.spec.stacks.shared_arguments import put_sharding
 
 FIELD_KEYS = {
     "beta": "pref_beta", "reference": "ref_model", "desirable_weight": "kto_chosen_weight",

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from truetune.spec.config import Config, SettingLocation
+from truetune.spec.stacks.arguments_of_several_stacks import flatten_token_indices
 from truetune.spec.stacks.config_draft import ConfigDraft, is_on
 from truetune.spec.stacks.known_keys import load_known_keys
-from truetune.spec.stacks.shared_arguments import flatten_token_indices
 from truetune.spec.stacks.trainer_arguments import (
     METHOD_OF_CLASS,
     class_defaults,

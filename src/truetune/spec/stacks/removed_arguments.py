@@ -12,8 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import RESULT
 from truetune.spec.removed_names import RemovalWindow
 from truetune.spec.stacks.known_keys import RENAMED_KEYS
 from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults

@@ -10,8 +10,8 @@ from typing import Any
 
 from truetune.spec.config import Config
 from truetune.spec.located_document import LocatedDocument
+from truetune.spec.stacks.arguments_of_several_stacks import put_sharding
 from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on, split_names
-from truetune.spec.stacks.shared_arguments import put_sharding
 
 SWIFT_RELEASE = "3.9"
 DEFAULTS: dict[str, Any] = {

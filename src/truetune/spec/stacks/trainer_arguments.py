@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from truetune.spec.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_on
-from truetune.spec.stacks.dataset_columns import columns_of_first_row
-from truetune.spec.stacks.known_keys import load_known_keys
-from truetune.spec.stacks.shared_arguments import (
+from truetune.spec.stacks.arguments_of_several_stacks import (
     device_map_name,
     join_loss_types,
     put_checkpointing,
     put_sharding,
     put_special_tokens,
 )
+from truetune.spec.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_on
+from truetune.spec.stacks.dataset_columns import columns_of_first_row
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_facts import RowKind
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from truetune.spec.config import Config
 from truetune.spec.located_document import LocatedDocument
-from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.release_pins import pins_around
 from truetune.spec.removed_names import first_of_major
 from truetune.spec.stacks.config_datasets import ConfigDataset, local_dataset_files, put_datasets
@@ -20,6 +19,7 @@ from truetune.spec.stacks.trainer_arguments import (
     put_trainer_arguments,
     put_trl_supervision,
 )
+from truetune.spec.suggest_spelling import find_misspelt_key
 
 TRAINER_CLASSES = (
     "SFTConfig",

@@ -19,8 +19,8 @@ from transformers import TrainerCallback
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.findings_file import append_findings
 from truetune.checks.judge_answers import judge_answers, new_or_worse
-from truetune.checks.judgement import missing
-from truetune.data.atomic import write_atomically
+from truetune.checks.judgement import list_unjudged_parts
+from truetune.data.write_atomically import write_atomically
 from truetune.errors import UsageError
 from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
@@ -28,6 +28,7 @@ from truetune.generation.identical_answers import mark_identical_answers
 from truetune.probe.find_trainer import trainer_of_frames
 from truetune.spec.run_spec import RunSpec
 from truetune.training.watch.experiment_trackers import track_pass
+from truetune.training.watch.forget_later_samples import forget_later_samples
 from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses
 from truetune.training.watch.process_group import (
     broadcast_object,
@@ -36,7 +37,6 @@ from truetune.training.watch.process_group import (
     process_count,
     process_rank,
 )
-from truetune.training.watch.rewind_samples import rewind_samples
 from truetune.training.watch.sample_answers import make_sampler, measure_costs
 from truetune.training.watch.sampling_schedule import (
     PASSES_BETWEEN,
@@ -188,14 +188,14 @@ class Watcher(TrainerCallback):
         self.folder.mkdir(parents=True, exist_ok=True)
         # Passes behind the checkpoint belong to steps that will be made again, with other answers
         # perhaps.
-        findings, removed = rewind_samples(self.folder, step)
+        findings, removed = forget_later_samples(self.folder, step)
         if removed:
             self._note(
                 f"{removed} looks of an earlier run, behind step {step:,}, are removed from"
                 f" {self.folder}"
             )
         prompt_of_ids = {prompt.ids: prompt for prompt in self.prompts}
-        earlier = sample_files.read_passes(self.folder) if step else []
+        earlier = sample_files.read_passes_with_limits(self.folder) if step else []
         if not earlier:
             return None
         last, limit = earlier[-1]
@@ -312,7 +312,7 @@ class Watcher(TrainerCallback):
         """Say what is new, and see whether it ends the run."""
         judgement = judge_answers(self.watched(state), self.spec)
         self.findings = judgement.findings
-        for part in missing(judgement.not_judged):
+        for part in list_unjudged_parts(judgement.not_judged):
             self._note(f"not judged: {part}")
         # A finding is said once, and again only when it has become worse: a log of the same warning
         # is not read.

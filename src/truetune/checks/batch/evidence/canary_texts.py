@@ -48,7 +48,7 @@ def texts_of_canary(audit: Audit) -> list[CanaryText]:
     ]
 
 
-def answers_of_canary(every: list[CanaryText]) -> list[CanaryText]:
+def keep_answers_of_canary(every: list[CanaryText]) -> list[CanaryText]:
     """The contents of assistant turns; where there are no turns, the columns that are called so."""
     turns = [
         text for text in every if text.role in ("assistant", "gpt") and text.column != "prompt"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import PAD, Sample
-from truetune.checks.answer_spread import AnswerSpread
+from truetune.checks.answer_diversity import AnswerDiversity
 from truetune.errors import name_list
 from truetune.render.rendering import Source
 
@@ -66,21 +66,21 @@ def line_text(sample: Sample) -> str:
     return sample.text(0, len(sample.ids))
 
 
-def measure_spread(answers: Iterable[str]) -> AnswerSpread:
+def measure_answer_diversity(answers: Iterable[str]) -> AnswerDiversity:
     """How different some answers are."""
     counts = Counter(answers)
-    return AnswerSpread.of(counts, counts.total())
+    return AnswerDiversity.of(counts, counts.total())
 
 
-def rows_are_alike(answers: Sequence[str], spread: AnswerSpread) -> bool:
+def are_row_answers_alike(answers: Sequence[str], spread: AnswerDiversity) -> bool:
     """Are nearly all answers of the given rows one text, which those in the batches, that are fewer, mostly are too?"""
     if len(answers) < MIN_DOCUMENTS or spread.largest < MIN_COMMON_SHARE:
         return False
-    of_rows = measure_spread(answer.strip() for answer in answers)
+    of_rows = measure_answer_diversity(answer.strip() for answer in answers)
     return of_rows.kind == "alike" and of_rows.common[0][0] == spread.common[0][0]
 
 
-def describe_answers(spread: AnswerSpread) -> str:
+def describe_answers(spread: AnswerDiversity) -> str:
     """How many answers in the loss are which text."""
     answer, rows = spread.common[0]
     if rows == spread.total:

@@ -130,7 +130,7 @@ def _is_list_of_numbers(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(number, int | float) for number in value)
 
 
-def overwritten_labels(audit: Audit) -> MaskLoss | None:
+def labels_learned_despite_minus_100(audit: Audit) -> MaskLoss | None:
     """Labels of the rows that are -100, where the batch has a label."""
     loss = labels_of_rows(audit)
     return loss if loss.tokens else None
@@ -141,7 +141,7 @@ def labels_of_rows(audit: Audit) -> MaskLoss:
     return _compare_column(audit, "labels", IGNORED)
 
 
-def dropped_mask(audit: Audit) -> MaskLoss | None:
+def tokens_learned_despite_mask(audit: Audit) -> MaskLoss | None:
     """Tokens that a mask column of the rows leaves out, where the batch has a label."""
     return next((loss for loss in masks_of_rows(audit) if loss.tokens), None)
 
@@ -214,7 +214,7 @@ def mask_column_of_rows(audit: Audit) -> str | None:
     return None if "labels" in columns else mask
 
 
-def setting_without_effect(audit: Audit) -> str | None:
+def mask_setting_without_effect(audit: Audit) -> str | None:
     """The setting that should keep prompts out of the loss, where every token is in it."""
     named = mask_setting(audit)
     return named if named and all_tokens_learned(audit) else None
@@ -235,7 +235,7 @@ def mask_setting(audit: Audit) -> str | None:
     return named
 
 
-def how_mask_was_lost(audit: Audit) -> str | None:
+def explain_lost_mask(audit: Audit) -> str | None:
     """How the mask that a setting asks for was lost, where the rows reach the collator without labels."""
     data, args = audit.facts["data"], audit.facts["args"]
     if "labels" in data["used"]:
@@ -250,8 +250,8 @@ def how_mask_was_lost(audit: Audit) -> str | None:
 def prompt_loss_is_explained(audit: Audit) -> bool:
     """Is it known, more closely than by the tokens, why prompts are in the loss?"""
     return bool(
-        overwritten_labels(audit)
-        or dropped_mask(audit)
+        labels_learned_despite_minus_100(audit)
+        or tokens_learned_despite_mask(audit)
         or mask_column_without_effect(audit)
-        or setting_without_effect(audit)
+        or mask_setting_without_effect(audit)
     )

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE, TENSOR_HEADER
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.json_reader import read_json as read_json_file
-from truetune.parsing.limits import MODEL_FILE, TENSOR_HEADER
-from truetune.render.tokenizer_folder import locate, read_json
+from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
 from truetune.spec.config import Config
 
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -33,7 +33,7 @@ def local_model_folder(config: Config) -> Path | None:
     for name in (config.spec.model, config.spec.tokenizer):
         if name:
             try:
-                return locate(name)
+                return find_tokenizer_folder(name)
             except (TokenizerError, OSError, ValueError):
                 continue
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.checks.config.evidence.setting_places import is_value_untold
+from truetune.checks.config.evidence.setting_places import is_value_unknown
 from truetune.spec.config import Config
 
 OPTIMIZER_SWITCHES = (
@@ -26,7 +26,7 @@ def has_usual_adamw_rates(config: Config) -> bool:
 
     Of transformers' own arguments it is not known what they train.
     """
-    if config.stack == "transformers" or is_value_untold(config, "optim"):
+    if config.stack == "transformers" or is_value_unknown(config, "optim"):
         return False
     if config.stack == "llama-factory" and config.raw.get("finetuning_type", "lora") not in (
         "lora",

@@ -6,9 +6,9 @@ import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, known_keys
 from truetune.spec.config import Config, RenamedKey, SettingLocation
-from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.stacks.registry import config_readers
 from truetune.spec.stacks.trl import SCRIPT_ONLY_KEYS
+from truetune.spec.suggest_spelling import find_misspelt_key
 
 DATA_SET_LISTS = ("datasets", "test_datasets", "pretraining_dataset")
 """Keys of Axolotl whose tables have keys of their own"""

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
-from truetune.checks.config.evidence.step_counts import steps_of_run, training_rows
+from truetune.checks.config.evidence.step_counts import max_steps_of_run, training_rows
 from truetune.checks.findings import Case
-from truetune.checks.setting_values import name_of, value_of
-from truetune.checks.value_limits import (
+from truetune.checks.hyperparameter_limits import (
     BETA,
     DECAY_RATE,
     NOTHING,
@@ -25,6 +24,7 @@ from truetune.checks.value_limits import (
     parse_limit_number,
     settings_with_limits,
 )
+from truetune.checks.setting_values import name_of, value_of
 from truetune.spec.config import Config
 
 MIN_ROWS = 20
@@ -73,7 +73,7 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
 """What several settings decide -> these settings"""
 
 
-class NamedBreach(NamedTuple):
+class OutOfRangeSetting(NamedTuple):
     """A breach in the words of a file of settings."""
 
     breach: Breach
@@ -123,7 +123,7 @@ def _derived_values(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _steps_and_rows(config: Config) -> dict[str, Any]:
     """The optimizer steps that epochs leave, or the share of an epoch that `max_steps` sees; nothing of few rows."""
-    run, there = steps_of_run(config), training_rows(config)
+    run, there = max_steps_of_run(config), training_rows(config)
     if run is None or there is None or there.count < MIN_ROWS:
         return {}
     training = config.spec.training
@@ -162,7 +162,7 @@ def _is_set(config: Config, name: str) -> bool:
     return _value_at(config.raw, _stack_keys(config).get(name, name)) is not None
 
 
-def set_values(config: Config, *rules: str) -> list[str]:
+def list_limited_settings(config: Config, *rules: str) -> list[str]:
     """The settings of these rules' rows that the file sets, as `name: value`."""
     known = values_in_effect(config)
     return [
@@ -186,7 +186,7 @@ def user_name_of_setting(config: Config, name: str) -> str:
     return _stack_keys(config).get(name, name)
 
 
-def named_breaches(config: Config, *rules: str) -> Iterator[NamedBreach]:
+def out_of_range_settings(config: Config, *rules: str) -> Iterator[OutOfRangeSetting]:
     """The settings of a file that are out of range, by the rows of these rules."""
     known = values_in_effect(config)
     for breach in limit_breaches(known, *rules):
@@ -195,8 +195,8 @@ def named_breaches(config: Config, *rules: str) -> Iterator[NamedBreach]:
             continue
         parts = MADE_OF.get(name, (name,))
         shown = [part for part in parts if _is_set(config, part)]
-        run = steps_of_run(config) if name in (UPDATES, SEEN) else None
-        yield NamedBreach(
+        run = max_steps_of_run(config) if name in (UPDATES, SEEN) else None
+        yield OutOfRangeSetting(
             breach,
             breach.text(breach.limit.says, known, user_name_of_setting(config, name)),
             breach.text(breach.limit.fix, known, user_name_of_setting(config, name)),

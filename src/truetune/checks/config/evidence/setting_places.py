@@ -68,7 +68,7 @@ def is_of_program(config: Config) -> bool:
     return config.path.endswith((".py", ".ipynb"))
 
 
-def is_value_untold(config: Config, *names: str) -> bool:
+def is_value_unknown(config: Config, *names: str) -> bool:
     """Is one of these fields of Training set to a value that cannot be told without running the program?"""
     return any(
         f"training.{name}" in config.places and getattr(config.spec.training, name) is None

@@ -12,16 +12,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from truetune.checks.config.evidence.setting_places import is_value_untold, table_entries
+from truetune.checks.config.evidence.setting_places import is_value_unknown, table_entries
 from truetune.checks.config.evidence.training_file_columns import data_files_of
-from truetune.checks.optimizer_steps import OptimizerSteps, count_steps
+from truetune.checks.count_optimizer_steps import OptimizerSteps, count_optimizer_steps
 from truetune.data.file_records import is_array, read_records
-from truetune.data.files import Source, open_raw, open_unpacked
+from truetune.data.find_data_files import Source, open_raw, open_unpacked
 from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
-from truetune.spec.stacks.project_commands import launched_processes
+from truetune.spec.stacks.find_config_consumer import launched_processes
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
@@ -40,7 +40,7 @@ class TrainingRows:
     """How they were counted, one line"""
 
 
-def steps_of_run(config: Config) -> OptimizerSteps | None:
+def max_steps_of_run(config: Config) -> OptimizerSteps | None:
     """How many optimizer steps a run makes at most; None where neither a limit nor the rows are known.
 
     It is an upper bound: rows that are dropped or packed make it smaller.
@@ -49,7 +49,7 @@ def steps_of_run(config: Config) -> OptimizerSteps | None:
     if training.max_steps is not None and training.max_steps > 0:
         why = f"max_steps: {training.max_steps:,}"
         return OptimizerSteps(training.max_steps, why, is_limit=True)
-    if is_value_untold(config, "max_steps"):
+    if is_value_unknown(config, "max_steps"):
         return None
     rows = training_rows(config)
     size, epochs = training.per_device_train_batch_size, training.num_train_epochs
@@ -61,7 +61,7 @@ def steps_of_run(config: Config) -> OptimizerSteps | None:
     if processes == 1 and config.path:
         # A script, or settings that an option of the launcher completes, say nothing of the processes themselves.
         processes, command = launched_processes(Path(config.path)) or (1, "")
-    return count_steps(
+    return count_optimizer_steps(
         rows.count,
         f"{rows.why}; {processes} processes: {command}" if command else rows.why,
         batch=size,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from truetune.errors import TruetuneError
-from truetune.render.probes import ANSWER, QUESTION, Probes, chat, prepared
-from truetune.render.tokenizer_folder import locate
+from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat, prepare_probes_of_run
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.spec.config import Config
 from truetune.spec.run_spec import RunSpec
 
@@ -122,7 +122,7 @@ def mark_of_model(name: str) -> str | None:
 def template_opening(config: Config) -> str | None:
     """What the tokenizer's template writes before a question; None where there is none at hand."""
     probes = _own_probes(config)
-    text = probes.text(chat(QUESTION, ANSWER)) if probes else None
+    text = probes.text(alternating_chat(QUESTION, ANSWER)) if probes else None
     return text[: text.index(QUESTION)] if text is not None and QUESTION in text else None
 
 
@@ -150,7 +150,7 @@ def _own_probes(config: Config) -> Probes | None:
     """The probes of the settings' tokenizer; None where it is not on this machine."""
     name = config.spec.tokenizer
     try:
-        here = name is not None and (locate(name) / "tokenizer.json").is_file()
+        here = name is not None and (find_tokenizer_folder(name) / "tokenizer.json").is_file()
     except (TruetuneError, OSError, ValueError):
         return None
     return _loaded_probes(str(name)) if here else None
@@ -160,6 +160,6 @@ def _own_probes(config: Config) -> Probes | None:
 def _loaded_probes(name: str) -> Probes | None:
     """The probes of a tokenizer by its name, made once; None where it cannot be read."""
     try:
-        return prepared(RunSpec(tokenizer=name))
+        return prepare_probes_of_run(RunSpec(tokenizer=name))
     except TruetuneError:
         return None

@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.data.file_records import read_records
-from truetune.data.files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX, Source, find_sources, open_raw
+from truetune.data.find_data_files import (
+    COMPRESSION_SUFFIXES,
+    KIND_BY_SUFFIX,
+    Source,
+    find_sources,
+    open_raw,
+)
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
@@ -64,7 +70,7 @@ def data_files_of(name: str) -> list[Source]:
         return []
 
 
-def last_changed_file(config: Config) -> tuple[Path, float] | None:
+def last_changed_training_file(config: Config) -> tuple[Path, float] | None:
     """The training file that changed last, and when (seconds since 1970); None where none is at hand."""
     paths = [Path(str(source.path)) for source in training_sources(config)]
     try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.encoding.fingerprint import text_of
+from truetune.encoding.row_fingerprints import text_of
 from truetune.spec.run_spec import RunSpec
 
 DEFAULT_MAX_LENGTH = 1024

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import methods_of
-from truetune.source.calls import Call
+from truetune.checks.examined_code_places import methods_of
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained",)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from truetune.checks.code_places import methods_of
+from truetune.checks.examined_code_places import methods_of
 from truetune.checks.source.evidence.published_families import (
-    Family,
+    ModelFamily,
     families_of_tokenizer,
     model_names_of_tokenizer,
     vocabulary_of_tokenizer,
 )
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
-from truetune.render.tokenizer_folder import locate
-from truetune.source.calls import Call
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 OF_LLAMA = ("transformers.LlamaForCausalLM.from_*", "transformers.LlamaTokenizer*.from_*")
 """Both in one file: the model is a Llama, whatever it is called"""
@@ -88,12 +88,14 @@ def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[st
     return [name for name in names if isinstance(name, str)]
 
 
-def _is_certain(known: list[Family | None]) -> bool:
+def _is_certain(known: list[ModelFamily | None]) -> bool:
     """Are the vocabularies of all models known that the tokenizer may belong to?"""
     return bool(known) and all(one is not None and one.spare_rows is not None for one in known)
 
 
-def _spare_rows(module: Module, call: Call, known: list[Family | None], tokens: int) -> int | None:
+def _spare_rows(
+    module: Module, call: Call, known: list[ModelFamily | None], tokens: int
+) -> int | None:
     """By the model's own config, its family, or its class; a tokenizer at hand is taken to be as long as its model."""
     if tokens and (rows := _rows_of_embedding(module, call)) is not None:
         return max(0, rows - tokens)
@@ -109,7 +111,7 @@ def _rows_of_embedding(module: Module, call: Call) -> int | None:
     # Only what is on this machine: no name is asked for on the hub.
     for name in model_names_of_tokenizer(module, call.receiver):
         try:
-            config = read_json(locate(name) / "config.json", MODEL_FILE)
+            config = read_json(find_tokenizer_folder(name) / "config.json", MODEL_FILE)
         except (TokenizerError, OSError, ValueError):
             continue
         if isinstance(config, dict) and isinstance(config.get("vocab_size"), int):

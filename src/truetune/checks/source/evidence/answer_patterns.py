@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SEARCH_METHODS = ("search", "findall", "match", "fullmatch", "finditer")
 NESTED_REPETITION = re.compile(r"[+*}]\??[^()|]{0,20}\)[+*{]")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
-from truetune.source.calls import Call
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 
 def optimizer_steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:

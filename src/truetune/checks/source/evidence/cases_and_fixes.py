@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.findings import Case, Edit, Fix
-from truetune.source.edits import Changes, to_file_positions
 from truetune.source.module import Module
+from truetune.source.source_edits import Changes, to_file_positions
 
 # Chosen to read: a line of code fits a terminal beside its place.
 MAX_CODE_CHARACTERS = 100

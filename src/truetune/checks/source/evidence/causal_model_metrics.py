@@ -9,16 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.judgement import Unmet
 from truetune.checks.source.evidence.metric_functions import (
-    given_under,
     is_output_beside_labels,
     picks_tokens,
     scope_of,
+    trainer_argument,
 )
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 CAUSAL = (
     "transformers.AutoModelForCausalLM.*",
@@ -50,7 +50,7 @@ def trainers_of_causal(module: Module) -> Iterator[Call]:
         return
     is_causal = _loads_causal(module)
     for call in module.calls(*TRAINERS):
-        if given_under(module, call, "compute_metrics") is not None and (
+        if trainer_argument(module, call, "compute_metrics") is not None and (
             is_causal or call.named("trl.SFTTrainer")
         ):
             yield call

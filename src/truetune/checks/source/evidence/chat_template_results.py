@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SILENT = ("len", "list", "tuple", "enumerate", "zip", "reversed")
 OF_TENSORS = ("shape", "size", "tolist", "cpu", "numpy", "squeeze", "unsqueeze", "ndim")

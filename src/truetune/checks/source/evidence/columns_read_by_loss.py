@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 FORWARD_METHODS = frozenset(
     (

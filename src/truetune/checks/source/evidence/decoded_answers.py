@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from truetune.checks.source.evidence.generate_inputs import generate_calls, is_causal_model
-from truetune.source.calls import Call
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls, is_causal_model
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 ANSWER_NAME = re.compile(
     r"(^|_)(predictions?|preds?|responses?|answers?|completions?|hypothes[ie]s|candidates?|chosen|"

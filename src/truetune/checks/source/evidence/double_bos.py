@@ -10,8 +10,8 @@ from truetune.checks.source.evidence.published_families import (
     model_names_of_tokenizer,
 )
 from truetune.errors import TruetuneError
-from truetune.render.probes import ANSWER, QUESTION, chat, prepared
-from truetune.render.tokenizer_folder import locate
+from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 from truetune.spec.run_spec import RunSpec
 
@@ -73,10 +73,10 @@ def _bos_by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, boo
     if len(names) != 1:
         return None
     try:
-        if not (locate(names[0]) / "tokenizer.json").is_file():
+        if not (find_tokenizer_folder(names[0]) / "tokenizer.json").is_file():
             return None
-        probes = prepared(RunSpec(tokenizer=names[0]))
-        text = probes.text(chat(QUESTION, ANSWER))
+        probes = prepare_probes_of_run(RunSpec(tokenizer=names[0]))
+        text = probes.text(alternating_chat(QUESTION, ANSWER))
     except (TruetuneError, OSError, ValueError):
         return None
     bos = probes.tokenizer.special.get("bos")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SHAPE_READS = ("shape", "size", "cpu", "to", "detach", "tolist")
 

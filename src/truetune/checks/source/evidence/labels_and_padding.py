@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 LM_COLLATOR_CLASSES = (
     "transformers.DataCollatorForLanguageModeling",

@@ -13,9 +13,9 @@ from truetune.checks.source.evidence.labels_and_padding import (
     padding_call,
 )
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
-from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 COPYING_METHODS = ("copy", "clone", "detach", "tolist", "squeeze", "long")
 """Methods whose result has the same ids"""

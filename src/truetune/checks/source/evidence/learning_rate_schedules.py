@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
-from truetune.source.calls import Call
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 LENGTH = {
     "transformers.get_linear_schedule_with_warmup": (2, "num_training_steps"),

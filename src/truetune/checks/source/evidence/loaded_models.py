@@ -10,10 +10,10 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 LOADING_CALLS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 NAME_ARGUMENTS = ("pretrained_model_name_or_path", "model_name", "model")

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.multi_process_loops import LOOPS, wrapped_models
-from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 
 AGREEMENT_SIGNS = re.compile(

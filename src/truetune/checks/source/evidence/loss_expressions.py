@@ -17,7 +17,7 @@ def exponent_of(module: Module, node: ast.Call) -> ast.expr | None:
     return call.receiver if call.method == "exp" else call.argument(0, "input")
 
 
-def exponential_in(
+def exponential_of_loss_in(
     module: Module, term: ast.expr, exponentials: dict[ast.Call, ast.expr | None]
 ) -> ast.Call | None:
     """The exponential of a loss that a term is, through names, functions of the file and casts."""

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 Side = Literal["predictions", "labels"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -264,7 +264,7 @@ def _is_pair(module: Module, origin: Origin) -> bool:
     return origin.node is own[0] and len(required) <= 1
 
 
-def given_under(module: Module, call: Call, name: str) -> ast.expr | None:
+def trainer_argument(module: Module, call: Call, name: str) -> ast.expr | None:
     """What a trainer is given under a name; None where that is nothing, or the constant None."""
     argument = call.keywords.get(name)
     return None if argument is None or module.flow.value(argument) is None else argument
@@ -274,7 +274,7 @@ def functions_in_argument(module: Module, call: Call) -> list[ast.AST] | None:
     """The functions that see the logits, with those of the files that they call; None where one is not known."""
     functions: list[Function] = []
     for name in ("compute_metrics", "preprocess_logits_for_metrics"):
-        argument = given_under(module, call, name)
+        argument = trainer_argument(module, call, name)
         function = _function_given(module, argument) if argument is not None else None
         if function is not None:
             functions.append(function)

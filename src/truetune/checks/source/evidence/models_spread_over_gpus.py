@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.process_counts import is_under_process_count
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 ADAPTERS = ("peft.*Config", "peft.get_peft_model", "trl.get_peft_config")

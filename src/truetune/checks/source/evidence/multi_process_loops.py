@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -37,7 +37,7 @@ def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool
     inner = node
     for around in module.parents(node):
         if isinstance(around, ast.If | ast.IfExp) and inner is not around.test:
-            if speaks_of_processes(module, around.test):
+            if mentions_process(module, around.test):
                 return True
         if isinstance(around, FUNCTIONS):
             if _leaves_early(module, around, node):
@@ -52,7 +52,7 @@ def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool
     return False
 
 
-def speaks_of_processes(module: Module, expression: ast.AST) -> bool:
+def mentions_process(module: Module, expression: ast.AST) -> bool:
     """Does an expression name a process, by its own words or by where the value of one of its names comes from?
 
     `R, W = dist.get_rank(), dist.get_world_size()` makes `rows[R::W]` such an expression.
@@ -75,6 +75,6 @@ def _leaves_early(module: Module, function: ast.AST, node: ast.AST) -> bool:
         if not isinstance(part, ast.If) or part.lineno >= getattr(node, "lineno", 0):
             continue
         ends = any(isinstance(inner, ast.Return | ast.Continue | ast.Raise) for inner in part.body)
-        if ends and speaks_of_processes(module, part.test):
+        if ends and mentions_process(module, part.test):
             return True
     return False

@@ -6,8 +6,8 @@ import ast
 import re
 from typing import NamedTuple
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 
 class WeightDtype(NamedTuple):

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.backward_slices import records_gradient
 from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
-from truetune.checks.source.evidence.value_slices import records_gradient
-from truetune.source.calls import Call
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 FSDP_CALLS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

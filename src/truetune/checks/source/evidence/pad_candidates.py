@@ -20,8 +20,8 @@ from truetune.checks.source.evidence.published_families import (
 from truetune.errors import TruetuneError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
-from truetune.render.tokenizer import load
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer import load_tokenizer
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 from truetune.spec.run_spec import RunSpec
 
@@ -135,8 +135,8 @@ def free_pad(name: str) -> FreePad | None:
 def _free_pad_of_folder(name: str) -> FreePad | None:
     """The free pad of a tokenizer whose folder is on this machine; None where it cannot be read."""
     try:
-        folder = str(locate(name))
-        tokenizer = load(folder)
+        folder = str(find_tokenizer_folder(name))
+        tokenizer = load_tokenizer(folder)
         token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=folder)).stops)
     except (TruetuneError, OSError, ValueError):
         return None

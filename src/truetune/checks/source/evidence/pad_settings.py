@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.code_places import CodePlaces
-from truetune.source.edits import Changes, insert_after, replace_expression
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
+from truetune.source.source_edits import Changes, insert_after, replace_expression
 
 EOS_TEXTS = ("</s>", "<eos>")
 """The EOS of every model that has such a token"""

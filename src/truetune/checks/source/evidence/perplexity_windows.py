@@ -10,14 +10,14 @@ from truetune.checks.source.evidence.labels_and_padding import holds_ignored_lab
 from truetune.source.module import Module
 
 
-class Window(NamedTuple):
+class OverlappingWindow(NamedTuple):
     """A model that is given windows which overlap, each with all of its ids as labels."""
 
     loop: ast.For
     call: ast.Call
 
 
-def overlapping_windows(module: Module) -> Iterator[Window]:
+def overlapping_windows(module: Module) -> Iterator[OverlappingWindow]:
     """Loops over `range(0, length, stride)` whose windows are longer than the stride, without -100 in the labels."""
     for loop in module.nodes(ast.For):
         step = _step_of_range(loop)
@@ -29,7 +29,7 @@ def overlapping_windows(module: Module) -> Iterator[Window]:
             continue
         for node in ast.walk(loop):
             if isinstance(node, ast.Call) and _learns_all_ids(node):
-                yield Window(loop, node)
+                yield OverlappingWindow(loop, node)
                 break
 
 

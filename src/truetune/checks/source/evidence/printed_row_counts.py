@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from truetune.parsing.input_limits import NOTEBOOK
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import NOTEBOOK
 from truetune.source.module import Module
 
 COUNTED = re.compile(r"\bNum(?:ber of)? examples ?= ?(\d[\d,]{0,12})")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.source.module import Module
-from truetune.spec.stacks.project_commands import SEVERAL_PROCESSES, launches_of_several
+from truetune.spec.stacks.find_config_consumer import SEVERAL_PROCESSES, launches_of_several
 
 VARIABLES = ("LOCAL_RANK", "WORLD_SIZE")
 STARTS = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.training_file_columns import file_columns
-from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
 from truetune.checks.source.evidence.training_row_files import training_files
@@ -111,8 +111,10 @@ def describe_marks(marks: frozenset[str]) -> str:
 
 def prompt_form(module: Module) -> PromptForm | None:
     """The one form of a file; None where it writes none, or several."""
-    chat = next(chain(chat_nodes(module), _messages_of_rows(module), _chat_requests(module)), None)
-    texts = list(prompts_by_hand(module))
+    chat = next(
+        chain(chat_template_uses(module), _messages_of_rows(module), _chat_requests(module)), None
+    )
+    texts = list(handwritten_prompts(module))
     if chat is not None and not texts:
         return PromptForm(frozenset(), chat)
     if chat is None and texts:
@@ -166,7 +168,7 @@ def written_folders(module: Module) -> frozenset[str]:
     return frozenset(text for node in nodes for text in possible_texts(module, node))
 
 
-def is_written(name: str, folders: frozenset[str]) -> bool:
+def is_written_by_script(name: str, folders: frozenset[str]) -> bool:
     """Is it one of these folders, below one of them, one that was exported of it, or what a server calls it by its last
     part?"""
     if any(name.startswith(one) and OF_EXPORT.fullmatch(name[len(one) :]) for one in folders):
@@ -179,7 +181,7 @@ def is_written(name: str, folders: frozenset[str]) -> bool:
     )
 
 
-def trainings_beside(module: Module) -> Iterator[Module]:
+def training_scripts_beside(module: Module) -> Iterator[Module]:
     """The scripts and notebooks of the same project that train, where the file stands on a disk."""
     return (other for other in scripts_beside(module) if trains_a_model(other))
 
@@ -212,7 +214,7 @@ class TrainedBySettings(NamedTuple):
     output: str
 
 
-def settings_beside(module: Module) -> Iterator[TrainedBySettings]:
+def training_settings_beside(module: Module) -> Iterator[TrainedBySettings]:
     """The Axolotl and LLaMA-Factory files of the script's folder that train in a form which is known."""
     folder = Path(module.path).parent
     for path in sorted(folder.glob("*.y*ml"))[:MAX_FILES]:
@@ -258,7 +260,7 @@ def _model_arguments(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | No
         yield keywords.get(name)
 
 
-def chat_nodes(module: Module) -> Iterator[ast.AST]:
+def chat_template_uses(module: Module) -> Iterator[ast.AST]:
     """Where a file uses a chat template, or an interface that does."""
     for call in (*module.methods(*CHAT_CALLS), *module.calls(*CHAT_APIS)):
         yield call.node
@@ -278,7 +280,7 @@ def _chat_requests(module: Module) -> Iterator[ast.AST]:
             yield call.node
 
 
-def prompts_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
+def handwritten_prompts(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The prompts that stand in a file as texts, each by the mark behind which its answer begins."""
     for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):
         parent = module.scopes.parent.get(node)

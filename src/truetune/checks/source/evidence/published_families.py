@@ -17,9 +17,9 @@ from pathlib import Path
 
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TokenizerError
+from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.limits import MODEL_FILE
-from truetune.render.tokenizer_folder import locate
+from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 
 MEASURED = (
@@ -31,7 +31,7 @@ FROM_PUBLISHED_FILES = "read from the published tokenizer and config files"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ModelFamily:
     """Models with one tokenizer. None: not known, or not the same in all of them."""
 
     name: str
@@ -52,18 +52,18 @@ class Family:
 
 
 FAMILIES = (
-    Family("qwen2-5-(0-5b|1-5b|3b)", MEASURED, False, False, has_pad=True, spare_rows=271),
-    Family(
+    ModelFamily("qwen2-5-(0-5b|1-5b|3b)", MEASURED, False, False, has_pad=True, spare_rows=271),
+    ModelFamily(
         "qwen3-(0-6b|1-7b|4b|8b|14b|32b|30b)", MEASURED, False, False, has_pad=True, spare_rows=267
     ),
-    Family("(qwen|qwq)", MEASURED, False, False, has_pad=True, spare_rows=85),
-    Family("gpt-oss", MEASURED, False, False, has_pad=True),
-    Family("phi-?4", MEASURED, False, False, has_pad=True),
-    Family("phi-?3", MEASURED, False, False),
-    Family("smollm2", MEASURED, False, True, spare_rows=0),
-    Family("smollm", MEASURED, False),
-    Family("(openai-)?gpt2", MEASURED, False, spare_rows=0),
-    Family(
+    ModelFamily("(qwen|qwq)", MEASURED, False, False, has_pad=True, spare_rows=85),
+    ModelFamily("gpt-oss", MEASURED, False, False, has_pad=True),
+    ModelFamily("phi-?4", MEASURED, False, False, has_pad=True),
+    ModelFamily("phi-?3", MEASURED, False, False),
+    ModelFamily("smollm2", MEASURED, False, True, spare_rows=0),
+    ModelFamily("smollm", MEASURED, False),
+    ModelFamily("(openai-)?gpt2", MEASURED, False, spare_rows=0),
+    ModelFamily(
         "(meta-)?llama-?3(-[123])?-.*instruct",
         MEASURED,
         True,
@@ -72,10 +72,12 @@ FAMILIES = (
         spare_rows=0,
         eos="<|eot_id|>",
     ),
-    Family("(meta-)?llama-?3", MEASURED, True, has_pad=False, spare_rows=0, eos="<|end_of_text|>"),
-    Family("llama-?2-.*chat", MEASURED, True, True, has_pad=False, spare_rows=0),
-    Family("llama-?2", MEASURED, True, has_pad=False, spare_rows=0),
-    Family(
+    ModelFamily(
+        "(meta-)?llama-?3", MEASURED, True, has_pad=False, spare_rows=0, eos="<|end_of_text|>"
+    ),
+    ModelFamily("llama-?2-.*chat", MEASURED, True, True, has_pad=False, spare_rows=0),
+    ModelFamily("llama-?2", MEASURED, True, has_pad=False, spare_rows=0),
+    ModelFamily(
         "mistral-7b-instruct|mistral-nemo-instruct",
         MEASURED,
         True,
@@ -83,37 +85,41 @@ FAMILIES = (
         has_pad=False,
         spare_rows=0,
     ),
-    Family("mistral-7b|mistral-nemo", MEASURED, True, has_pad=False, spare_rows=0),
-    Family("gemma-2-.*it", MEASURED, True, True, has_pad=True, spare_rows=0),
-    Family("gemma-.*it", MEASURED, True, True, has_pad=True),
-    Family("gemma-", MEASURED, True, has_pad=True),
-    Family("mixtral-.*instruct", FROM_PUBLISHED_FILES, True, True, has_pad=False, spare_rows=0),
-    Family("codellama-.*instruct", FROM_PUBLISHED_FILES, True, True, has_pad=False),
-    Family("(c4ai-command|command-r|aya|tiny-aya)", FROM_PUBLISHED_FILES, True, True, has_pad=True),
-    Family("(tinyllama|zephyr)", FROM_PUBLISHED_FILES, True, False),
-    Family("bloom", FROM_PUBLISHED_FILES, False, has_pad=True, spare_rows=200),
-    Family("(flan-)?t5-", FROM_PUBLISHED_FILES, False, has_pad=True, spare_rows=28),
-    Family("yuan2", "read from its published example code", completed_by_code=True),
+    ModelFamily("mistral-7b|mistral-nemo", MEASURED, True, has_pad=False, spare_rows=0),
+    ModelFamily("gemma-2-.*it", MEASURED, True, True, has_pad=True, spare_rows=0),
+    ModelFamily("gemma-.*it", MEASURED, True, True, has_pad=True),
+    ModelFamily("gemma-", MEASURED, True, has_pad=True),
+    ModelFamily(
+        "mixtral-.*instruct", FROM_PUBLISHED_FILES, True, True, has_pad=False, spare_rows=0
+    ),
+    ModelFamily("codellama-.*instruct", FROM_PUBLISHED_FILES, True, True, has_pad=False),
+    ModelFamily(
+        "(c4ai-command|command-r|aya|tiny-aya)", FROM_PUBLISHED_FILES, True, True, has_pad=True
+    ),
+    ModelFamily("(tinyllama|zephyr)", FROM_PUBLISHED_FILES, True, False),
+    ModelFamily("bloom", FROM_PUBLISHED_FILES, False, has_pad=True, spare_rows=200),
+    ModelFamily("(flan-)?t5-", FROM_PUBLISHED_FILES, False, has_pad=True, spare_rows=28),
+    ModelFamily("yuan2", "read from its published example code", completed_by_code=True),
 )
 """The first pattern that fits holds. Not in it: DeepSeek, whose `add_bos_token` transformers 4 obeys and 5 does not."""
 
 # A fine-tune keeps the tokenizer of its base far more often than its template or its size: only those facts are kept.
 FINE_TUNES = (
-    Family("deepseek", KEPT_BY_FINE_TUNES),
-    Family("gemma", KEPT_BY_FINE_TUNES, True, True, has_pad=True),
-    Family("llama-?3.*instruct", KEPT_BY_FINE_TUNES, True, True),
-    Family("llama-?3", KEPT_BY_FINE_TUNES, True),
-    Family("(qwen|qwq)", KEPT_BY_FINE_TUNES, False, has_pad=True),
+    ModelFamily("deepseek", KEPT_BY_FINE_TUNES),
+    ModelFamily("gemma", KEPT_BY_FINE_TUNES, True, True, has_pad=True),
+    ModelFamily("llama-?3.*instruct", KEPT_BY_FINE_TUNES, True, True),
+    ModelFamily("llama-?3", KEPT_BY_FINE_TUNES, True),
+    ModelFamily("(qwen|qwq)", KEPT_BY_FINE_TUNES, False, has_pad=True),
 )
 """What is kept where a name holds one of these words. DeepSeek gives models of other families its own tokenizer."""
 
 
-def family_of_model(name: str) -> Family | None:
+def family_of_model(name: str) -> ModelFamily | None:
     """What is known of a model by its name on the hub or its folder; None where it is none of these."""
     return next((known for known in FAMILIES if re.match(known.name, plain_name(name))), None)
 
 
-def family_of_base(name: str) -> Family | None:
+def family_of_base(name: str) -> ModelFamily | None:
     """What is known of a model whose name holds that of a family: `me/Reward-Gemma-2-27B`."""
     return next(
         (known for known in FINE_TUNES if re.search(f"(^|-){known.name}", plain_name(name))), None
@@ -125,7 +131,7 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
 
 
-def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
+def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[ModelFamily | None]:
     """What is known of each model that a tokenizer may be of; empty where no model is named.
 
     Where the tokenizer comes from outside the file, or from a folder that the file itself writes, those of all models
@@ -139,7 +145,9 @@ def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Fa
     ]
 
 
-def likely_families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
+def likely_families_of_tokenizer(
+    module: Module, tokenizer: ast.expr | None
+) -> list[ModelFamily | None]:
     """As `families`, with what fine-tunes keep of their base, and with names that are defaults, entries or elements.
 
     For facts that hold for fine-tunes too, and where a likely model is enough: not for counts of tokens.
@@ -169,7 +177,7 @@ def vocabulary_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> froze
     found: frozenset[str] = frozenset()
     for name in model_names_of_tokenizer(module, tokenizer):
         try:
-            found |= _tokens_in_folder(locate(name))
+            found |= _tokens_in_folder(find_tokenizer_folder(name))
         except (TokenizerError, OSError, ValueError):
             continue
     return found

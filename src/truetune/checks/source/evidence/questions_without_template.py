@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.source.evidence.generate_call_inputs import (
     encoding_calls_of_input,
     generate_calls,
     generate_ids,
@@ -24,9 +24,9 @@ from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts,
     engine_prompts,
 )
-from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 TURN_MARKS = re.compile(
     r"<\|?(im_start|start_header_id|start_of_turn|turn|user|system|assistant|endoftext|begin|bos)|<s>|\[/?INST\]|"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from truetune.source.calls import Call
-from truetune.source.edits import Change, Changes, replace_expression
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.source_edits import Change, Changes, replace_expression
 from truetune.spec.stacks.removed_arguments import RemovedArgument
 
 

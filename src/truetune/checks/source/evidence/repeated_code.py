@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.text_generation_calls import mapping_calls_of
-from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -25,7 +25,7 @@ KEPT = ("cache", "lru_cache", "cache_resource", "cache_data", "experimental_sing
 """Decorators whose function runs once for each argument"""
 
 
-class Repeat(NamedTuple):
+class CodeRepetition(NamedTuple):
     """What makes code run again."""
 
     kind: Literal["loop", "map", "request"]
@@ -35,7 +35,7 @@ class Repeat(NamedTuple):
     """What a loop goes over"""
 
 
-def repeats_of(module: Module, node: ast.AST) -> Iterator[Repeat]:
+def repeats_of(module: Module, node: ast.AST) -> Iterator[CodeRepetition]:
     """What makes a node run again, from the inside out, through the functions that call its own."""
     seen: set[ast.AST] = set()
     waiting = [(node, 0)]
@@ -55,7 +55,7 @@ def repeats_of(module: Module, node: ast.AST) -> Iterator[Repeat]:
                 yield repeat
 
 
-def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> Repeat | None:
+def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> CodeRepetition | None:
     """The loop that an enclosing node is, where the code stands in its body and not in what it goes over."""
     if isinstance(around, ast.For | ast.AsyncFor):
         iterated: tuple[ast.AST, ...] = (around.iter,)
@@ -64,18 +64,18 @@ def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> Repeat | None:
     else:
         return None
     above = {inner, *module.parents(inner)}
-    return None if above & set(iterated) else Repeat("loop", around, iterated)
+    return None if above & set(iterated) else CodeRepetition("loop", around, iterated)
 
 
-def _of_function(module: Module, function: Function) -> Iterator[Repeat]:
+def _of_function(module: Module, function: Function) -> Iterator[CodeRepetition]:
     """The calls that apply a function to rows, and itself where it answers requests."""
-    yield from (Repeat("map", call.node) for call in mapping_calls_of(module, function))
+    yield from (CodeRepetition("map", call.node) for call in mapping_calls_of(module, function))
     if isinstance(function, ast.Lambda):
         return
     if any(
         _last_name(one) in ROUTES and isinstance(one, ast.Call) for one in function.decorator_list
     ) or _answers_events(module, function):
-        yield Repeat("request", function)
+        yield CodeRepetition("request", function)
 
 
 def _answers_events(module: Module, function: Function) -> bool:
@@ -106,7 +106,7 @@ def _last_name(decorator: ast.expr) -> str:
     return named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
 
 
-def takes_element(module: Module, node: ast.expr, repeat: Repeat) -> bool:
+def takes_element(module: Module, node: ast.expr, repeat: CodeRepetition) -> bool:
     """Is an expression made from the element of a loop, or from the row that a function is applied to?"""
     names = (part for part in backward_slice(module, node) if isinstance(part, ast.Name))
     for name in names:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.masked_labels import label_values
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.prompt_forms import prompts_by_hand
+from truetune.checks.source.evidence.prompt_forms import handwritten_prompts
 from truetune.checks.source.evidence.training_row_code import makes_training_rows
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 STOP_WORDS = re.compile(
     r"eos|eot|end_?of|im_end|sep_token|stop_?token|end_token|endoftext|</s>|<\||<\uff5c|<end|special_tokens_map|"
@@ -100,7 +100,8 @@ def _encoded_texts_of_file(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 def encodes_answers(module: Module) -> bool:
     """Do the rows hold prompts with answers: labels that hide a part, or a prompt that is written by hand?"""
     return any(
-        any(prompts_by_hand(part)) or any(_hides_a_part(part, *one) for one in label_values(part))
+        any(handwritten_prompts(part))
+        or any(_hides_a_part(part, *one) for one in label_values(part))
         for part in module.with_linked
     )
 

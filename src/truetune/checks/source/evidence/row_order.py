@@ -11,8 +11,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 SHUFFLES = ("random.shuffle", "numpy.random.shuffle")

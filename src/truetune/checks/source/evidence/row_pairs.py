@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.value_slices import backward_slice
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.source.module import Module
 
 GENERATES = frozenset(
@@ -15,38 +15,38 @@ GENERATES = frozenset(
 """Methods that give answers, or make texts of them"""
 
 
-class Pair(NamedTuple):
+class RowPair(NamedTuple):
     """Two lists whose rows are taken together."""
 
     node: ast.AST
     sides: tuple[ast.expr, ...]
 
 
-def row_pairs(module: Module) -> Iterator[Pair]:
+def row_pairs(module: Module) -> Iterator[RowPair]:
     """Lists that are compared row by row, in files that generate."""
     if not _generates_text(module):
         return
     for call in module.calls("zip"):
         if len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args):
-            yield Pair(call.node, call.args)
+            yield RowPair(call.node, call.args)
     for call in module.methods("compute", "compute_score", "add_batch"):
         predictions = call.keywords.get("predictions")
         references = call.keywords.get("references")
         if predictions is not None and references is not None:
-            yield Pair(call.node, (predictions, references))
+            yield RowPair(call.node, (predictions, references))
     yield from _new_columns(module)
 
 
-def _new_columns(module: Module) -> Iterator[Pair]:
+def _new_columns(module: Module) -> Iterator[RowPair]:
     """Columns that are put beside the rows of a table, with that table."""
     for call in module.methods("add_column"):
         column = call.argument(1, "column")
         if call.receiver is not None and column is not None:
-            yield Pair(call.node, (column, call.receiver))
+            yield RowPair(call.node, (column, call.receiver))
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Subscript) and _is_column(module, target, node.value):
-            yield Pair(node, (node.value, target.value))
+            yield RowPair(node, (node.value, target.value))
 
 
 def _generates_text(module: Module) -> bool:
@@ -56,7 +56,7 @@ def _generates_text(module: Module) -> bool:
     return any(module.methods("generate", "batch_decode", "create", "chat"))
 
 
-def is_generated(module: Module, pair: Pair) -> bool:
+def is_generated(module: Module, pair: RowPair) -> bool:
     """Is one of the sides made by a generation, itself or in a function of the file that takes part?"""
     parts = (part for side in pair.sides for part in backward_slice(module, side))
     return any(_generates_here(module, part) for part in parts)

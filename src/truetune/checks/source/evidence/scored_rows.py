@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.data.file_records import read_records
-from truetune.data.files import find_sources, open_raw
+from truetune.data.find_data_files import find_sources, open_raw
 from truetune.errors import DataError
 from truetune.source.module import Module
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.possible_values import possible_numbers, possible_texts
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 SEQ2SEQ_ARGUMENTS = ("transformers.Seq2SeqTrainingArguments",)
 WITH_A_LENGTH = re.compile(

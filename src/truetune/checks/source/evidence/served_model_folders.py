@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
+from truetune.checks.vllm_server_commands import (
+    VllmServerCommand,
+    adapters_by_served_name,
+    find_vllm_server_commands,
+)
 from truetune.errors import DataError
 from truetune.parsing.shell_commands import is_command_file, last_option, read_commands
 from truetune.source.module import Module
-from truetune.spec.stacks.project_commands import files_around
+from truetune.spec.stacks.find_config_consumer import files_around
 
 CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
 BESIDE = frozenset(("messages", "prompt", "input"))
@@ -37,7 +41,7 @@ def requested_models(module: Module) -> Iterator[ast.expr]:
             yield entries["model"]
 
 
-def servers_around(module: Module) -> Iterator[tuple[str, Server]]:
+def servers_around(module: Module) -> Iterator[tuple[str, VllmServerCommand]]:
     """The vLLM servers that commands around a file start, each with the path of its commands."""
     for path in files_around(Path(module.path)):
         if not is_command_file(path):
@@ -46,17 +50,17 @@ def servers_around(module: Module) -> Iterator[tuple[str, Server]]:
             file = read_commands(path)
         except DataError:
             continue  # who looks at the commands says what is wrong with them
-        for server in vllm_servers(file):
+        for server in find_vllm_server_commands(file):
             yield str(path), server
 
 
-def served_names(server: Server) -> dict[str, str]:
+def served_names(server: VllmServerCommand) -> dict[str, str]:
     """Name -> folder or model of all that a server answers under."""
     first = server.options[0] if server.options and server.options[0][:1] != "-" else None
     model = last_option(server.options, "--model") or first
     name = last_option(server.options, "--served-model-name") or model
     own = {name: model} if name and model else {}
-    return {**own, **lora_modules(server)}
+    return {**own, **adapters_by_served_name(server)}
 
 
 def served_folders(module: Module) -> frozenset[str]:
@@ -69,6 +73,6 @@ def served_folders(module: Module) -> frozenset[str]:
     names = {text for node in requested for text in possible_texts(module, node)}
     if not names:
         # Requests whose name only the program knows go to the one adapter, if there is one.
-        adapters = lora_modules(servers[0])
+        adapters = adapters_by_served_name(servers[0])
         return frozenset(adapters.values()) if len(adapters) == 1 else frozenset()
     return frozenset(folders[name] for name in names if name in folders)

@@ -24,19 +24,19 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     FOLDERS,
     PromptForm,
-    is_written,
+    is_written_by_script,
     loaded_names,
     prompt_form,
-    trainings_beside,
+    training_scripts_beside,
     trains_a_model,
     written_folders,
 )
 from truetune.checks.source.evidence.published_families import likely_model_names
-from truetune.checks.weight_uses import weight_uses
-from truetune.parsing.modelfile import is_modelfile
+from truetune.checks.weight_uses import find_weight_uses
+from truetune.parsing.read_modelfile import is_modelfile
 from truetune.parsing.shell_commands import is_command_file
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.spec.config import WeightUse
 
 OWN_TEMPLATE = re.compile(r"\.chat_template\s*=[^=]|clone_chat_template")
@@ -68,7 +68,7 @@ def other_templates(module: Module) -> Iterator[OtherTemplate]:
     if not marks:
         return
     seen: set[str] = set()
-    for use in weight_uses([module.path, *_files_around(Path(module.path))]):
+    for use in find_weight_uses([module.path, *_files_around(Path(module.path))]):
         served = _mark_served(use) if use.template and use.file not in seen else None
         # A server's template may hold the mark of the training further down: it then knows both forms.
         if served is None or served in marks or any(mark in use.template for mark in marks):
@@ -99,9 +99,9 @@ def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
         return
     call, asked_mark = named[0]
     loaded = loaded_names(module) | _of_unsloth(module)
-    for training in trainings_beside(module):
+    for training in training_scripts_beside(module):
         folders = written_folders(training)
-        if not any(is_written(name, folders) for name in loaded):
+        if not any(is_written_by_script(name, folders) for name in loaded):
             continue
         form, trained = prompt_form(training), _one_mark(training)
         if form is not None and trained is not None and trained != asked_mark:
@@ -156,10 +156,10 @@ def _mark_served(use: WeightUse) -> str | None:
 def _serves_trained_model(use: WeightUse, module: Module) -> bool:
     """Is it what this script trained: a folder that it writes, or weights of one's own where no other script trains?"""
     folders = written_folders(module)
-    if any(is_written(folder, folders) for folder in use.folders):
+    if any(is_written_by_script(folder, folders) for folder in use.folders):
         return True
     of_its_own = all(Path(folder).suffix == ".gguf" for folder in use.folders)
-    return bool(use.folders) and of_its_own and not any(trainings_beside(module))
+    return bool(use.folders) and of_its_own and not any(training_scripts_beside(module))
 
 
 def _files_around(script: Path) -> list[Path]:

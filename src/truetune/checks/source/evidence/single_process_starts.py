@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.spec.stacks.project_commands import (
+from truetune.spec.stacks.find_config_consumer import (
     LAUNCHERS,
     files_around,
     read_project_text,
@@ -30,7 +30,7 @@ IS_SETTING = re.compile(r"^\s*(?:export\s|#SBATCH|#PBS|#BSUB|\w+=\S+\s*$)")
 """A line that counts for all that follow it"""
 
 
-class PlainStart(NamedTuple):
+class SingleProcessStart(NamedTuple):
     """One command."""
 
     gpus: int
@@ -42,7 +42,7 @@ class PlainStart(NamedTuple):
     """Does a launcher start the one process, and not `python`?"""
 
 
-def plain_starts(script: Path) -> Iterator[PlainStart]:
+def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
     """The commands of the project that start this script as one process, and show it several GPUs; a script may name
     its own command in its text."""
     if not script.is_file():
@@ -56,7 +56,7 @@ def plain_starts(script: Path) -> Iterator[PlainStart]:
             yield from _in_file(file, text, wanted)
 
 
-def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
+def _in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart]:
     """The commands of one file that start the script as one process with several GPUs."""
     standing = 0
     for number, line in _joined_lines(text):
@@ -74,7 +74,7 @@ def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
         count = gpus or standing
         if is_start and count > 1:
             where = f"{' '.join(line.split())} ({file.name}, line {number})"
-            yield PlainStart(count, where, text, by_launcher)
+            yield SingleProcessStart(count, where, text, by_launcher)
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.value_slices import backward_slice
-from truetune.source.calls import Call
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 PARSES = (
     "json.loads",

@@ -11,8 +11,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.code_places import CodePlaces
-from truetune.checks.source.evidence.generate_inputs import (
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.source.evidence.generate_call_inputs import (
     DATA_LOADERS,
     encoding_calls,
     generate_calls,
@@ -20,9 +20,9 @@ from truetune.checks.source.evidence.generate_inputs import (
     without_progress_bar,
 )
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
-from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 VLLM_ENGINE = "vllm.LLM"
 VLLM_SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")

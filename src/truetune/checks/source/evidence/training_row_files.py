@@ -11,8 +11,8 @@ import ast
 from pathlib import Path
 
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 READERS = ("json", "csv", "parquet", "text")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from packaging.version import Version
 
-from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 from truetune.spec.removed_names import ARGUMENTS_MOVED_TO_CONFIG, MOVED_TO_CONFIG, RemovalWindow
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 TEXT_METHODS = frozenset(
     (

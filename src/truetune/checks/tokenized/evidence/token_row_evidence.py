@@ -48,7 +48,7 @@ def find_open_rows(summary: TokenizedSummary) -> OpenRows:
     return OpenRows(limit, at_limit, summary.open_rows.count - at_limit)
 
 
-def no_labels(data: TokenizedData) -> Unmet | None:
+def explain_missing_row_labels(data: TokenizedData) -> Unmet | None:
     """Why labels can't be judged."""
     if data.summary.says_what_is_learned:
         return None
@@ -57,7 +57,7 @@ def no_labels(data: TokenizedData) -> Unmet | None:
     )
 
 
-def no_turns(data: TokenizedData) -> Unmet | None:
+def explain_missing_turns(data: TokenizedData) -> Unmet | None:
     """Why turns can't be judged."""
     if data.summary.chats:
         return None

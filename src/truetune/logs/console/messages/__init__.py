@@ -3,7 +3,7 @@
 A message is data: how it reads, what causes it, what to do next, and where that is known from. `MESSAGES` holds all.
 """
 
-from truetune.logs.console.messages.known_message import Message, Shown
+from truetune.logs.console.messages.known_message import KnownMessage, Shown
 from truetune.logs.console.messages.message_table import (
     MESSAGES,
     find_message,
@@ -13,7 +13,7 @@ from truetune.logs.console.messages.message_table import (
 
 __all__ = [
     "MESSAGES",
-    "Message",
+    "KnownMessage",
     "Shown",
     "find_message",
     "message_of_exception",

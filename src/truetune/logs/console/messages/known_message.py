@@ -15,7 +15,7 @@ beginning of a line, written by what ended the program (the shell, the launcher,
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class KnownMessage:
     """How a message reads, what causes it, and what to do next."""
 
     name: str
@@ -51,9 +51,9 @@ def define_message(
     is_consequence: bool = False,
     refined_by: tuple[str, ...] = (),
     least: int = 1,
-) -> Message:
+) -> KnownMessage:
     """A message of the table. Patterns know capitals from small letters, and a dot does not match a line's end."""
-    return Message(
+    return KnownMessage(
         name,
         title,
         re.compile(pattern),

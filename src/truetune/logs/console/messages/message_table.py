@@ -10,48 +10,48 @@ import re
 from collections.abc import Iterable
 
 from truetune.logs.console.messages import (
-    data,
-    launching,
-    loading,
+    broken_packages,
+    gpus_and_drivers,
     memory,
-    network,
-    numbers,
-    packages,
+    model_loading,
+    model_servers,
+    nonfinite_numbers,
     parameter_sharding,
-    performance,
-    processes,
-    serving,
-    shapes,
-    stacks,
-    trainers,
+    rows_and_templates,
+    slow_runs,
+    stuck_processes,
+    tensor_shapes,
+    trainer_argument_errors,
+    training_stacks,
+    unreachable_processes,
 )
-from truetune.logs.console.messages.known_message import Message, Shown
+from truetune.logs.console.messages.known_message import KnownMessage, Shown
 
-MESSAGES: tuple[Message, ...] = (
+MESSAGES: tuple[KnownMessage, ...] = (
     *memory.MESSAGES,
-    *network.MESSAGES,
-    *processes.MESSAGES,
+    *unreachable_processes.MESSAGES,
+    *stuck_processes.MESSAGES,
     *parameter_sharding.MESSAGES,
-    *shapes.MESSAGES,
-    *numbers.MESSAGES,
-    *loading.MESSAGES,
-    *data.MESSAGES,
-    *stacks.MESSAGES,
-    *serving.MESSAGES,
-    *trainers.MESSAGES,
-    *packages.MESSAGES,
-    *performance.MESSAGES,
-    *launching.MESSAGES,
+    *tensor_shapes.MESSAGES,
+    *nonfinite_numbers.MESSAGES,
+    *model_loading.MESSAGES,
+    *rows_and_templates.MESSAGES,
+    *training_stacks.MESSAGES,
+    *model_servers.MESSAGES,
+    *trainer_argument_errors.MESSAGES,
+    *broken_packages.MESSAGES,
+    *slow_runs.MESSAGES,
+    *gpus_and_drivers.MESSAGES,
 )
 """The first that fits an exception or a line holds: what is more special stands before what is general"""
 
 
-def _messages_shown_as(shown: Shown) -> tuple[Message, ...]:
+def _messages_shown_as(shown: Shown) -> tuple[KnownMessage, ...]:
     """The messages that are printed in this way, in their order."""
     return tuple(message for message in MESSAGES if message.shown == shown)
 
 
-def _alternatives_pattern(messages: Iterable[Message]) -> re.Pattern[str]:
+def _alternatives_pattern(messages: Iterable[KnownMessage]) -> re.Pattern[str]:
     """One pattern that fits whatever any of the messages fits."""
     return re.compile("|".join(f"(?:{message.pattern.pattern})" for message in messages))
 
@@ -65,17 +65,17 @@ KNOWN_LINE = _alternatives_pattern((*NOTICES, *ENDS))
 """Most lines of a log are none of them: one pattern says so"""
 
 
-def find_message(name: str) -> Message | None:
+def find_message(name: str) -> KnownMessage | None:
     """The message of that name; None where there is none."""
     return next((message for message in MESSAGES if message.name == name), None)
 
 
-def message_of_exception(text: str) -> Message | None:
+def message_of_exception(text: str) -> KnownMessage | None:
     """What an exception's `Type: text` is known to mean; None where it is not known."""
     return next((message for message in EXCEPTIONS if message.pattern.search(text)), None)
 
 
-def message_of_line(text: str) -> Message | None:
+def message_of_line(text: str) -> KnownMessage | None:
     """What a line is known to mean that begins like this; None where it is no known message."""
     if KNOWN_LINE.match(text) is None:
         return None

@@ -1,0 +1,160 @@
+"""Answers of some rows beside their prompts and the columns that nothing reads: is another column the answer?"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from truetune.checks.answer_diversity import compressed_bits_per_row, most_informative_column
+from truetune.checks.column_contents import is_prose
+from truetune.data.conversation import Conversation
+from truetune.encoding.row_fingerprints import text_of
+
+# Chosen, not measured: a thousand rows tell a column with four times the bits; all rows would have to be kept.
+SAMPLED = 1_000
+"""Rows whose columns are compared"""
+# Chosen, not measured: instructions name their labels at the beginning or behind a question of some pages.
+KEPT_PROMPT = 4_000
+"""Characters of a prompt in which names of labels are looked for"""
+# Chosen, not measured. At double, "yes" and "no" beside a column of reasons is missed; at half, any notes are told.
+TELLING = 4.0
+"""Times as many bits a row as the answers hold, from which another column may be what was meant"""
+PROSE = 100.0
+"""Bits a row from which a column holds sentences: about ten words. Ids, dates and names have fewer; links may have more
+and are no prose"""
+NOT_MAPPED = " (not mapped)"
+
+
+class AnswersBesideUnreadColumns:
+    """The first rows with an answer."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+        self.prompts: list[str] = []
+        self.unused: defaultdict[str, list[str]] = defaultdict(list)
+        """Texts by column"""
+
+    def add(self, row: Conversation, answer: str) -> None:
+        """One more row; those behind the first SAMPLED are left out."""
+        if len(self.answers) == SAMPLED:
+            return
+        self.answers.append(answer)
+        self.prompts.append(_prompt_texts(row)[:KEPT_PROMPT])
+        for name, text in _unused_texts(row):
+            self.unused[name].append(text)
+
+    def telling_column(self) -> tuple[str, float]:
+        """The unused column that holds far more than the answers, with its bits a row; ("", 0.0) if none does."""
+        most = [
+            (name, texts)
+            for name, texts in self.unused.items()
+            # Half of the rows: a column that is empty in most of them was not meant to be trained.
+            if sum(map(is_prose, texts)) * 2 >= len(self.answers)
+        ]
+        name, bits = most_informative_column(most)
+        if bits < PROSE or bits < TELLING * compressed_bits_per_row(self.answers):
+            return "", 0.0
+        return name, bits
+
+    def are_classes(self, labels: Iterable[str]) -> bool:
+        """Are these labels classes of the prompts: does an instruction name them, or do the prompts tell them?"""
+        return self.prompts_name(labels) or do_prompts_predict_labels(self.prompts, self.answers)
+
+    def prompts_name(self, labels: Iterable[str]) -> bool:
+        """Do most prompts name two of these labels or more, as the instruction of a classification does?"""
+        words = [re.compile(rf"\b{re.escape(label)}\b", re.IGNORECASE) for label in labels]
+        named = sum(
+            sum(word.search(prompt) is not None for word in words) > 1 for prompt in self.prompts
+        )
+        return named * 2 > len(self.prompts)
+
+
+def do_prompts_predict_labels(prompts: Sequence[str], labels: Sequence[str]) -> bool:
+    """Do the words of a prompt say which label it has, more often than chance does? Then they are its class.
+
+    Naive Bayes on the words, trained on one half of the rows and tried on the other; it must beat the commonest label
+    by three standard errors.
+    """
+    words = [frozenset(re.findall(r"\w+", prompt.casefold())) for prompt in prompts]
+    # A fixed seed: a report must be the same for the same data.
+    order = random.Random(0).sample(
+        range(len(labels)), len(labels)
+    )  # rows may be sorted, or take turns
+    halves = (order[::2], order[1::2])
+    hits = chance = 0
+    for train, held_out in (halves, halves[::-1]):
+        predict = _naive_bayes([words[i] for i in train], [labels[i] for i in train])
+        (commonest, _), *_ = Counter(labels[i] for i in train).most_common(1)
+        hits += sum(predict(words[i]) == labels[i] for i in held_out)
+        chance += sum(labels[i] == commonest for i in held_out)
+    share = chance / len(labels)
+    # Three standard errors of a binomial at the share of the commonest label.
+    return hits - chance > 3 * math.sqrt(len(labels) * share * (1 - share))
+
+
+def _naive_bayes(
+    rows: Sequence[frozenset[str]], labels: Sequence[str]
+) -> Callable[[frozenset[str]], str]:
+    """The likeliest label of a row by its words, each counted as there or not, with one row of each added."""
+    sizes = Counter(labels)
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row, label in zip(rows, labels, strict=True):
+        counts[label].update(row)
+
+    def score(label: str, row: frozenset[str]) -> float:
+        known = math.log(sizes[label])
+        # One row of each added (Laplace): a word that a label never had would otherwise rule it out for good.
+        return known + sum(math.log((counts[label][word] + 1) / (sizes[label] + 2)) for word in row)
+
+    return lambda row: max(sizes, key=lambda label: score(label, row))
+
+
+def last_answer(row: Conversation) -> str | None:
+    """The last answer of a row; None where it has none, or calls a tool."""
+    if not row.is_chat:
+        return row.completion
+    for message in reversed(row.messages):
+        if message.get("role") == "assistant":
+            calls = message.get("tool_calls") or message.get("function_call")
+            return None if calls else text_of(message.get("content"))
+    return None
+
+
+def last_question(row: Conversation) -> str:
+    """What the user said last, without the turns before it: these may hold answers."""
+    if not row.is_chat:
+        return row.prompt or ""
+    texts = [text_of(one.get("content")) for one in row.messages if one.get("role") == "user"]
+    return texts[-1] if texts else ""
+
+
+def prompt_before_answer(row: Conversation) -> str:
+    """What is said before the last answer, one message after the other."""
+    if not row.is_chat:
+        return row.prompt or ""
+    last = max(
+        (i for i, message in enumerate(row.messages) if message.get("role") == "assistant"),
+        default=0,
+    )
+    return "\n".join(text_of(message.get("content")) for message in row.messages[:last])
+
+
+def _prompt_texts(row: Conversation) -> str:
+    """The texts before the last answer, one a line."""
+    if not row.is_chat:
+        return row.prompt or ""
+    return "\n".join(text_of(message.get("content")) for message in row.messages[:-1])
+
+
+def _unused_texts(row: Conversation) -> Iterator[tuple[str, str]]:
+    """(column, text) of the columns that reach neither prompt nor answer."""
+    raw: Mapping[str, Any] = row.raw or {}
+    for column in row.unused:
+        name = column.removesuffix(NOT_MAPPED)
+        value = raw.get(name)
+        if isinstance(value, str) and value.strip():
+            yield name, value

@@ -1,0 +1,182 @@
+"""How many optimizer steps a run makes in all, with the arithmetic that users do by hand.
+
+One fact for settings (`checks.config.evidence.step_counts`), scripts and logs:
+rows x epochs / (batch x accumulation x processes).
+From settings and scripts it is an upper bound, for rows may be dropped or packed, and more processes may be launched
+than the settings say. From a log it is what the run made.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from truetune.logs.run_log import RunLog
+
+FEW = 10
+"""Steps below which a run can't have learned: a warm-up of 3 to 10 % takes one of them, and AdamW moves each weight by
+at most the learning rate a step. The smallest published recipes make hundreds (LIMA: 1,000 rows x 15 epochs / 32 rows
+= 470), the notebooks that try a method 30 to 60."""
+SCARCE = 30
+"""Steps below which a run hardly begins: fewer than any notebook of Unsloth or TRL makes to try a method (30 to 60)."""
+ENDED = 0.999
+"""Share of the planned steps from which a run has come to its end; the last records may not be logged."""
+EARLY = 0.5
+"""Share of the planned steps below which a run that ended was ended early"""
+ROUNDED = 0.0005
+"""Half of the last digit of the speeds that transformers prints"""
+
+
+class OptimizerSteps(NamedTuple):
+    """Optimizer steps of a run."""
+
+    most: int
+    """Those that it makes at most; of a log, those that it made"""
+    why: str
+    """The arithmetic, one line"""
+    rows: int | None = None
+    """Training rows, where they are known"""
+    rows_a_step: int | None = None
+    """Rows of one step, over all processes"""
+    epochs: float | None = None
+    is_limit: bool = False
+    """`max_steps` sets them, whatever the rows are"""
+    planned: int | None = None
+    """Steps that the trainer planned, where the run ended before half of them"""
+
+
+def count_optimizer_steps(
+    rows: int,
+    why: str,
+    *,
+    batch: int,
+    accumulation: int,
+    processes: int,
+    epochs: float,
+) -> OptimizerSteps:
+    """The steps of so many rows; `why` says how the rows were counted.
+
+    Each epoch ends with a step of its own, also where it is not full.
+    """
+    a_step = batch * processes * accumulation
+    # At least one step an epoch: fewer rows than a batch make one that is not full.
+    most = math.ceil(epochs * max(1, math.ceil(rows / a_step)))
+    factors = [str(number) for number in (batch, processes, accumulation) if number != 1]
+    product = " x ".join(factors) or "1"
+    arithmetic = f"{rows:,} rows / batch {product} x {epochs:g} epochs = {most:,} steps"
+    return OptimizerSteps(most, f"{why}; {arithmetic}", rows, a_step, epochs)
+
+
+def steps_of_log(log: RunLog) -> OptimizerSteps | None:
+    """The steps that a run made, where its log shows that it ended; None where it may go on.
+
+    A console log may print records without a step: then the banner of the trainer counts them, or its speed.
+    """
+    if not has_run_ended(log):
+        return None
+    stopped = _steps_of_early_stop(log)
+    if stopped is not None:
+        return stopped
+    count, why = _steps_made(log)
+    if count < 1:
+        return None
+    settings = log.output.settings if log.output is not None else None
+    # The banner says both counts exactly; speeds are rounded figures, so they are read only without it.
+    rows = settings.examples if settings is not None else None
+    rows = rows or _rows_by_speed(log)
+    rows_a_step = settings.rows_a_step if settings is not None else None
+    rows_a_step = rows_a_step or _rows_a_step(log)
+    why += _size_of_run(rows, rows_a_step, log.epochs)
+    return OptimizerSteps(count, why, rows, rows_a_step, log.epochs or None)
+
+
+def _size_of_run(rows: int | None, rows_a_step: int | None, epochs: float | None) -> str:
+    """What is known of a run's rows, steps and epochs, in words that go on a sentence."""
+    parts = []
+    if rows is not None:
+        parts.append(f"; an epoch has {rows:,} rows")
+    if rows_a_step is not None:
+        parts.append(f", a step {rows_a_step:,}")
+    if epochs:
+        parts.append(f"; {epochs:.3g} epochs")
+    return "".join(parts)
+
+
+def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
+    """The steps of a run that ended far before the step that the trainer planned; None for any other."""
+    # Where records have steps, the last one counts; only without them the epochs have to tell.
+    if not log.is_numbered and log.last_step >= 1:
+        return None
+    settings = log.output.settings if log.output is not None else None
+    by_epochs = _steps_by_epochs(log)
+    if settings is None or not settings.steps or by_epochs is None:
+        return None
+    if by_epochs >= EARLY * settings.steps:
+        return None
+    return OptimizerSteps(
+        by_epochs,
+        f"{log.epochs:.3g} epochs of {settings.examples:,} rows in steps of {settings.rows_a_step:,}"
+        f" are {by_epochs:,} steps; the trainer planned {settings.steps:,}",
+        settings.examples,
+        settings.rows_a_step,
+        log.epochs,
+        planned=settings.steps,
+    )
+
+
+def _steps_made(log: RunLog) -> tuple[int, str]:
+    """The steps of a run that ended, and what says so; 0 where nothing does."""
+    count = int(log.last_step)
+    if not log.is_numbered and count >= 1:
+        return count, f"the log ends at step {count:,}"
+    # Records without a step are numbered by us, and trainers log each tenth step or so: their number is no count.
+    printed = log.output.settings.steps if log.output is not None else None
+    if printed:
+        return printed, f"the trainer counts {printed:,}"
+    by_speed = _steps_by_speed(log) or 0
+    return by_speed, f"its speed and its time make {by_speed:,} steps"
+
+
+def has_run_ended(log: RunLog) -> bool:
+    """Did the run come to its last planned step, or write the summary that stands behind it?"""
+    if log.number("train_runtime") is not None:
+        return True
+    if log.output is not None and log.output.is_finished:
+        return True
+    total = log.total_steps
+    return total is not None and log.last_step >= ENDED * total
+
+
+def _steps_by_epochs(log: RunLog) -> int | None:
+    """Steps by the epochs of the last record and the rows that the trainer printed; None where one is not known."""
+    settings = log.output.settings if log.output is not None else None
+    if settings is None or not settings.examples or not settings.rows_a_step or not log.epochs:
+        return None
+    return round(log.epochs * settings.examples / settings.rows_a_step)
+
+
+def _steps_by_speed(log: RunLog) -> int | None:
+    """Steps by the summary; None where it is not there, or too coarse to tell one step."""
+    rate, seconds = log.number("train_steps_per_second"), log.number("train_runtime")
+    # The rounding of the speed times the seconds is the error in steps: half a step or more tells nothing.
+    if not rate or not seconds or ROUNDED * seconds > 0.5:
+        return None
+    return round(rate * seconds)
+
+
+def _rows_by_speed(log: RunLog) -> int | None:
+    """Rows of an epoch by the summary; None where it is not there, or too coarse to tell one row."""
+    rate, seconds = log.number("train_samples_per_second"), log.number("train_runtime")
+    # The same in rows of one epoch.
+    if not rate or not seconds or not log.epochs or ROUNDED * seconds > 0.5 * log.epochs:
+        return None
+    return round(rate * seconds / log.epochs)
+
+
+def _rows_a_step(log: RunLog) -> int | None:
+    """Rows of a step as the settings in the log say; None where one of them is not there."""
+    batch = log.number("per_device_train_batch_size") or log.number("train_batch_size")
+    accumulation = log.number("gradient_accumulation_steps")
+    if not batch or not accumulation:
+        return None
+    return int(batch * accumulation * (log.number("devices") or 1))

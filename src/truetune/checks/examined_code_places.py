@@ -1,0 +1,53 @@
+"""Which places of a file a rule on source examined (calls, methods, imports): their number is its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement
+from truetune.source.module import Module
+
+
+@dataclass(frozen=True, slots=True)
+class CodePlaces:
+    """The places of one kind: calls of a function, trainers that are made, names that are imported."""
+
+    what: str
+    """In the plural: `calls of generate`. It also names the kind: one kind is counted once in a file."""
+    find: Callable[[Module], Iterable[object]]
+
+    def count(self, module: Module) -> int:
+        """How many a file has; kept with the file, for several rules are about the same."""
+        if self.what not in module.place_counts:
+            module.place_counts[self.what] = sum(1 for _ in self.find(module))
+        return module.place_counts[self.what]
+
+    def measured(self, count: int) -> Measurement:
+        """The figure of places that are all as they should be."""
+        return Measurement(f"{self.what}: {count:,}", count, count)
+
+    @property
+    def none(self) -> Unmet:
+        """Why a rule says nothing where there is no such place."""
+        return Unmet(f"it is about {self.what}, and there are none")
+
+
+def calls_of(what: str, *patterns: str) -> CodePlaces:
+    """Calls of what is named so: see `Module.calls`."""
+    return CodePlaces(what, lambda module: module.calls(*patterns))
+
+
+def methods_of(what: str, *names: str) -> CodePlaces:
+    """Calls of methods of these names: see `Module.methods`."""
+    return CodePlaces(what, lambda module: module.methods(*names))
+
+
+def calls_with(what: str, keywords: Iterable[str], *patterns: str) -> CodePlaces:
+    """Calls of what is named so, in which each of these arguments is given by name."""
+    names = frozenset(keywords)
+    return CodePlaces(
+        what,
+        lambda module: (call for call in module.calls(*patterns) if names <= call.keywords.keys()),
+    )

@@ -1,0 +1,829 @@
+"""Limits of hyperparameters: values at which a run does nothing, or falls apart.
+
+One table for all who name a setting: files of any stack, arguments in scripts, optimizers of one's own, and the
+adapter_config.json of a saved adapter. A row says where a value is out of range and what happens there; it is an error
+only where that follows from the arithmetic, whatever the data. Settings are named as RunSpec names them
+(`training.weight_decay`), and as transformers and TRL do where RunSpec has no field. What several of them decide
+together is a name of its own (`lora scale`). The trade-off: a value that is unusual, but was published with success,
+is within the range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from truetune.checks.count_optimizer_steps import FEW, SCARCE
+from truetune.spec.run_spec import Severity
+
+Values = Mapping[str, Any]
+"""Name of a setting -> its value"""
+OUT_OF_RANGE = "setting-out-of-range"
+BETA = "preference-beta-out-of-range"
+NOTHING = "settings-train-nothing"
+GENERATION = "generation-settings-distort-answers"
+# Above it less than a third of the GPU is left for weights, gradients and activations, which take more than half.
+MAX_VLLM_SHARE = 0.7
+"""Of the GPU: training holds the weights, too, and more than they take beside them. Recipes give 0.2 to 0.5"""
+CLIPPED_TO = "clip_grad_norm_"
+"""The norm that a loop clips gradients to: unlike trainers, it takes 0 at its word"""
+SCALE = "lora scale"
+"""lora_alpha / r, or lora_alpha / sqrt(r) of rsLoRA: what the adapter's output is multiplied by"""
+SCALE_NAMES = {False: "lora_alpha / r", True: "lora_alpha / sqrt(r)"}
+"""Whether it is rank-stabilised -> what the scale is"""
+SCALED_RATE = "lora scale x learning rate"
+DECAY_RATE = "weight decay x learning rate"
+UPDATES = "optimizer steps"
+"""Steps of a run that its rows, batch and epochs decide"""
+SEEN = "share of the rows that max_steps sees"
+# The largest max_steps of Unsloth's notebooks; at double, published recipes of a thousand rows would count as trials.
+MAX_STEPS_OF_TRIAL = 500
+
+
+class Interval(NamedTuple):
+    """Numbers that are out of range: all that meet each bound which is set."""
+
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    at_most: float | None = None
+
+    def holds(self, value: float) -> bool:
+        # NaN is what a rule on ranges can't name: it fails every comparison, and would pass `not (value <= limit)`.
+        """Is the number one of them? NaN is none."""
+        return not math.isnan(value) and all(
+            (
+                self.above is None or value > self.above,
+                self.at_least is None or value >= self.at_least,
+                # Dots would be read as attributes by str.format.
+                self.below is None or value < self.below,
+                self.at_most is None or value <= self.at_most,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """Values of one setting that are out of range, and what they do."""
+
+    setting: str
+    outside: Interval
+    severity: Severity
+    says: str
+    """The finding; `{value}`, `{name}` and the names of other settings without their dots stand for values"""
+    fix: str
+    source: str
+    """Where the range comes from"""
+    rule: str = OUT_OF_RANGE
+    when: Callable[[Values], bool] = lambda values: True
+
+
+class Breach(NamedTuple):
+    """A value that is out of range."""
+
+    limit: Limit
+    value: float
+
+    def text(self, template: str, values: Values, name: str) -> str:
+        """A text of the limit with its values; `name` is what the user calls the setting."""
+        known = {
+            key.replace("training.", "").replace("lora.", ""): format_value(value)
+            for key, value in values.items()
+        }
+        # A limit on lora_alpha names the rank, which settings may leave to peft's default.
+        known.setdefault("r", "the rank r (8 by default)")
+        return template.format_map({**known, "value": format_value(self.value), "name": name})
+
+
+def format_value(value: Any) -> str:
+    """A value as a message shows it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def parse_limit_number(value: Any) -> float | None:
+    """The number that a setting holds, also as text (`1e-5` is a text to YAML); None for anything else."""
+    # True is an int: without this a switch would be a number.
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def adapter_scale(alpha: Any, rank: Any, *, rank_stabilised: bool = False) -> float | None:
+    """What an adapter's output is multiplied by, without its sign, which B takes up; None where it is not known."""
+    above, below = parse_limit_number(alpha), parse_limit_number(rank)
+    if above is None or below is None or below < 1:
+        return None
+    return abs(above) / (math.sqrt(below) if rank_stabilised else below)
+
+
+def limit_breaches(values: Values, *rules: str) -> Iterator[Breach]:
+    """The settings whose values are out of range, by the rows of these rules.
+
+    Of several rows of one setting, the first that fits counts: rows stand with the gravest first.
+    """
+    # A zero rate is an error and a low one a warning: the reader needs the first alone.
+    seen = set()
+    for limit in LIMITS:
+        value = parse_limit_number(values.get(limit.setting))
+        if limit.rule not in rules or limit.setting in seen or value is None:
+            continue
+        if limit.outside.holds(value) and limit.when(values):
+            seen.add(limit.setting)
+            yield Breach(limit, value)
+
+
+def settings_with_limits(*rules: str) -> tuple[str, ...]:
+    """The settings that the rows of these rules are about, in their order."""
+    return tuple(dict.fromkeys(limit.setting for limit in LIMITS if limit.rule in rules))
+
+
+def _of_methods(*methods: str) -> Callable[[Values], bool]:
+    """Is the run of one of these methods?"""
+    return lambda values: values.get("method") in methods
+
+
+def _dpo_smooths(values: Values) -> bool:
+    """Does the loss read label_smoothing? Of TRL's losses, these do."""
+    losses = set(str(values.get("loss_type") or "sigmoid").split("+"))
+    return values.get("method") in ("dpo", "cpo") and bool(
+        losses & {"sigmoid", "robust", "exo_pair", "None"}
+    )
+
+
+SUMMED = frozenset(("sigmoid", "robust", "hinge", "kto", "None"))
+"""Losses of summed log-probabilities whose beta is the reward's scale, as DPO's is"""
+
+
+def _scales_rewards(values: Values) -> bool:
+    """Is beta the scale of a reward of summed log-probabilities, as in DPO and KTO?"""
+    losses = SUMMED.intersection(str(values.get("loss_type")).split("+"))
+    return values.get("method") in ("dpo", "kto") and bool(losses)
+
+
+def _scales_means(values: Values) -> bool:
+    """Is beta the scale of a reward of mean log-probabilities, as in SimPO?"""
+    return str(values.get("loss_type")) == "simpo"
+
+
+def _epochs_decide(values: Values) -> bool:
+    """Is the length of the run set by epochs?"""
+    return (parse_limit_number(values.get("training.max_steps")) or 0) < 1
+
+
+def _has_steps_of_a_trial(values: Values) -> bool:
+    """Is `max_steps` as small as where a method is tried? Runs over rows that no one means to see whole have more."""
+    return 0 < (parse_limit_number(values.get("training.max_steps")) or 0) <= MAX_STEPS_OF_TRIAL
+
+
+def _is_scale_weak(values: Values) -> bool:
+    """Is the scale itself below what is published? Else the learning rate is what is small, which has its own rule."""
+    strength = parse_limit_number(values.get(SCALE))
+    if strength is None or values.get("method") != "sft":
+        return False
+    return FAINT <= strength < LOWEST_SCALE
+
+
+def _is_sampling(values: Values) -> bool:
+    """Are answers certainly sampled?"""
+    return values.get("do_sample") is True
+
+
+MIN_P_THAT_CUTS = 0.05
+"""With a min_p from here on, tokens that are 20 times less likely than the best are never drawn; its authors sample at
+temperatures up to 3 with 0.05 to 0.1 (arXiv:2407.01082), and Unsloth's notebooks at 1.5 with 0.1"""
+
+
+def _keeps_unlikely_tokens(values: Values) -> bool:
+    """May unlikely tokens be drawn: is there no min_p that takes them away? One that is not known may be high."""
+    if "min_p" not in values:
+        return True
+    min_p = parse_limit_number(values["min_p"])
+    return min_p is not None and min_p < MIN_P_THAT_CUTS
+
+
+def _is_structured(values: Values) -> bool:
+    """Are the answers JSON, code, SQL or the like, in which tokens have to be repeated?"""
+    return bool(values.get("structured"))
+
+
+def _decays_slowly(values: Values) -> bool:
+    """Lion takes a tenth of the rate, and ten times the decay with it. Where each step replaces the weights, that is
+    said instead."""
+    replaces = (parse_limit_number(values.get(DECAY_RATE)) or 0) >= 1
+    return not replaces and "lion" not in str(values.get("training.optim")).lower()
+
+
+def _uses_adam(values: Values) -> bool:
+    """Does the optimizer read the settings of Adam?"""
+    return "adam" in str(values.get("training.optim") or "adamw").lower()
+
+
+FAINT = 0.03
+"""Published are 0.25 to 8, and 0.06 at r 512 with a rate fitted to it; below, the scale alone is out of range"""
+LOWEST_SCALE = 0.25
+"""lora_alpha 16 over r 64, of the QLoRA paper: the smallest scale that is published for usual rates"""
+WEAKEST = 1e-6
+"""LOWEST_SCALE times 5e-6, the lowest rate at which an adapter is fine-tuned on answers (dpo-too-weak-or-frozen)"""
+
+LIMITS: tuple[Limit, ...] = (
+    Limit(
+        setting="training.learning_rate",
+        outside=Interval(at_least=0, at_most=0),
+        severity="error",
+        rule=NOTHING,
+        says="the learning rate is 0",
+        fix="set a learning rate",
+        source="an update is the learning rate times something",
+    ),
+    Limit(
+        setting="training.num_train_epochs",
+        outside=Interval(at_most=0),
+        severity="error",
+        rule=NOTHING,
+        says="the run has {value} epochs",
+        fix="set num_train_epochs, or max_steps",
+        when=_epochs_decide,
+        source="no row is seen",
+    ),
+    Limit(
+        setting="training.lora.lora_alpha",
+        outside=Interval(at_least=0, at_most=0),
+        severity="error",
+        rule=NOTHING,
+        says="lora_alpha is 0: the adapter is multiplied by 0",
+        fix="set lora_alpha to {r}, or twice as much",
+        source="LoRA (arXiv:2106.09685): the update is alpha / r * B A",
+    ),
+    Limit(
+        setting="training.lora.lora_dropout",
+        outside=Interval(at_least=1),
+        severity="error",
+        rule=NOTHING,
+        says="lora_dropout is {value}: nothing passes through the adapter",
+        fix="set lora_dropout to 0 or 0.05",
+        source="torch.nn.Dropout(1.0) gives zeros",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(at_least=0, at_most=0),
+        severity="error",
+        rule=BETA,
+        says="a beta of {value} for {METHOD}: every gradient is 0",
+        fix="set {name} to 0.1, or between 0.01 and 0.5",
+        when=_of_methods("dpo", "kto"),
+        source="DPO (arXiv:2305.18290), equation 7",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(below=0),
+        severity="error",
+        rule=BETA,
+        says="a beta of {value} for {METHOD}: the rejected answer is preferred",
+        fix="set {name} to 0.1, or between 0.01 and 0.5",
+        when=_of_methods("dpo", "kto"),
+        source="DPO (arXiv:2305.18290), equation 7",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(above=1),
+        severity="warning",
+        rule=BETA,
+        says="a beta of {value} for {METHOD}: it hardly moves",
+        fix="set {name} to 0.1, or between 0.01 and 0.5",
+        when=_scales_rewards,
+        source="published are 0.01 to 0.5",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(above=0, below=0.001),
+        severity="warning",
+        rule=BETA,
+        says="a beta of {value} for {METHOD}: next to nothing holds the model at its reference",
+        fix="set {name} to 0.1, or between 0.01 and 0.5",
+        when=_scales_rewards,
+        source="published are 0.01 to 0.5, in ablations 0.001",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(above=0, below=0.5),
+        severity="warning",
+        rule=BETA,
+        says="a beta of {value} for SimPO: it scales mean log-probabilities, so that the loss hardly moves",
+        fix="set {name} to 2.0 to 2.5 (up to 10)",
+        when=_scales_means,
+        source="SimPO (arXiv:2405.14734), table 7: 2.0 to 10",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(at_most=0),
+        severity="error",
+        rule=BETA,
+        says="the odds ratio of ORPO weighs {value}: rejected answers have no effect, or are preferred",
+        fix="set {name} to 0.1, or between 0.05 and 1",
+        when=_of_methods("orpo"),
+        source="ORPO (arXiv:2403.07691), equation 6: SFT's loss plus lambda times that of the odds ratio",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(above=0, below=0.01),
+        severity="warning",
+        rule=BETA,
+        says="the odds ratio of ORPO weighs {value}: the loss is that of SFT on the chosen answers, in practice",
+        fix="set {name} to 0.1, or between 0.05 and 1",
+        when=_of_methods("orpo"),
+        source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(above=5),
+        severity="warning",
+        rule=BETA,
+        says="the odds ratio of ORPO weighs {value}: it outweighs learning the answers",
+        fix="set {name} to 0.1, or between 0.05 and 1",
+        when=_of_methods("orpo"),
+        source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(at_most=0),
+        severity="error",
+        rule=BETA,
+        says="a beta of {value} for {METHOD}: rejected answers have no effect, or are preferred",
+        fix="set {name} to 0.1 (CPO), or to 2 to 10 (SimPO)",
+        when=_of_methods("cpo"),
+        source="SimPO (arXiv:2405.14734), equation 6; CPO (arXiv:2401.08417), equation 4",
+    ),
+    Limit(
+        setting="label_smoothing",
+        outside=Interval(above=0.5),
+        severity="error",
+        says="{name} is {value}: more than half of the pairs count as labelled the wrong way round, so rejected answers"
+        " are preferred",
+        fix="set {name} to 0, or up to 0.3 where so many labels are wrong",
+        when=_dpo_smooths,
+        source="conservative DPO: the loss is (1 - e) L(chosen, rejected) + e L(rejected, chosen)",
+    ),
+    Limit(
+        setting="label_smoothing",
+        outside=Interval(at_least=0.5, at_most=0.5),
+        severity="error",
+        says="{name} is {value}: each pair pulls as much to the rejected as to the chosen answer, so the gradient is 0"
+        " at the start and the loss stays at ln 2",
+        fix="set {name} to 0, or up to 0.3 where so many labels are wrong",
+        when=_dpo_smooths,
+        source="conservative DPO: the loss is (1 - e) L(chosen, rejected) + e L(rejected, chosen)",
+    ),
+    Limit(
+        setting="label_smoothing",
+        outside=Interval(at_least=0.4),
+        severity="warning",
+        says="{name} is {value}: the preferences nearly cancel, for the margin is pulled to log((1 - e) / e)",
+        fix="set {name} to 0, or up to 0.3 where so many labels are wrong",
+        when=_dpo_smooths,
+        source="conservative DPO; published are 0 to 0.3",
+    ),
+    Limit(
+        setting="label_smoothing_factor",
+        outside=Interval(at_least=1),
+        severity="error",
+        says="{name} is {value}: the labels have no weight in the loss, every token is as good",
+        fix="set {name} to 0, or to 0.1",
+        source="transformers' LabelSmoother: (1 - e) * nll + e * uniform",
+    ),
+    Limit(
+        setting="label_smoothing_factor",
+        outside=Interval(at_least=0.4),
+        severity="warning",
+        says="{name} is {value}: the model is trained to be unsure of every token",
+        fix="set {name} to 0, or to 0.1",
+        source="published is 0.1 (arXiv:1706.03762)",
+    ),
+    Limit(
+        setting="training.desirable_weight",
+        outside=Interval(at_most=0),
+        severity="warning",
+        says="{name} is {value}: answers judged good are not learned from",
+        fix="set {name} to 1",
+        when=_of_methods("kto"),
+        source="KTO (arXiv:2402.01306), equation 8",
+    ),
+    Limit(
+        setting="training.undesirable_weight",
+        outside=Interval(at_most=0),
+        severity="warning",
+        says="{name} is {value}: answers judged bad are not learned from",
+        fix="set {name} to 1",
+        when=_of_methods("kto"),
+        source="KTO (arXiv:2402.01306), equation 8",
+    ),
+    Limit(
+        setting="training.learning_rate",
+        outside=Interval(below=0),
+        severity="error",
+        says="the learning rate is {value}: the optimizer refuses it, or the loss is made larger",
+        fix="set a learning rate above 0",
+        source="torch.optim.AdamW raises ValueError",
+    ),
+    Limit(
+        setting=SCALE,
+        outside=Interval(above=0, below=FAINT),
+        severity="warning",
+        says="{name} is {value}: what the adapter learns is multiplied by that, so at usual rates it changes next to"
+        " nothing",
+        fix="set lora_alpha to {r}, or twice as much",
+        source="published are 0.25 (QLoRA, arXiv:2305.14314) to 8; 0.06 at r 512 with a rate fitted to it (LoRA Without"
+        " Regret)",
+    ),
+    Limit(
+        setting=SCALED_RATE,
+        outside=Interval(above=0, below=WEAKEST),
+        severity="warning",
+        says="a learning rate of {learning_rate} is multiplied by {lora scale}, which is {name}: the"
+        " adapter hardly moves",
+        fix="set lora_alpha to {r}, or twice as much, and a learning rate of 1e-4 to 5e-4",
+        when=_is_scale_weak,
+        source="the lowest published rate times the lowest published scale",
+    ),
+    Limit(
+        setting=SCALE,
+        outside=Interval(above=64),
+        severity="warning",
+        says="{name} is {value}: each step of the adapter is multiplied by that, and the loss is likely to explode",
+        fix="set lora_alpha to {r}, or twice as much",
+        source="published are 0.25 to 8, and with rsLoRA up to 32 (arXiv:2312.03732)",
+    ),
+    Limit(
+        setting="training.lora.lora_dropout",
+        outside=Interval(above=0.5, below=1),
+        severity="warning",
+        says="{name} is {value}: most of what the adapter sees is set to 0",
+        fix="set {name} to 0 or 0.05",
+        source="published are 0 to 0.1",
+    ),
+    Limit(
+        setting="training.lora.lora_dropout",
+        outside=Interval(below=0),
+        severity="error",
+        says="{name} is {value}: torch.nn.Dropout refuses it",
+        fix="set {name} to 0 or 0.05",
+        source="torch.nn.Dropout raises ValueError",
+    ),
+    Limit(
+        setting=DECAY_RATE,
+        outside=Interval(at_least=1),
+        severity="error",
+        says="weight_decay {weight_decay} x learning rate {learning_rate} is {value}: each step sets the weights"
+        " to 0, or turns their sign",
+        fix="set weight_decay to 0, or up to 0.1",
+        source="AdamW (arXiv:1711.05101): w <- (1 - lr * decay) w - lr * update",
+    ),
+    Limit(
+        setting="training.weight_decay",
+        outside=Interval(below=0),
+        severity="error",
+        says="{name} is {value}: torch.optim refuses it",
+        fix="set {name} to 0, or up to 0.1",
+        source="torch.optim.AdamW raises ValueError",
+    ),
+    Limit(
+        setting="training.weight_decay",
+        outside=Interval(above=1),
+        severity="warning",
+        when=_decays_slowly,
+        says="{name} is {value}: weights shrink by {value} times the learning rate at each step, and an adapter"
+        " goes back to 0",
+        fix="set {name} to 0, or up to 0.1",
+        source="published are 0 to 0.1, and up to 1 for small models from scratch",
+    ),
+    Limit(
+        setting="training.max_grad_norm",
+        outside=Interval(above=0, at_most=1e-5),
+        severity="error",
+        says="{name} is {value}: gradients are scaled down to a norm at which Adam's epsilon outweighs them, and"
+        " nothing is learned",
+        fix="set {name} to 1.0",
+        source="a million weights share that norm, so each gradient is below 1e-8, Adam's epsilon",
+    ),
+    Limit(
+        setting="training.max_grad_norm",
+        outside=Interval(above=0, below=1e-3),
+        severity="warning",
+        says="{name} is {value}: gradients are scaled down so far that Adam's epsilon weighs in",
+        fix="set {name} to 1.0",
+        source="published are 0.1 to 5; Adam's epsilon is 1e-8 a weight",
+    ),
+    Limit(
+        when=_uses_adam,
+        setting="adam_epsilon",
+        outside=Interval(at_least=0.1),
+        severity="error",
+        says="{name} is {value}: it is added to the size of every gradient, and outweighs it, so the updates vanish",
+        fix="set {name} to 1e-8",
+        source="Adam (arXiv:1412.6980): the update is m / (sqrt(v) + eps)",
+    ),
+    Limit(
+        when=_uses_adam,
+        setting="adam_epsilon",
+        outside=Interval(at_least=1e-3),
+        severity="warning",
+        says="{name} is {value}: it outweighs most gradients of a language model, so the updates are small",
+        fix="set {name} to 1e-8",
+        source="published are 1e-8 to 1e-5",
+    ),
+    Limit(
+        setting="adam_epsilon",
+        outside=Interval(below=0),
+        severity="error",
+        says="{name} is {value}: torch.optim refuses it",
+        fix="set {name} to 1e-8",
+        source="torch.optim.AdamW raises ValueError",
+    ),
+    *(
+        Limit(
+            setting=setting,
+            outside=outside,
+            severity="error",
+            says="{name} is {value}: torch.optim refuses it, as it is a share below 1",
+            fix=f"set {{name}} to {usual}",
+            source="torch.optim.AdamW raises ValueError: Invalid beta parameter",
+        )
+        for setting, usual in (("adam_beta1", 0.9), ("adam_beta2", 0.999))
+        for outside in (Interval(at_least=1), Interval(below=0))
+    ),
+    Limit(
+        setting="adam_beta2",
+        outside=Interval(at_least=0, below=0.5),
+        severity="warning",
+        says="{name} is {value}: each update is divided by the last gradient alone, so all have one size",
+        fix="set {name} to 0.95 to 0.999",
+        source="published are 0.95 to 0.999",
+    ),
+    Limit(
+        setting="neftune_noise_alpha",
+        outside=Interval(above=40),
+        severity="warning",
+        says="{name} is {value}: the noise is as large as the embeddings",
+        fix="set {name} to 5, or up to 15",
+        source="NEFTune (arXiv:2310.05914) uses 5 to 15; embeddings are near 0.02",
+    ),
+    Limit(
+        setting="training.val_size",
+        outside=Interval(at_least=0.5, below=1),
+        severity="warning",
+        says="{name} is {value}: that share of the rows is held out, and not trained on",
+        fix="set {name} to 0.05 to 0.2",
+        source="published are 0.01 to 0.2",
+    ),
+    Limit(
+        setting=UPDATES,
+        outside=Interval(below=FEW),
+        severity="warning",
+        says="{steps} in the whole run: too few to learn anything; rows, batch, accumulation and epochs leave no more",
+        fix="lower gradient_accumulation_steps or the batch, train for more epochs, or add rows",
+        source="AdamW moves a weight by about the learning rate at each step; the warm-up takes the first",
+    ),
+    Limit(
+        setting=UPDATES,
+        outside=Interval(below=SCARCE),
+        severity="info",
+        says="{steps} in the whole run: few to learn anything from",
+        fix="lower gradient_accumulation_steps or the batch, train for more epochs, or add rows",
+        source="the notebooks that try a method make 30 to 60, published recipes hundreds",
+    ),
+    Limit(
+        setting=SEEN,
+        outside=Interval(below=0.05),
+        severity="warning",
+        says="{name} ends the run after {rows_seen}: the others are never seen",
+        fix="leave {name} out, so that num_train_epochs decides",
+        source="a max_steps of 60 stands in notebooks that try a method; 1 to 3 epochs are usual",
+    ),
+    Limit(
+        setting=SEEN,
+        # Half: whoever limits the steps on purpose mostly wants an epoch. At a quarter, a third of the rows would pass.
+        outside=Interval(below=0.5),
+        severity="warning",
+        says="{name} ends the run after {max_steps} steps and {rows_seen}: the others are never seen",
+        fix="leave {name} out, so that num_train_epochs decides (1 to 3)",
+        when=_has_steps_of_a_trial,
+        source="notebooks that try a method make 60 to 500 steps (Unsloth: max_steps = 60)",
+    ),
+    Limit(
+        setting="training.num_train_epochs",
+        outside=Interval(above=0, below=0.05),
+        severity="warning",
+        says="{name} is {value}: all but that share of the rows is never seen",
+        fix="set {name} to 1 to 3",
+        when=_epochs_decide,
+        source="a share of the rows; 1 to 3 epochs are usual",
+    ),
+    Limit(
+        setting="num_generations",
+        outside=Interval(below=2),
+        severity="error",
+        says="{name} is {value}: an answer is compared with the others of its prompt, and there is none, so the"
+        " advantage is 0, or the trainer stops",
+        fix="set {name} to 8, or at least to 2",
+        when=_of_methods("grpo"),
+        source="GRPO (arXiv:2402.03300), section 4.1; TRL raises ValueError",
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(at_most=0),
+        severity="error",
+        says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, or the logits"
+        " are divided by 0",
+        fix="set {name} to 1.0, or 0.7 to 1.2",
+        when=_of_methods("grpo"),
+        source="the advantage compares different answers to one prompt",
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(below=0.3),
+        severity="warning",
+        says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
+        " advantage",
+        fix="set {name} to 1.0, or 0.7 to 1.2",
+        when=_of_methods("grpo"),
+        source="published are 0.6 to 1.2",
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(above=2),
+        severity="warning",
+        says="{name} is {value} while answers are sampled for training: they are noise, and no reward comes",
+        fix="set {name} to 1.0, or 0.7 to 1.2",
+        when=_of_methods("grpo"),
+        source="published are 0.6 to 1.2",
+    ),
+    Limit(
+        setting="top_k",
+        outside=Interval(at_least=1, at_most=1),
+        severity="error",
+        says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, so the"
+        " advantage is 0",
+        fix="leave {name} out",
+        when=_of_methods("grpo"),
+        source="the advantage compares different answers to one prompt",
+    ),
+    Limit(
+        setting="top_p",
+        outside=Interval(below=0.3),
+        severity="warning",
+        says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
+        " advantage",
+        fix="set {name} to 1.0",
+        when=_of_methods("grpo"),
+        source="published are 0.9 to 1",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(at_least=2),
+        severity="warning",
+        says="{name} is {value}: the distance to the reference outweighs the reward",
+        fix="set {name} to 0, or up to 0.1",
+        when=_of_methods("grpo"),
+        source="published are 0 to 0.1 (arXiv:2402.03300: 0.04)",
+    ),
+    Limit(
+        setting=CLIPPED_TO,
+        outside=Interval(at_most=0),
+        severity="error",
+        says="gradients are clipped to a norm of {value}: every gradient is multiplied by 0",
+        fix="give a norm of 1.0, or leave the call out",
+        source="torch.nn.utils.clip_grad_norm_ multiplies by max_norm / norm where that is below 1",
+    ),
+    Limit(
+        setting=CLIPPED_TO,
+        outside=Interval(above=0, below=1e-3),
+        severity="warning",
+        says="gradients are clipped to a norm of {value}, at which Adam's epsilon weighs in, and the updates vanish",
+        fix="give a norm of 1.0",
+        source="published are 0.1 to 5; Adam's epsilon is 1e-8 a weight",
+    ),
+    Limit(
+        setting="num_beams",
+        outside=Interval(at_least=6),
+        severity="info",
+        rule=GENERATION,
+        says="{name} is {value}: each token is computed for {value} beams, which takes up to {value} times the time and"
+        " cache of a greedy answer",
+        fix="set {name} to 1, or up to 4",
+        source="published translations and summaries use 4 or 5 beams; chat models none",
+    ),
+    Limit(
+        setting="no_repeat_ngram_size",
+        outside=Interval(at_least=1, at_most=10),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: no {value} tokens in a row may come twice, those of the prompt included, so"
+        " what has to be repeated (keys of JSON, names, code, quotes) comes out wrong",
+        fix="leave {name} out",
+        source="transformers' NoRepeatNGramLogitsProcessor bans by -inf; it counts the prompt",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(at_least=1.3),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: every token that came before, in the prompt too, has its logit divided"
+        " by that, so JSON, code, names and even full stops come out wrong",
+        fix="set {name} to 1.0, or up to 1.1",
+        source="CTRL (arXiv:1909.05858) uses 1.2; published models 1.0 to 1.1",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(at_least=1.1),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value} and the answers are structured: keys, brackets and names that have to be repeated are"
+        " punished",
+        fix="set {name} to 1.0",
+        when=_is_structured,
+        source="published models use 1.0 to 1.1",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(above=0, below=0.95),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: below 1 it rewards tokens that came before, and answers loop",
+        fix="set {name} to 1.0",
+        source="CTRL (arXiv:1909.05858), section 4.1",
+    ),
+    Limit(
+        setting="repetition_penalty",
+        outside=Interval(at_most=0),
+        severity="error",
+        rule=GENERATION,
+        says="{name} is {value}: logits are divided by it, and generation stops with an error",
+        fix="set {name} to 1.0",
+        source="transformers' RepetitionPenaltyLogitsProcessor raises ValueError",
+    ),
+    *(
+        Limit(
+            setting=setting,
+            outside=Interval(at_least=1),
+            severity="warning",
+            rule=GENERATION,
+            says="{name} is {value}: tokens that came before are so unlikely that long and"
+            " structured answers fall apart",
+            fix="set {name} to 0",
+            source="engines subtract it from the logits, whose differences are about 1 to 5",
+        )
+        for setting in ("frequency_penalty", "presence_penalty")
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(at_most=0),
+        severity="error",
+        rule=GENERATION,
+        says="{name} is {value} with do_sample=True: transformers refuses it",
+        fix="set do_sample to False for greedy answers",
+        when=_is_sampling,
+        source="transformers' TemperatureLogitsWarper raises ValueError",
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(at_least=1.5),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: unlikely tokens are drawn often, and answers turn into noise",
+        fix="set {name} to 0.7, or up to 1.0",
+        when=_keeps_unlikely_tokens,
+        source="published models use 0.1 to 1.0",
+    ),
+    Limit(
+        setting="top_p",
+        outside=Interval(above=1),
+        severity="error",
+        rule=GENERATION,
+        says="{name} is {value}: it is a probability, and generation stops with an error",
+        fix="set {name} to 0.9, or to 1",
+        source="transformers' TopPLogitsWarper raises ValueError",
+    ),
+    Limit(
+        setting="min_new_tokens",
+        outside=Interval(at_least=32),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is {value}: no answer may stop before, and short ones run on into nonsense",
+        fix="leave {name} out",
+        source="transformers' MinNewTokensLengthLogitsProcessor sets the stop tokens to -inf",
+    ),
+    Limit(
+        setting="ignore_eos",
+        outside=Interval(at_least=1),
+        severity="warning",
+        rule=GENERATION,
+        says="{name} is on: stop tokens are not heeded, and each answer runs to the limit",
+        fix="leave {name} out, but for benchmarks of speed",
+        source="vLLM's SamplingParams",
+    ),
+)
+"""Ranges, the gravest of a setting first"""

@@ -1,0 +1,364 @@
+"""What a job asks for, and the processes that its commands start on each node."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.vllm_server_commands import find_vllm_server_commands
+from truetune.errors import TruetuneError
+from truetune.parsing.input_limits import InputLimitError
+from truetune.parsing.python_reader import parse_python
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+    variables_set_once,
+)
+from truetune.spec import located_document
+
+GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
+"""`gpu:4`, `gpu:a100:4`"""
+TYPED = re.compile(r"(?:[\w.-]*[A-Za-z][\w.-]*:)?(\d+)")
+"""`4`, `a100:4`"""
+EXPORTED = re.compile(r"\s*(?:export\s+)?CUDA_VISIBLE_DEVICES=(\S+)\s*(?:#.*)?$")
+DEVICES = re.compile(r"\d+(?:,\d+)*")
+TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
+SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
+"""In a script: one process may use several GPUs"""
+SETS_VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=|\bunset\s+CUDA_VISIBLE_DEVICES")
+PRINTS = re.compile(r"\s*(?:#|echo\b|printf\b)")
+"""A line that only says something: `echo "cards: $CUDA_VISIBLE_DEVICES"` gives no command GPUs of its own"""
+WATCHES = re.compile(
+    r"\s*\(?\s*(?:nohup\s+)?(?:srun\s+(?:-\S+\s+)*)?(?:nvidia-smi|gpustat|watch|tail|top|htop|sar|vmstat|iostat|dstat|free|tensorboard)\b"
+)
+"""What runs beside a training and takes no GPU"""
+SWIFT_TRAINS = ("sft", "pt", "rlhf")
+# Chosen, not measured: settings of a script stand in its first lines; data files may be named .py by mistake.
+HEAD = 1 << 20
+
+
+class GpuCount(NamedTuple):
+    """GPUs of each node."""
+
+    gpus: int
+    line: int
+    text: str
+
+
+class ProcessLaunch(NamedTuple):
+    """A command that starts processes."""
+
+    command: ShellCommand
+    processes: int
+    """On each node"""
+    machines: int
+    """Nodes that `setting` counts over"""
+    setting: str
+    said: str
+    """Where their number is said"""
+    spreads_one_model: bool
+    tasks: int = 1
+    """How often srun starts the command on each node"""
+    shares_one_model: str = ""
+    """What one process does with several GPUs, where it leaves none idle"""
+
+
+def gpus_requested_by_job(file: CommandFile) -> GpuCount | None:
+    """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
+    nodes = parse_whole_number(_first_request(file, "--nodes", "-N")[0] or "1")
+    for name, pattern in (
+        ("--gres", GENERIC),
+        ("--gpus-per-node", TYPED),
+        ("--gpus", TYPED),
+        ("-G", TYPED),
+    ):
+        if name not in file.requests:
+            continue
+        value, line = file.requests[name]
+        match = pattern.fullmatch(value)
+        count = int(match[1]) if match else 0
+        if name in ("--gpus", "-G"):
+            # --gpus counts those of the whole job; shared out unevenly, no node has a known number.
+            count = count // nodes if nodes and count % nodes == 0 else 0
+        return GpuCount(count, line, f"{name}={value}") if count else None
+    return None
+
+
+def _first_request(file: CommandFile, *names: str) -> tuple[str, int]:
+    """The first of these requests that a job makes, with its line; ("", 0) where it makes none."""
+    return next((file.requests[name] for name in names if name in file.requests), ("", 0))
+
+
+def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCount | None:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves a command: set for it alone, or once before it in the file.
+
+    None where it is not set, set to something else than numbers, or set more than once.
+    """
+    own = command.variables.get("CUDA_VISIBLE_DEVICES")
+    if own is not None:
+        return _visible_gpus(own, command.line)
+    matches = (
+        (number, EXPORTED.match(line)) for number, line in enumerate(file.text.splitlines(), 1)
+    )
+    settings = [(number, match[1]) for number, match in matches if match is not None]
+    # A line below the command sets what later commands see.
+    if len(settings) != 1 or settings[0][0] > command.line:
+        return None
+    return _visible_gpus(settings[0][1], settings[0][0])
+
+
+def visible_gpus_set_in_script(
+    file: CommandFile, command: ShellCommand
+) -> tuple[GpuCount, str] | None:
+    """The GPUs that a script leaves itself, `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, and its path.
+
+    None where it sets the variable under a condition, more than once, or to what is not plain.
+    """
+    name = next((word for word in command.words if word.endswith(".py")), None)
+    script = Path(file.path).parent / name if name is not None else None
+    text = _file_head(script) if script is not None else ""
+    # Twice: one of them may be a default that the other replaces.
+    if script is None or text.count("CUDA_VISIBLE_DEVICES") != 1:
+        return None
+    value = next(_values_of_variable(text), None)
+    visible = _visible_gpus(*value) if value is not None else None
+    return (visible, str(script)) if visible is not None else None
+
+
+def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
+    """What the top of a script sets CUDA_VISIBLE_DEVICES to, where it is plain text, and in which line."""
+    try:
+        statements = parse_python(text).body
+    except (InputLimitError, SyntaxError, ValueError):
+        return
+    for node in statements:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            continue
+        target, value = node.targets[0], node.value.value
+        is_variable = isinstance(target, ast.Subscript) and "CUDA_VISIBLE_DEVICES" in ast.unparse(
+            target
+        )
+        if is_variable and isinstance(value, str):
+            yield value, node.lineno
+
+
+def _visible_gpus(value: str, line: int) -> GpuCount | None:
+    """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves; None where it is not plain numbers."""
+    value = value.strip("\"'")
+    if DEVICES.fullmatch(value) is None:
+        return None
+    return GpuCount(len(set(value.split(","))), line, f"CUDA_VISIBLE_DEVICES={value}")
+
+
+def may_commands_share_gpus(file: CommandFile) -> bool:
+    """May several commands have GPUs of their own, or a server those that the training leaves?"""
+    own = any("CUDA_VISIBLE_DEVICES" in command.variables for command in file.commands)
+    lines = [line for line in file.text.splitlines() if not PRINTS.match(line)]
+    texts = (
+        "--gpu_ids",
+        "--include",
+        "vllm-serve",
+        "sglang",
+        "#SBATCH --array",
+    )
+    # A single `&` at the end of a line, and not `&&`: the next command then runs at the same time.
+    in_background = any(
+        re.search(r"(?<!&)&\s*(?:#.*)?$", line) and not WATCHES.match(line) for line in lines
+    )
+    return (
+        own
+        or in_background
+        or any(SETS_VISIBLE.search(line) for line in lines)
+        or any(text in file.text for text in texts)
+        or any(find_vllm_server_commands(file))
+    )
+
+
+def find_launches(file: CommandFile) -> Iterator[ProcessLaunch]:
+    """The launches whose number of processes is plain."""
+    for command in file.commands:
+        launched = (
+            _torchrun_launch(command)
+            or _deepspeed_launch(command)
+            or _accelerate_launch(command, Path(file.path).parent)
+            or _tune_launch(command)
+            or _swift_launch(command, file)
+        )
+        tasks = _tasks_per_node(command, file)
+        if launched is not None and tasks is not None:
+            folder = Path(file.path).parent
+            spreads = any(
+                _spreads_model(folder / word) for word in command.words if word.endswith(".py")
+            )
+            yield launched._replace(
+                processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks
+            )
+
+
+def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
+    """How often the command runs on each node: srun starts each of the node's tasks. None where it is not plain."""
+    if command.words[0] != "srun":
+        return 1
+    own = last_option(command.words, "--ntasks-per-node")
+    # A total of tasks may be shared out among the nodes in any way.
+    if own is None and last_option(command.words, "--ntasks", "-n") is not None:
+        return None
+    tasks = own or _first_request(file, "--ntasks-per-node")[0]
+    if tasks:
+        return parse_whole_number(tasks)
+    # Slurm then counts tasks by GPUs, whose number per node is not said.
+    if "--gpus-per-task" in file.requests:
+        return None
+    has_tasks = bool({"--ntasks", "-n"} & file.requests.keys())
+    return _tasks_of_node(file) if has_tasks else 1
+
+
+def _tasks_of_node(file: CommandFile) -> int | None:
+    """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
+    tasks = parse_whole_number(_first_request(file, "--ntasks", "-n")[0])
+    nodes = parse_whole_number(_first_request(file, "--nodes", "-N")[0] or "1")
+    return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
+
+
+def _torchrun_launch(command: ShellCommand) -> ProcessLaunch | None:
+    """What torchrun starts on each node; one process where it is not told."""
+    behind = (command.behind(*words) for words in TORCHRUN)
+    options = next((words for words in behind if words is not None), None)
+    if options is None:
+        return None
+    count_option = last_option(_of_launcher(options), "--nproc-per-node")
+    count = parse_whole_number(count_option) if count_option is not None else 1
+    text = (
+        f"--nproc-per-node {count_option}"
+        if count_option is not None
+        else "torchrun: 1 process by default"
+    )
+    return ProcessLaunch(command, count, 1, "--nproc-per-node", text, False) if count else None
+
+
+def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
+    """What DeepSpeed's launcher starts, where `--num_gpus` says how many."""
+    options = command.behind("deepspeed")
+    count = (
+        parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
+        if options is not None
+        else None
+    )
+    return (
+        ProcessLaunch(command, count, 1, "--num_gpus", f"--num_gpus {count}", False)
+        if count
+        else None
+    )
+
+
+def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | None:
+    """What `accelerate launch` starts, by its options or by the file that `--config_file` names."""
+    options = command.behind("accelerate", "launch")
+    if options is None:
+        return None
+    options = _of_launcher(options)
+    name = last_option(options, "--config-file")
+    config = _accelerate_config(folder / name) if name else {}
+    if config is None:
+        return None
+    option = last_option(options, "--num-processes")
+    machines = last_option(options, "--num-machines")
+    count: Any = parse_whole_number(option) if option is not None else config.get("num_processes")
+    nodes: Any = (
+        parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
+    )
+    if not _is_whole_share(count, nodes):
+        return None
+    if option is not None:
+        setting, text = "--num_processes", f"--num_processes {option}"
+    else:
+        setting, text = f"num_processes in {name}:", f"num_processes: {count} in {name}"
+    # accelerate counts the processes of all machines together, torchrun those of one.
+    return ProcessLaunch(command, count // nodes, nodes, setting, text, False)
+
+
+def _is_whole_share(processes: Any, nodes: Any) -> bool:
+    """Are both counts known, and does each node get the same number of processes, at least one?"""
+    if not isinstance(processes, int) or not isinstance(nodes, int):
+        return False
+    return processes != 0 and nodes != 0 and processes % nodes == 0
+
+
+def _tune_launch(command: ShellCommand) -> ProcessLaunch | None:
+    """torchtune's `tune run`: torchrun where it is given its options, else one process."""
+    options = command.behind("tune", "run")
+    if options is None:
+        return None
+    recipe = next(
+        (word for word in options if re.fullmatch(r"\w+_(?:single_device|distributed)", word)), ""
+    )
+    # tune's own options stand before the recipe; behind it they are the recipe's.
+    count = last_option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
+    if not recipe or (count is not None and parse_whole_number(count) is None):
+        return None
+    text = f"--nproc_per_node {count}" if count is not None else f"tune run {recipe}"
+    is_distributed = recipe.endswith("_distributed")
+    setting = (
+        "--nproc_per_node"
+        if is_distributed
+        else "a recipe that ends in _distributed, with --nproc_per_node"
+    )
+    return ProcessLaunch(command, parse_whole_number(count) or 1, 1, setting, text, False)
+
+
+def _swift_launch(command: ShellCommand, file: CommandFile) -> ProcessLaunch | None:
+    """ms-swift: as many processes as NPROC_PER_NODE says, else one, over which it spreads the model."""
+    if not any(command.behind("swift", what) is not None for what in SWIFT_TRAINS):
+        return None
+    count_text = command.variables.get("NPROC_PER_NODE") or variables_set_once(file.text).get(
+        "NPROC_PER_NODE"
+    )
+    count = parse_whole_number(count_text) if count_text is not None else 1
+    if count is None or re.search(r"\bNNODES=|\bNODE_RANK=", file.text):
+        return None
+    text = (
+        f"NPROC_PER_NODE={count_text}"
+        if count_text is not None
+        else "swift: NPROC_PER_NODE is not set"
+    )
+    shares = "the layers of the model are spread over the GPUs, which then work one after another"
+    if last_option(command.words, "--deepspeed"):
+        shares = "ms-swift spreads the layers over them, and stops at --deepspeed, which takes one GPU a process"
+    return ProcessLaunch(command, count, 1, "NPROC_PER_NODE", text, False, shares_one_model=shares)
+
+
+def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
+    """The options before the script, whose own may have the same names."""
+    script = next(
+        (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
+    )
+    return options[:script]
+
+
+def _accelerate_config(path: Path) -> dict[str, Any] | None:
+    """accelerate's configuration; None where it is not there or can't be read."""
+    try:
+        value = located_document.read_document(path).value if path.is_file() else None
+    except TruetuneError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _spreads_model(script: Path) -> bool:
+    """Does a script say that it spreads a model over several GPUs?"""
+    text = _file_head(script)
+    return any(name in text for name in SPREADS)
+
+
+def _file_head(path: Path) -> str:
+    """The beginning of a file; empty where it is not there."""
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,230 @@
+"""What the run's own trainer learns of the rows, counted, beside what an ideal mask would.
+
+The trainer's masking facts are applied to the encoded rows: which tokens it labels, which labels it loses because they
+equal the pad token, and what its limit on the length takes. The ideal mask is the inference contract: every assistant
+turn from the end of its serving prompt through its stop token. `tests/trainers` compares the counts with TRL's own.
+
+The trade-off: where a trainer masks by the assistant's turns, the contract stands for its mask. The two may differ by
+the text that a template writes inside a turn; no token of a prompt and no stop token is counted wrongly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checks.detected_trainers import LABELS_BY_SCRIPT, first_row, trainer_kind_of_row
+from truetune.encoding.batch import Batch, Example
+from truetune.render.rendering import Source, Turn
+from truetune.render.tokenizer import Tokenizer
+from truetune.spec.run_spec import Learn, RunSpec
+from truetune.trainers.trainer_facts import Learned as What
+from truetune.trainers.trainer_facts import TrainerFacts, TrainerName
+
+# No token has a negative id, so the mask of pads stays empty where pads are masked by position.
+NO_ID = -1
+IDEAL = Learn()
+"""Asked for what the contract gives: the mask is the ideal one already"""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedTokenCounts:
+    """Tokens that a trainer learns, and those that an ideal mask would."""
+
+    trainer: TrainerName | None
+    """None: not known"""
+    called: str
+    """With its release"""
+    because: str
+    """The setting or the default that decides"""
+    sure: bool
+    """The trainer itself makes the labels; else the user's code does, and `supervised` is what its settings ask for"""
+    about: bool
+    """The trainer renders rows by a template of its own, or finds answers otherwise than by the contract: the counts
+    are those of the tokenizer's template and of the contract"""
+    tokens: int
+    """Of all rows"""
+    supervised: int
+    """Tokens with a label, before any cut"""
+    masked_as_pads: int
+    """Tokens that lost their label because they equal the pad token; not in `supervised`"""
+    limit: int | None
+    """The length that takes effect, in tokens"""
+    limit_by_default: bool
+    limit_name: str
+    """What the trainer calls it"""
+    lost: int
+    """Supervised tokens that the limit takes"""
+    left_out: int
+    """Examples that the limit leaves out whole"""
+    ideal: int
+    """Tokens that an ideal mask would learn"""
+    installed: str | None
+    """The release that is installed beside truetune, where it is not the one that the facts are of"""
+
+    @property
+    def reaches(self) -> int:
+        """Supervised tokens that reach the loss."""
+        return self.supervised - self.lost
+
+    def report_data(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**asdict(self), "reaches": self.reaches}
+
+
+class LearnedTokenCounter:
+    """Counts what a trainer learns over all batches."""
+
+    def __init__(self, spec: RunSpec, tokenizer: Tokenizer, facts: TrainerFacts) -> None:
+        self.facts, self.spec = facts, spec
+        # The first row decides for the whole set, as it does in the trainers themselves.
+        self.row = first_row(spec)
+        self.kind = trainer_kind_of_row(self.row)
+        self.decision = facts.decision(self.kind, lambda name: getattr(spec.training, name, None))
+        pad = tokenizer.special.get("pad") if facts.pads_masked_by.value == "id" else None
+        self.pad = NO_ID if pad is None else pad.id
+        self.cut = facts.cut.value
+        if self.cut.splits_text and self.kind == "text":
+            self.cut = self.cut._replace(action="none")
+        self.from_end = spec.training.other.get("truncation_mode") == "keep_end"
+        self.tokens = self.supervised = self.masked = self.lost = self.left_out = self.ideal = 0
+
+    def labelled(self, batch: Batch) -> Batch:
+        """The batch with the labels of the trainer, which are counted."""
+        mask = self._mask(batch)
+        pads = mask & (batch.ids == self.pad)
+        # Only trainers that mask by id: a supervised token that equals the pad loses its label, which is often the
+        # stop token.
+        mask &= ~pads
+        self.tokens += len(batch.ids)
+        self.supervised += int(mask.sum())
+        self.masked += int(pads.sum())
+        self.ideal += int(
+            (batch.supervised if self.spec.learn == IDEAL else ideal_loss_mask(batch)).sum()
+        )
+        if self.cut.limit is not None and self.cut.action != "none":
+            gone = self._gone(batch, self.cut.limit)
+            self.lost += int((mask & gone).sum())
+        return replace(batch, supervised=mask)
+
+    def _mask(self, batch: Batch) -> NDArray[np.bool_]:
+        """(tokens,) what the trainer labels."""
+        what: What = self.spec.learn.what
+        if self.facts.name is None or self.facts.as_served.value is not False:
+            return batch.supervised.copy()
+        if what == "completion" and self.kind != "instruction":
+            return _to_the_end(batch)
+        return batch.supervised.copy()
+
+    def _gone(self, batch: Batch, limit: int) -> NDArray[np.bool_]:
+        """(tokens,) what the limit takes."""
+        long = batch.lengths > limit
+        if self.cut.action in ("drop", "count"):
+            self.left_out += int(long.sum())
+            return np.asarray(np.repeat(long, batch.lengths))
+        place = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
+        # The place of a token in its example: places over the batch, less where its example begins.
+        if self.from_end:
+            return np.asarray(place < np.repeat(batch.lengths - limit, batch.lengths))
+        return np.asarray(place >= limit)
+
+    def learned(self) -> LearnedTokenCounts:
+        """The counts."""
+        facts, pairs = self.facts, self.row is not None and self.row.is_preference
+        return LearnedTokenCounts(
+            trainer=facts.name,
+            called=facts.title_for_pairs if pairs else facts.called,
+            because=self._because(),
+            sure=(
+                facts.name is not None
+                and (pairs or self.decision.learned is not None)
+                and not self.spec.training.other.get(LABELS_BY_SCRIPT)
+            ),
+            about=facts.template.value == "own" or self._finds_otherwise(),
+            tokens=self.tokens,
+            supervised=self.supervised,
+            masked_as_pads=self.masked,
+            limit=self.cut.limit,
+            limit_by_default=self.spec.max_length is None,
+            limit_name=self.cut.setting,
+            lost=self.lost,
+            left_out=self.left_out,
+            ideal=self.ideal,
+            installed=_other_installed_release(facts),
+        )
+
+    def _finds_otherwise(self) -> bool:
+        """Does the trainer find the answers by another way than the contract?"""
+        if self.kind == "instruction" and self.facts.as_served.value is False:
+            return True  # such trainers write rows of this kind into a prompt of their own
+        by = self.facts.finds_answers_by.value
+        return self.spec.learn.what in ("assistant", "last") and by not in (None, "contract")
+
+    def _because(self) -> str:
+        """What decided: the default of the trainer, where the settings ask for nothing else."""
+        if self.row is not None and self.row.is_preference:
+            return "the answers of pairs and verdicts"
+        learned = self.spec.learn.what
+        return self.decision.because if learned == self.decision.learned else f"learn: {learned}"
+
+
+def ideal_loss_mask(batch: Batch) -> NDArray[np.bool_]:
+    """(tokens,) what inference must produce: every assistant turn that is to be learned, through its stop token; of
+    plain rows the completion, or all text."""
+    mask = np.zeros(len(batch.ids), dtype=np.bool_)
+    for i, example in enumerate(batch.examples):
+        part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
+        starts = batch.starts[part]
+        for start, end in _ideal_spans(example):
+            low, high = np.searchsorted(starts, (start, end))
+            # A slice of an array is a view: writing to it writes to the mask.
+            mask[part][low:high] = True
+    return mask
+
+
+def _ideal_spans(example: Example) -> list[tuple[int, int]]:
+    """Characters of an example that inference must produce."""
+    row, rendering = example
+    if row.is_chat:
+        turns = (turn for turn in rendering.turns if _is_ideal(turn, example))
+        return [(turn.start, turn.end) for turn in turns]
+    head = (Source.BOS,) if row.text is not None else (Source.BOS, Source.USER)
+    start = next(
+        (run.start for run in rendering.runs if run.source not in head), len(rendering.text)
+    )
+    return [(start, len(rendering.text))]
+
+
+def _is_ideal(turn: Turn, example: Example) -> bool:
+    """Must inference produce a turn, and may it be trained?"""
+    row, rendering = example
+    # Both sides of a pair share the turns before the answers: no trainer of preferences learns them.
+    first = (row.prompt_messages or 0) if row.is_preference else 0
+    if not turn.end > turn.start >= 0 or turn.message < first:
+        return False
+    if rendering.turn not in (None, turn.message):
+        return False
+    return bool(row.messages[turn.message].get("train", True))
+
+
+def _to_the_end(batch: Batch) -> NDArray[np.bool_]:
+    """(tokens,) from the first supervised token of each example to its end: trainers that mask the prompt label
+    whatever stands behind it, what the template writes after the last turn too."""
+    place = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
+    return np.asarray(place >= np.repeat(batch.contexts, batch.lengths))
+
+
+def _other_installed_release(facts: TrainerFacts) -> str | None:
+    """Another release of the package than the recorded one, as it is installed here."""
+    if facts.proof == "none" or not facts.package:
+        return None
+    try:
+        # A release that is not the recorded one may do otherwise: it is told beside the counts, and changes none.
+        release = metadata.version(facts.package)
+    except metadata.PackageNotFoundError:
+        return None
+    return None if release == facts.release else release

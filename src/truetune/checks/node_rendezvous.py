@@ -1,0 +1,331 @@
+"""How the nodes of a job come together: how many a command counts on, and the address at which they meet.
+
+A launcher is run on each node, and all of them connect to one address, that of the first. Variables are followed where
+the file sets them once; the number of nodes that Slurm gives a job is what the job asks for. What an environment from
+outside may set (`${MASTER_ADDR:-localhost}`) is never taken for a value.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.errors import TruetuneError
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_commands,
+    parse_whole_number,
+    variables_set_once,
+)
+from truetune.spec import located_document
+
+NODES_OF_SLURM = re.compile(r"\$\{?SLURM_(?:NNODES|JOB_NUM_NODES)\}?")
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+LOOPBACK = re.compile(
+    r"(?:localhost(?:\.localdomain)?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1|\[::1\])(?::\S*)?"
+)
+"""Addresses that mean, on each machine, the machine itself"""
+# Names that no script sets: a substitution is run by the shell, and its value is not in the file.
+HOST, ESCAPED, UNKNOWN = "HOSTNAME", "HOSTNAME_OF_EACH_NODE", "OF_ANOTHER_COMMAND"
+"""Variables that stand for `$(hostname)`, for `\\$(hostname)` and for what other commands print"""
+OWN_NAME = re.compile(rf"\$\{{?(?:{HOST}|{ESCAPED}|SLURMD_NODENAME)\}}?(?::\S*)?")
+"""What gives the name of the machine that evaluates it"""
+ESCAPED_NAME = re.compile(r"\\(\$\{?)(?:HOSTNAME|SLURMD_NODENAME)\b")
+TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
+LAUNCHERS = re.compile(
+    r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b|\bdeepspeed\b"
+)
+STARTERS = frozenset(("srun", "ssh", "pdsh", "clush", "mpirun", "mpiexec", "bash", "sh", "zsh"))
+"""Programs that take a command as one word"""
+FIRST_NODE = re.compile(r"--(?:node|machine)[_-]rank[= ]+0\b")
+STARTS_ELSEWHERE = re.compile(r"\b(?:srun|ssh|pdsh|clush|mpirun|mpiexec)\b")
+MANAGES = ("MASTER_ADDR", "lightning", "submitit", "scontrol")
+"""In a script: it finds the first node by itself"""
+# Chosen: address, host, node and job; a circle of variables ends there.
+DEPTH = 4
+"""Variables that are followed from one: address, host, node"""
+# Chosen, not measured: the imports of a script, which say what finds the first node, stand at its top.
+HEAD = 1 << 20
+
+
+class NodeRendezvous(NamedTuple):
+    """A command that starts processes on several nodes, and where they meet."""
+
+    command: ShellCommand
+    nodes: int
+    address: str
+    """As the command gives it, with the variables that the file sets; empty where it gives none"""
+    setting: str
+    """What names the address: `--rdzv-endpoint`, `MASTER_ADDR`"""
+    on_each_node: bool
+    """Is what the address is made of evaluated on each node, and not once for all?"""
+
+
+class _StartedCommand(NamedTuple):
+    """The words of a launch, and how they come to the nodes."""
+
+    words: tuple[str, ...]
+    on_each_node: bool
+
+
+def find_node_rendezvous(file: CommandFile) -> Iterator[NodeRendezvous]:
+    """The launches of a file whose number of nodes is plain, and more than one."""
+    if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
+        return  # the first node meets itself, and so do all where one machine plays several
+    text = _name_substitutions(file.text)
+    assigned = variables_set_once(text)
+    job_nodes = node_count_of_job(file)
+    for command in parse_commands(text, file.path).commands:
+        for start in _started_commands(file, command, assigned):
+            meeting = _meeting_of(file, command, start, assigned, job_nodes)
+            if meeting is not None and meeting.nodes > 1:
+                yield meeting
+
+
+def _name_substitutions(text: str) -> str:
+    """A text with variables in place of `$(...)` and of backticks, which the reader of commands takes apart."""
+    # Backticks first: `$(...)` may stand inside of them, and not the other way round.
+    text = re.sub(r"`([^`\n]*)`", lambda found: f"$({found[1]})", text)
+    text = ESCAPED_NAME.sub(rf"\g<1>{ESCAPED}", text)
+    parts: list[str] = []
+    begin = 0
+    at = text.find("$(")
+    while at >= 0:
+        end = _end_of_substitution(text, at)
+        is_own = text[at + 2 : end].strip().startswith("hostname")
+        # `\$(hostname)` is handed on as it is, to be evaluated by the shell of each node.
+        is_escaped = text[at - 1 : at] == "\\"
+        parts.append(text[begin : at - is_escaped])
+        name = (ESCAPED if is_escaped else HOST) if is_own else UNKNOWN
+        parts.append(f"${{{name}}}")
+        begin = end + 1
+        at = text.find("$(", begin)
+    return "".join(parts) + text[begin:]
+
+
+def _end_of_substitution(text: str, begin: int) -> int:
+    """Where the bracket of `$(` closes; the end of the text where it does not."""
+    depth = 0
+    for place in range(begin + 1, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth == 0:
+            return place
+    return len(text)
+
+
+def node_count_of_job(file: CommandFile) -> int | None:
+    """The nodes that a job asks for; None where it is no job, or the number is not plain."""
+    for name in ("--nodes", "-N"):
+        if name in file.requests:
+            return parse_whole_number(file.requests[name][0])
+    return None
+
+
+def _started_commands(
+    file: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
+) -> Iterator[_StartedCommand]:
+    """A command, its variables that hold several words taken apart; and the commands of a `bash -c '...'` in it."""
+    words = _split_variables(command.words, assigned)
+    programs = {word.rpartition("/")[2] for word in words}
+    # Without #SBATCH lines and srun nothing says how often a command runs: it is taken for one on each node.
+    is_each = not file.requests and "srun" not in programs
+    inner = next((word for word in words if " " in word and LAUNCHERS.search(word)), None)
+    if inner is None or STARTERS.isdisjoint(programs):
+        yield _StartedCommand(words, is_each)
+        return
+    # In single quotes the variables of the inner command are read by each node's own shell.
+    is_quoted = re.search(rf"'\s*{LAUNCHERS.pattern}", file.text) is not None
+    for one in parse_commands(inner, "command.sh").commands:
+        yield _StartedCommand(_split_variables(one.words, assigned), is_each or is_quoted)
+
+
+def _split_variables(words: Iterable[str], assigned: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a command, those of its variables that hold several one by one."""
+    return tuple(part for word in words for part in _split_variable(word, assigned))
+
+
+def _split_variable(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
+    """A word as it is; a variable that holds a whole command becomes its words."""
+    value = _resolve_variables(word, assigned)
+    # A word with blanks is one argument, unless the shell splits the variable that it is.
+    if " " not in value or not (VARIABLE.fullmatch(word) or word in assigned.values()):
+        return (value,)
+    try:
+        return tuple(shlex.split(value))
+    except ValueError:
+        return (value,)
+
+
+def _resolve_variables(word: str, assigned: Mapping[str, str]) -> str:
+    """A word with what the file sets once in place of its variables."""
+    for _ in range(DEPTH):
+        after = VARIABLE.sub(lambda one: assigned.get(one[1] or one[2], one[0]), word)
+        if after == word:
+            break
+        word = after
+    return word
+
+
+def _meeting_of(
+    file: CommandFile,
+    command: ShellCommand,
+    start: _StartedCommand,
+    assigned: Mapping[str, str],
+    job_nodes: int | None,
+) -> NodeRendezvous | None:
+    """Where one launch meets; None where it starts no processes on several nodes."""
+    view = ShellCommand(start.words, command.line, command.text)
+    folder = Path(file.path).parent
+    # A view with the words taken apart: the readers of launchers look at words, not at text.
+    launched = (
+        _torchrun_meeting(view)
+        or _accelerate_meeting(view, folder)
+        or _deepspeed_meeting(view, folder)
+    )
+    if launched is None:
+        return _script_meeting(file, command, start, assigned, job_nodes)
+    nodes, address, setting = launched
+    count = (
+        job_nodes
+        if NODES_OF_SLURM.fullmatch(nodes)
+        # `1:4` is an elastic launch: up to four nodes.
+        else parse_whole_number(nodes.rpartition(":")[2])
+    )
+    if count is None:
+        return None
+    on_each_node = start.on_each_node or ESCAPED in address
+    return NodeRendezvous(command, count, address, setting, on_each_node)
+
+
+def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
+    """Nodes, address and the option that gives it; of torchrun."""
+    behind = (command.behind(*words) for words in TORCHRUN)
+    options = next((words for words in behind if words is not None), None)
+    if options is None:
+        return None
+    own = _of_launcher(options)
+    nodes = last_option(own, "--nnodes")
+    if nodes is None or "--standalone" in own or _is_first_node(own, "--node-rank"):
+        return None
+    for setting in ("--rdzv-endpoint", "--master-addr"):
+        address = last_option(own, setting)
+        if address:
+            return nodes, address, setting
+    return nodes, "", "--rdzv-endpoint"
+
+
+def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+    """The same of accelerate, by its options or the configuration that it is given."""
+    options = command.behind("accelerate", "launch")
+    if options is None:
+        return None
+    own = _of_launcher(options)
+    name = last_option(own, "--config-file") or ""
+    config = _accelerate_config(folder / name) if name else {}
+    nodes = last_option(own, "--num-machines") or str(config.get("num_machines", ""))
+    address = last_option(own, "--main-process-ip")
+    is_first = _is_first_node(own, "--machine-rank")
+    if address is None:
+        setting = f"main_process_ip of {name}"
+        # "?": an address stands in a file that is not here, so that nothing can be wrong with it.
+        return None if is_first else (nodes, str(config.get("main_process_ip") or "?"), setting)
+    return None if is_first else (nodes, address, "--main_process_ip")
+
+
+def _deepspeed_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+    """The same of DeepSpeed; without an address it takes the first line of its host file."""
+    options = command.behind("deepspeed")
+    own = _of_launcher(options) if options is not None else ()
+    address = last_option(own, "--master-addr")
+    nodes = last_option(own, "--num-nodes") or str(
+        _count_hosts(folder / (last_option(own, "--hostfile") or "."))
+    )
+    return (nodes, address, "--master_addr") if address else None
+
+
+def _count_hosts(path: Path) -> int:
+    """How many machines a host file names; 0 where it can't be read."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(HEAD).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return 0
+    # `#`: a host file may have comments.
+    return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def _script_meeting(
+    file: CommandFile,
+    command: ShellCommand,
+    start: _StartedCommand,
+    assigned: Mapping[str, str],
+    job_nodes: int | None,
+) -> NodeRendezvous | None:
+    """A script that Slurm itself starts on each node, which meets at MASTER_ADDR; None where it finds the first node
+    itself, or is not there to be read."""
+    words = start.words
+    script = next((word for word in words if word.endswith(".py")), None)
+    is_python = any(re.fullmatch(r"python[\d.]*", word.rpartition("/")[2]) for word in words)
+    if "srun" not in words[:2] or script is None or not is_python or job_nodes is None:
+        return None
+    if _own_nodes(words) or _finds_first_node(Path(file.path).parent / script):
+        return None
+    exported = _exported_address(words[: words.index(script)])
+    own = _resolve_variables(command.variables.get("MASTER_ADDR", ""), assigned)
+    address = exported or own or _resolve_variables("$MASTER_ADDR", assigned)
+    return NodeRendezvous(command, job_nodes, address, "MASTER_ADDR", start.on_each_node)
+
+
+def _exported_address(words: tuple[str, ...]) -> str:
+    """MASTER_ADDR as the words before a script set it, by `env` or `--export=`; the last counts. Empty: none does."""
+    address = ""
+    for word in words:
+        match = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
+        if match is not None:
+            address = match[1]
+    return address
+
+
+def _own_nodes(words: tuple[str, ...]) -> bool:
+    """Does srun take fewer nodes than the job?"""
+    return last_option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
+        re.fullmatch(r"-N\d+", word) for word in words
+    )
+
+
+def _finds_first_node(script: Path) -> bool:
+    """Does a script find the first node itself? So it may where it can't be read."""
+    try:
+        with script.open("rb") as file:
+            text = file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        # A script that can't be read may find the first node itself: nothing is said of it.
+        return True
+    return any(name in text for name in MANAGES)
+
+
+def _is_first_node(options: tuple[str, ...], name: str) -> bool:
+    """Is the command that of the first node alone? It may call itself by any name."""
+    return last_option(options, name) == "0"
+
+
+def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
+    """The options before the script, whose own may have the same names."""
+    script = next(
+        (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
+    )
+    return options[:script]
+
+
+def _accelerate_config(path: Path) -> dict[str, object]:
+    """accelerate's configuration; empty where it is not there or can't be read."""
+    try:
+        value = located_document.read_document(path).value if path.is_file() else None
+    except TruetuneError:
+        return {}
+    return value if isinstance(value, dict) else {}

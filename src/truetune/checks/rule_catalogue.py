@@ -1,0 +1,179 @@
+"""The rules there are: every module of a station's folder that holds a `Rule`, and those of plug-ins.
+
+A plug-in is an entry point of the group `truetune.rules` whose object is a module with rules, or a package of such
+modules. Its rules say their family themselves (`Rule.family`), for they stand in no folder of ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterable, Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from truetune.checks.former_rule_codes import FORMER_CODES
+from truetune.checks.rule import DataRule, Rule
+from truetune.checks.rule_families import STABILITIES, code_order, current_codes
+from truetune.errors import UsageError
+from truetune.plugins import load_plugins
+
+OWN_PACKAGE = "truetune.checks"
+DATA = ("tokenizer", "template", "rows", "tokens", "pairs")
+"""The stations that look at rows with a tokenizer"""
+AUDIT = ("batch", "law", "recitation")
+"""The stations that look at a run with its trainer at hand"""
+AFTER = ("answers", "cause", "evaluation", "serving")
+"""The stations that look at what a model says"""
+STATIONS = (
+    *DATA,
+    "tokenized",
+    "config",
+    "devices",
+    "source",
+    "commands",
+    "modelfile",
+    "log",
+    "checkpoint",
+    *AUDIT,
+    *AFTER,
+    "environment",
+)
+
+
+# All rules are imported for it, which takes longer than judging a small file: it is done once a process.
+@cache
+def all_rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
+    """The rules of these stations (of all when none is named), by code."""
+    chosen = list(_own_rules(*(stations or STATIONS)))
+    chosen += [
+        rule for rule in rules_of_plugins() if station_of_rule(rule) in (stations or STATIONS)
+    ]
+    return tuple(sorted(chosen, key=lambda rule: code_order(rule.code)))
+
+
+@cache
+def rules_of_plugins() -> tuple[type[Rule[Any]], ...]:
+    """The rules that other packages bring.
+
+    Raises:
+        UsageError: one can't be loaded, or has the code or the name of another rule.
+    """
+    plugins = load_plugins("truetune.rules")
+    if not plugins:
+        return ()
+    # A plug-in may not take the name of a rule of ours: `--ignore NAME` in somebody's settings would then mean
+    # another.
+    taken = {
+        name: "truetune" for rule in _own_rules(*STATIONS) for name in (rule.code, rule.name())
+    }
+    brought: list[type[Rule[Any]]] = []
+    for plugin, module in plugins.items():
+        for rule in (rule for part in _modules_of(module) for rule in _rules_in(part)):
+            for name in (rule.code, rule.name()):
+                if name in taken:
+                    raise UsageError(
+                        f"the plug-in {plugin}: {rule.__name__} is called {name}, as is a rule of"
+                        f" {taken[name]}; give it another code and file name"
+                    )
+                taken[name] = plugin
+            brought.append(rule)
+    return tuple(brought)
+
+
+def _own_rules(*stations: str) -> Iterator[type[Rule[Any]]]:
+    """Those of this package's folders for these stations."""
+    for family in stations:
+        for module in _modules_of(importlib.import_module(f"{OWN_PACKAGE}.{family}")):
+            yield from _rules_in(module)
+
+
+def _modules_of(module: ModuleType) -> Iterator[ModuleType]:
+    """A module itself, and those in it where it is a package."""
+    yield module
+    for info in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        yield importlib.import_module(f"{module.__name__}.{info.name}")
+
+
+def _rules_in(module: ModuleType) -> Iterator[type[Rule[Any]]]:
+    """The rules that a module defines itself."""
+    for member in vars(module).values():
+        is_rule = inspect.isclass(member) and issubclass(member, Rule)
+        # What a module imports from another is defined there: it would stand in the list twice.
+        if is_rule and member.__module__ == module.__name__ and hasattr(member, "code"):
+            yield member
+
+
+def station_of_rule(rule: type[Rule[Any]]) -> str:
+    """The station that a rule stands at: its folder, or what a rule of a plug-in says."""
+    if rule.__module__.startswith(f"{OWN_PACKAGE}."):
+        return rule.__module__.split(".")[-2]
+    return rule.family
+
+
+def stations_of_rule_class(kind: type[Rule[Any]]) -> tuple[str, ...]:
+    """The stations whose subject the rules of this class look at."""
+    # Five stations share one subject: what a data rule reads of the tokenizer, it may need to judge rows as well.
+    return DATA if issubclass(kind, DataRule) else (kind.family,)
+
+
+def rule_page(rule: type[Rule[Any]]) -> str:
+    """The rule's page, in Markdown: the docstring of its module."""
+    return inspect.getdoc(inspect.getmodule(rule)) or ""
+
+
+def select_rules(
+    select: Iterable[str], ignore: Iterable[str], *stations: str
+) -> list[type[Rule[Any]]]:
+    """The rules of these stations that `select` names (all when empty) and `ignore` does not.
+
+    A word of both is a rule's name, its code or the beginning of codes, or a stability: `stable`, `preview`.
+
+    Raises UsageError for a name that fits no rule.
+    """
+    select, ignore = tuple(select), tuple(ignore)
+    for wanted in (*select, *ignore):
+        if not any(_is_named_by(rule, wanted) for rule in all_rules()):
+            raise UsageError(
+                f"no rule is called {wanted!r}{_suggestion(wanted)}; `truetune rules` lists them"
+            )
+    return [
+        rule
+        for rule in all_rules(*stations)
+        if (not select or any(_is_named_by(rule, s) for s in select))
+        and not any(_is_named_by(rule, i) for i in ignore)
+    ]
+
+
+def find_rule(name: str) -> type[Rule[Any]]:
+    """The rule of that name or code. Raises UsageError."""
+    for rule in all_rules():
+        if name.lower() == rule.name() or rule.code in (
+            name.upper(),
+            FORMER_CODES.get(name.upper()),
+        ):
+            return rule
+    if any(_is_named_by(rule, name) for rule in all_rules()):
+        raise UsageError(
+            f"{name} is the beginning of several codes; `truetune rules {name}` lists them"
+        )
+    raise UsageError(f"no rule is called {name!r}{_suggestion(name)}; `truetune rules` lists them")
+
+
+def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
+    """Is the rule meant, by its name, its code or the beginning of it, those of before, or its stability?"""
+    if wanted.lower() in STABILITIES:
+        return wanted.lower() == rule.stability
+    if rule.name() == wanted or rule.code.startswith(wanted.upper()):
+        return True
+    return rule.code in current_codes(wanted)
+
+
+def _suggestion(wanted: str) -> str:
+    """` (did you mean ...?)` with the nearest name or code; empty where none is near."""
+    names = [name for rule in all_rules() for name in (rule.name(), rule.code)]
+    close = difflib.get_close_matches(wanted, names, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,45 @@
+"""The run that the scripts of a folder describe: the rows that the one training script among them reads, and its limit.
+
+Who checks a folder means its rows too. They are read where exactly one script of the folder trains and all its files
+are known from the code, with the `max_length` that it sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from truetune.checks.source.evidence.training_row_files import training_files
+from truetune.errors import TruetuneError
+from truetune.source.module import Module, read_module
+from truetune.source.script_configs import extract_configs
+from truetune.spec.run_spec import RunSpec
+
+
+def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
+    """The rows and settings of the one script that trains; None without one, or where its rows are unknown."""
+    trainings = []
+    for script in scripts:
+        try:
+            module = read_module(script)
+        except (TruetuneError, OSError):
+            continue  # who lints it says what is wrong with it
+        files = training_files(module)
+        if files:
+            trainings.append((module, files))
+    # Two scripts that train may be two stages: it is not known which one is meant.
+    if len(trainings) != 1:
+        return None
+    module, files = trainings[0]
+    return _trainer_settings(module).model_copy(
+        update={"data": files, "model": None, "tokenizer": None}
+    )
+
+
+def _trainer_settings(module: Module) -> RunSpec:
+    """The settings of the script's one trainer; those of nobody where it makes several, or none that can be read."""
+    try:
+        configs = extract_configs(module)
+    except TruetuneError:
+        configs = ()
+    return configs[0].spec if len(configs) == 1 else RunSpec()

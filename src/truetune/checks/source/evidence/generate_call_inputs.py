@@ -1,0 +1,230 @@
+"""What a call of `generate` is given: its model, its ids, and the tokenizer calls that made them.
+
+Ids are followed back from the call to the tokenizer that made them: through moves to a device, dictionaries that are
+built anew, and the collator of a loader. What comes from outside of the file is not known, and no rule speaks of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.data_flow import Origin
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+MAX_STEPS = 3
+"""Names of one batch that are followed: a loader's, and that of the batch on the device"""
+MAX_WRAPPERS = 8
+"""Wrappers and casts of a model that are followed"""
+
+
+class EncodedIds(NamedTuple):
+    """The tokenizer call that ids come from."""
+
+    call: Call
+    pads: bool
+    """It pads a batch"""
+    direct: bool
+    """The ids are spelled as its `input_ids`, where `attention_mask` can stand too"""
+
+
+def generate_calls(module: Module) -> Iterator[Call]:
+    """Calls of `generate` of a model."""
+    return (
+        call
+        for call in module.methods("generate")
+        if call.receiver and "model" in module.flow.types(call.receiver)
+    )
+
+
+def is_causal_model(module: Module, model: ast.expr) -> bool:
+    """Is it a causal language model, as far as the file says?"""
+    waiting = [(model, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        made = [
+            origin.node for origin in module.flow.origins(part) if isinstance(origin.node, ast.Call)
+        ]
+        if any("CausalLM" in ast.unparse(node.func) for node in made):
+            return True
+        if depth < MAX_WRAPPERS:
+            waiting += [
+                (inner, depth + 1)
+                for node in made
+                if (inner := _inner_model(module, node)) is not None
+            ]
+    return False
+
+
+def _inner_model(module: Module, made: ast.Call) -> ast.expr | None:
+    """The model inside: that of `base.to("cuda")`, or the one that an adapter is put on."""
+    call = module.flow.call(made)
+    if call.named("peft.PeftModel*", "peft.get_peft_model", "torch.compile"):
+        return call.argument(0, "model")
+    return (
+        call.receiver
+        if call.method in MEMBERS_GIVING_THE_OBJECT or call.method == "merge_and_unload"
+        else None
+    )
+
+
+def has_encoder_models_only(module: Module) -> bool:
+    """Are only models with an encoder of their own loaded here? Those take pads on the right."""
+    names = [name for call in module.all_calls for name in call.names]
+    apart = any(
+        part in name
+        for name in names
+        for part in ("Seq2Seq", "ConditionalGeneration", "EncoderDecoder")
+    )
+    return apart and not any("CausalLM" in name for name in names)
+
+
+def generate_ids(call: Call) -> ast.expr | None:
+    """The ids that `generate` is given as such."""
+    return call.argument(0, "inputs") or call.keywords.get("input_ids")
+
+
+def certainly_lacks(module: Module, call: Call, name: str) -> bool:
+    """Is this argument certainly not given, where `**` spreads nothing but encodings and known dictionaries?"""
+    spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    unknown = call.open and not (
+        spread and all(_is_known_dictionary(module, value) for value in spread)
+    )
+    return not unknown and name not in call.keywords
+
+
+def _is_known_dictionary(module: Module, spread: ast.expr) -> bool:
+    """Is all that `**` spreads known: an encoding, or a dictionary of the file?"""
+    return any(encoding_calls(module, spread)) or module.flow.entries(spread)[1]
+
+
+def encoding_calls(module: Module, value: ast.expr) -> Iterator[Call]:
+    """The calls of a tokenizer, or of its chat template, that made a dictionary of ids and masks.
+
+    Through `.to(...)`, and through a loader to what its collator returns.
+    """
+    waiting: list[tuple[ast.AST, int]] = [(value, 0)]
+    while waiting:
+        node, depth = waiting.pop(0)
+        bare = _without_moves(node) if isinstance(node, ast.expr) else node
+        for origin in module.flow.origins(bare):
+            inner = _dictionaries_inside(module, origin)
+            if inner is not None:
+                waiting += [(one, depth + 1) for one in inner if depth < MAX_STEPS]
+            elif isinstance(origin.node, ast.Call):
+                if module.flow.types(origin.node) & {"encoding", "chat"}:
+                    yield module.flow.call(origin.node)
+
+
+def _dictionaries_inside(module: Module, origin: Origin) -> list[ast.AST] | None:
+    """The dictionaries that one is a copy, a move or a batch of; None where it is made here, or is no dictionary."""
+    made = origin.node
+    if isinstance(made, ast.DictComp):
+        return list(_dictionaries_iterated(made))
+    if origin.element:
+        return _collator_results(module, origin)
+    if isinstance(made, ast.Call) and _without_moves(made) is not made:
+        return [made]
+    return None
+
+
+def _dictionaries_iterated(made: ast.DictComp) -> Iterator[ast.expr]:
+    """The dictionary whose entries are moved one by one: `{k: v.to("cuda") for k, v in batch.items()}`."""
+    for generator in made.generators:
+        called = generator.iter.func if isinstance(generator.iter, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr == "items":
+            yield called.value
+
+
+def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
+    """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
+    loader = module.flow.producing_call(without_progress_bar(module, origin.node))
+    given = loader.argument(6, "collate_fn") if loader and loader.named(*DATA_LOADERS) else None
+    function = module.flow.function(given) if given is not None else None
+    if function is None:
+        return []
+    if isinstance(function, ast.Lambda):
+        returned: list[ast.expr] = [function.body]
+    else:
+        returned = module.flow.returns.get(function, [])
+    found: list[ast.AST] = []
+    for value in returned:
+        for part in origin.path:
+            if isinstance(value, ast.Tuple) and 0 <= part < len(value.elts):
+                value = value.elts[part]
+        found.append(value)
+    return found
+
+
+def encoding_calls_of_input(module: Module, value: ast.expr) -> Iterator[Call]:
+    """The calls of a tokenizer that made what `generate` is given: a dictionary, or the ids of one."""
+    for origin in module.flow.origins(_without_moves(value)):
+        inner = _without_moves(origin.node) if isinstance(origin.node, ast.expr) else None
+        if isinstance(inner, ast.Attribute | ast.Subscript) and _constant_key(inner) == "input_ids":
+            yield from encoding_calls(module, inner.value)
+            return
+    yield from encoding_calls(module, value)
+
+
+def encoded_ids(module: Module, ids: ast.expr) -> EncodedIds | None:
+    """The call of a tokenizer whose `input_ids` these are; None where they come from elsewhere."""
+    for origin in module.flow.origins(_without_moves(ids)):
+        inner = _without_moves(origin.node) if isinstance(origin.node, ast.expr) else None
+        if (
+            not isinstance(inner, (ast.Attribute, ast.Subscript))
+            or _constant_key(inner) != "input_ids"
+        ):
+            continue
+        for call in encoding_calls(module, inner.value):
+            return EncodedIds(
+                call, encoding_pads(module, call), module.text_of(ids).count("input_ids") == 1
+            )
+    return None
+
+
+def encoding_pads(module: Module, call: Call) -> bool:
+    """Does this call of a tokenizer pad? A single row is as long as the longest."""
+    value = module.flow.value(call.keywords.get("padding"))
+    return (
+        value is not UNKNOWN
+        and value not in (None, False, "do_not_pad")
+        and not pads_nothing(module, call)
+    )
+
+
+def _without_moves(node: ast.expr) -> ast.expr:
+    """Without `.to(...)`, `.cuda()` and the like."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("to", "cuda", "cpu")
+    ):
+        node = node.func.value
+    return node
+
+
+def without_progress_bar(module: Module, iterated: ast.AST) -> ast.AST:
+    """Without `tqdm(...)` and `enumerate(...)`."""
+    while isinstance(iterated, ast.Call) and iterated.args:
+        name = module.flow.name(iterated.func) or ""
+        if not name.startswith("tqdm"):
+            break
+        iterated = iterated.args[0]
+    return iterated
+
+
+def _constant_key(node: ast.Attribute | ast.Subscript) -> object:
+    """The name of an attribute, or the key of a column; None of a key that varies."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.slice.value if isinstance(node.slice, ast.Constant) else None
+
+
+GENERATE_CALLS = CodePlaces("calls of a model's generate", generate_calls)

@@ -1,0 +1,60 @@
+"""The servers of vLLM that a file of commands starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
+
+MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
+IMAGE = "vllm/vllm-openai"
+
+
+class VllmServerCommand(NamedTuple):
+    """A command that starts vLLM."""
+
+    command: ShellCommand
+    options: tuple[str, ...]
+    """The words behind the name of the program"""
+
+
+def find_vllm_server_commands(file: CommandFile) -> Iterator[VllmServerCommand]:
+    """`vllm serve`, `python -m vllm.entrypoints...`, the official image in `docker run` or as a Dockerfile's base."""
+    for command in file.commands:
+        options = _options_of_server(file, command)
+        if options is not None:
+            yield VllmServerCommand(command, options)
+
+
+def _options_of_server(file: CommandFile, command: ShellCommand) -> tuple[str, ...] | None:
+    """The words behind the program, where a command starts vLLM; None where it does not."""
+    programs = [("vllm", "serve"), *(("-m", module) for module in MODULES)]
+    for program in programs:
+        options = command.behind(*program)
+        if options is not None:
+            return options
+    # The name of the image may have a registry in front and a tag behind.
+    image = next((number for number, word in enumerate(command.words) if IMAGE in word), None)
+    if image is not None and "run" in command.words[:image]:
+        return command.words[image + 1 :]
+    # A Dockerfile on the official image: its entry point is the server, so CMD holds options alone.
+    is_last = command is file.commands[-1]
+    if IMAGE in file.image and is_last and command.words[0].startswith("-"):
+        return command.words
+    return None
+
+
+def adapters_by_served_name(server: VllmServerCommand) -> dict[str, str]:
+    """Name -> folder of the adapters behind `--lora-modules`; entries in JSON are left alone."""
+    modules: dict[str, str] = {}
+    is_listed = False
+    for word in server.options:
+        if word.startswith("-"):
+            option_name, _, first = word.partition("=")
+            is_listed = option_name.replace("_", "-") == "--lora-modules"
+            word = first
+        name, equals, folder = word.partition("=")
+        if is_listed and equals and not name.startswith("{"):
+            modules[name] = folder
+    return modules

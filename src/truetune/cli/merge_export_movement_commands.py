@@ -1,0 +1,205 @@
+"""The commands for finished weights: merge, export, movement. Nothing stays on the disk that failed its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from truetune.cli.help_layout import Command
+from truetune.cli.result_output import (
+    Delivery,
+    format_options,
+    html_option,
+    make_console,
+    note_former_codes,
+    print_json,
+    progress_option,
+    report_options,
+    status_printer,
+    write_page,
+)
+from truetune.cli.shared_options import drop_unset
+
+
+def proof_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the proof."""
+    options: list[Callable[..., Any]] = [
+        click.option("--no-proof", is_flag=True, help="Do not ask the models anything."),
+        click.option("-n", "--prompts", type=click.IntRange(1, 64), default=4, show_default=True, metavar="N",
+                     help="Prompts of the proof."),
+        click.option("--data", multiple=True, metavar="PATH",
+                     help="Take the prompts from these rows; else from built-in questions. Repeatable."),
+        click.option("--device", metavar="NAME", default="cpu", show_default=True,
+                     help="Where the models answer: cpu, cuda, mps."),
+        click.option("--shard", default="5GB", show_default=True, metavar="SIZE", help="Largest safetensors file."),
+        format_options(),
+        html_option,
+        click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command(cls=Command, short_help="Merge an adapter into its base, measured and proved.")
+@click.argument("adapter", metavar="ADAPTER")
+@click.option(
+    "--base", metavar="DIR", help="The base model; else the one that adapter_config.json names."
+)
+@click.option(
+    "-o", "--output", "out", metavar="DIR", help="Folder of the merged model; else ADAPTER-merged."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["bfloat16", "float16", "float32"]),
+    help="How the sum is stored; else as the base.",
+)
+@proof_options
+def merge(
+    adapter: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
+) -> int:
+    """Merge ADAPTER into its base, in float32, and save a full model with its tokenizer and template.
+
+    All values are compared with what base and adapter make. The same prompts are then asked of the adapter on its
+    base, of the merged model, and of what was read back. The exit code is 1, and nothing is left, where the adapter's
+    effect is not there.
+
+    \b
+    Examples:
+      truetune merge outputs/adapter
+      truetune merge outputs/adapter --base path/to/model -o merged --dtype float32
+      truetune merge outputs/adapter --data held-out.jsonl --prompts 16
+    """
+    from truetune.report.merge_terminal import merged_page, merged_report, render_merged
+    from truetune.training.fidelity_proof import quiet_transformers as hush
+    from truetune.training.merge import merge as run
+
+    hush()
+    made = run(adapter, prove=not no_proof, say=status_printer(quiet=quiet), **options)
+    value, report = merged_page(made), merged_report(made)
+    write_page(html, "merge", value)
+    if output_format == "json":
+        print_json("merge", value)
+    else:
+        Delivery("terminal", output=None, html=None, verbose=False, quiet=True)(report)
+        _print_outcome(quiet, made.failed, made.folder, lambda: render_merged(made, make_console()))
+    return 1 if made.failed else report.exit_code()
+
+
+@click.command(
+    cls=Command, short_help="Export a model as safetensors or GGUF, read back and proved."
+)
+@click.argument("model", metavar="MODEL")
+@click.option("-o", "--output", "out", metavar="DIR", required=True, help="A new folder.")
+@click.option(
+    "--to",
+    type=click.Choice(["safetensors", "gguf"]),
+    default="safetensors",
+    show_default=True,
+    help="The format.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["bfloat16", "float16", "float32"]),
+    help="Of safetensors; else the model's.",
+)
+@click.option(
+    "--outtype",
+    type=click.Choice(["auto", "f32", "f16", "bf16", "q8_0"]),
+    default="auto",
+    show_default=True,
+    help="Of GGUF, as llama.cpp's converter names them.",
+)
+@click.option(
+    "--converter",
+    metavar="PATH",
+    help="llama.cpp's convert_hf_to_gguf.py; else the one on the PATH.",
+)
+@click.option(
+    "--base",
+    metavar="DIR",
+    help="The model before training: the proof is then on what training changed.",
+)
+@proof_options
+def export(
+    model: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
+) -> int:
+    """Write MODEL to a new folder in another format, read it back, and compare.
+
+    All tensors, the template, the vocabulary and the special ids are compared, and the logits and greedy answers on a
+    few prompts. The exit code is 1, and nothing is left, where something is lost.
+
+    \b
+    Examples:
+      truetune export merged -o merged-bf16 --dtype bfloat16 --shard 2GB
+      truetune export merged -o gguf --to gguf --outtype q8_0 --converter llama.cpp/convert_hf_to_gguf.py
+    """
+    from truetune.report.merge_terminal import exported_page, render_exported
+    from truetune.training.export import export as run
+    from truetune.training.fidelity_proof import quiet_transformers as hush
+
+    hush()
+    made = run(
+        model, options.pop("out"), prove=not no_proof, say=status_printer(quiet=quiet), **options
+    )
+    value = exported_page(made)
+    write_page(html, "export", value)
+    if output_format == "json":
+        print_json("export", value)
+    else:
+        _print_outcome(quiet, made.failed, made.path, lambda: render_exported(made, make_console()))
+    return int(made.failed)
+
+
+def _print_outcome(quiet: bool, failed: bool, place: Any, draw: Callable[[], None]) -> None:
+    """Where it is, or all that is known of it; of what failed, always all."""
+    if quiet and not failed:
+        click.echo(place)
+    else:
+        draw()
+
+
+@click.command(cls=Command, short_help="What moved between two sets of weights, tensor by tensor.")
+@click.argument("after", metavar="AFTER")
+@click.option(
+    "--base", metavar="DIR", help="The weights before; of an adapter, else the base that it names."
+)
+@click.option(
+    "--adapter",
+    metavar="DIR",
+    help="The adapter that was merged: is AFTER what base and adapter make?",
+)
+@report_options
+@progress_option
+def movement(
+    after: str, base: str | None, adapter: str | None, no_progress: bool, **options: Any
+) -> int:
+    """Compare the weights in AFTER, a model or an adapter, with those before: all values, no torch needed.
+
+    A table says for each kind of tensor how many values are bit-identical and how far it moved, the least moved first;
+    findings name frozen norms, dead adapters, untouched rows of new tokens, and a merge that was rounded away.
+
+    \b
+    Examples:
+      truetune movement outputs/model --base path/to/base
+      truetune movement outputs/adapter
+      truetune movement merged --base path/to/base --adapter outputs/adapter -o movement.json
+    """
+    from truetune.checks.weight_diff_report import movement as run
+    from truetune.checks.weight_diff_report import weight_change_rule_names
+    from truetune.report.progress_bars import comparison_bar
+    from truetune.spec.run_spec import RunSpec
+
+    deliver = Delivery.of(options)
+    note_former_codes((*options["select"], *options["ignore"]))
+    with comparison_bar(off=no_progress or deliver.quiet) as progress:
+        report = run(
+            after,
+            base=base,
+            adapter=adapter,
+            spec=RunSpec(**{"select": weight_change_rule_names(), **drop_unset(options)}),
+            progress=progress,
+        )
+    return deliver(report)

@@ -1,0 +1,380 @@
+"""Where results go: the terminal, a file, a form for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from truetune.cli.shell_completion import complete_rule_names
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from truetune.checks.reports import Report
+    from truetune.spec.run_spec import RunSpec
+
+NOT_JUDGED = 3
+"""The exit code where something that was asked for could not be judged"""
+SEVERITIES = ("error", "warning", "info")
+ENDINGS = {".json": "json", ".sarif": "sarif"}
+"""What a file is to hold, by its name, where --format does not say"""
+OUTPUTS = ("output", "out", "html", "save", "looks", "schema", "cache", "file", "rows_out")
+"""Parameters that name what is written; every other one that names a path is an input"""
+NAMED_ONLY = {("init", "out")}
+"""Commands and parameters that name what a later command writes"""
+
+
+class Cases(click.ParamType[int]):
+    """A number of places, or all."""
+
+    name = "cases"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> int:
+        if value == "all":
+            return sys.maxsize
+        if isinstance(value, int) or (str(value).isascii() and str(value).isdecimal()):
+            return int(value)
+        self.fail(f"{value!r}: expected a number or `all`", param, context)
+
+
+CASES = Cases()
+SHOWN_CASES = 3  # as checks.findings.SHOWN_CASES, which is not imported for --help
+
+
+def format_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--format`, and `--json`, which is short for one of its values; both give `output_format`."""
+
+    def chosen(context: click.Context, _: click.Parameter, value: str | None) -> str:
+        if context.meta.pop(f"{__name__}.json", False):
+            if value not in (None, "json"):
+                raise click.UsageError(f"--json and --format {value} exclude each other")
+            return "json"
+        return value or _by_name(context) or "terminal"
+
+    def short(context: click.Context, _: click.Parameter, value: bool) -> None:
+        context.meta[f"{__name__}.json"] = value
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        command = click.option(
+            "--json",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=short,
+            help="Short for --format json.",
+        )(command)
+        return click.option(
+            "--format",
+            "output_format",
+            type=click.Choice(["terminal", "json", *forms]),
+            callback=chosen,
+            help="What to print (terminal).",
+        )(command)
+
+    return add
+
+
+def _by_name(context: click.Context) -> str | None:
+    """The form of `--output report.json`."""
+    name = context.params.get("output")
+    return ENDINGS.get(Path(name).suffix) if isinstance(name, str) else None
+
+
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print the outcome alone.")
+progress_option = click.option("--no-progress", is_flag=True, help="No progress bar.")
+
+
+def print_json(kind: str, value: Mapping[str, Any]) -> None:
+    """Print a JSON object of schema `truetune.KIND/1`, in ASCII; what is no number in JSON becomes null."""
+    click.echo(json.dumps(_headed(kind, value), indent=2, default=str))
+
+
+def _headed(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    from truetune.package import __version__
+    from truetune.report.audit_terminal import json_safe
+
+    made: dict[str, Any] = json_safe(
+        {"schema": f"truetune.{kind}/1", "truetune": __version__, **value}
+    )
+    return made
+
+
+def _may_draw(context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        check_file(value, "html", context)
+    return value
+
+
+html_option = click.option(
+    "--html", metavar="FILE", callback=_may_draw, help="Write a page to this file as well."
+)
+
+
+def write_page(path: str | None, kind: str, value: Mapping[str, Any]) -> None:
+    """The page of what `emit` prints, where a file is named for it."""
+    if path is not None:
+        from truetune.report.page import page_of
+
+        write_file(path, page_of(_headed(kind, value)), "html")
+
+
+def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every command that ends in a report; `Delivery.of` takes them."""
+    options: list[Callable[..., Any]] = [
+        click.option("--select", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
+                     help="Only these rules, by name, code or beginning of a code; or stable, preview. Repeatable."),
+        click.option("--ignore", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
+                     help="Not these rules. Repeatable."),
+        click.option("--fail-on", type=click.Choice(SEVERITIES),
+                     help="Lowest severity that makes the exit code 1 (error)."),
+        click.option("--allow-unjudged", is_flag=True, default=None,
+                     help="Exit with 0, not 3, where something could not be judged."),
+        format_options("sarif"),
+        click.option("-o", "--output", metavar="FILE", is_eager=True,
+                     help="Write to this file and not to the terminal; .json and .sarif choose the format."),
+        click.option("--html", metavar="FILE", help="Write a page to this file as well."),
+        click.option("--cases", type=CASES, default=str(SHOWN_CASES), show_default=True, metavar="N|all",
+                     help="Places of each finding that the terminal shows; JSON and SARIF have all."),
+        click.option("--rows-out", metavar="FILE", help="Write the rows that findings name to this file (JSON lines)."),
+        click.option("--baseline", metavar="FILE",
+                     help="An earlier report (--json): only findings that it does not have fail."),
+        click.option("-v", "--verbose", is_flag=True, help="Show notes (info) as fully as errors, and all facts."),
+        click.option("-q", "--quiet", is_flag=True, help="Print findings alone."),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How a report is handed over."""
+
+    output_format: str
+    output: str | None
+    html: str | None
+    verbose: bool
+    quiet: bool
+    cases: int = SHOWN_CASES
+    rows_out: str | None = None
+    baseline: str | None = None
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Delivery:
+        """Taken out of a command's options. Raises UsageError for a file that can't be written."""
+        return cls(**{name: options.pop(name) for name in cls.__slots__}).ready()
+
+    def ready(self) -> Delivery:
+        """Itself. Raises UsageError for a file that can't be written, or is none of ours."""
+        for path, form in (
+            (self.output, self.output_format),
+            (self.html, "html"),
+            (self.rows_out, "rows"),
+        ):
+            if path is not None:
+                check_file(path, form)
+        if self.baseline is not None:
+            self._known()
+        if self.output is not None and Path(self.output).suffix in (".html", ".htm"):
+            raise UsageError(f"{self.output}: a page is written with --html {self.output}")
+        return self
+
+    def __call__(self, report: Report, *, err: bool = False) -> int:
+        """Draw the report where it should go (`err`: stderr is the terminal); gives the exit code.
+
+        Where a file can't be written the terminal shows it, for it may have cost hours; raises UsageError then.
+        """
+        if self.baseline is not None:
+            from truetune.checks.fingerprints import accept_known_findings
+
+            report = accept_known_findings(report, self._known())
+        try:
+            self.write(report)
+        except UsageError:
+            self._draw(report, err=err)
+            raise
+        if self.output is None:
+            self._draw(report, err=err)
+        return report.exit_code()
+
+    def _known(self) -> frozenset[str]:
+        from truetune.report.load_results import read_baseline
+
+        return read_baseline(self.baseline or "")
+
+    def write(self, report: Report) -> None:
+        """Into files, as far as they are asked for."""
+        if self.rows_out is not None:
+            from truetune.report.cited_rows import cited_rows
+
+            write_file(self.rows_out, cited_rows(report), "rows", report.spec)
+        if self.html is not None:
+            from truetune.report.page import html_page
+
+            write_file(self.html, html_page(report), "html", report.spec)
+        if self.output is not None:
+            text = self._drawn(report)
+            if self.output_format == "terminal":
+                from truetune.report.recognise_own_files import sign_text
+
+                text = sign_text(text)
+            write_file(self.output, text, self.output_format, report.spec)
+
+    def _draw(self, report: Report, *, err: bool) -> None:
+        if self.output_format == "terminal":
+            from truetune.report.report_terminal import render_report
+
+            render_report(
+                report,
+                make_console(err=err),
+                verbose=self.verbose,
+                quiet=self.quiet,
+                cases=self.cases,
+            )
+        else:
+            click.echo(_encoded(self._drawn(report)), err=err)
+
+    def _drawn(self, report: Report) -> str:
+        if self.output_format == "json":
+            from truetune.report.as_json import to_json
+
+            return to_json(report)
+        if self.output_format == "sarif":
+            from truetune.report.sarif import to_sarif
+
+            return to_sarif(report)
+        from truetune.report.report_terminal import as_text
+
+        return as_text(report, verbose=self.verbose, quiet=self.quiet, cases=self.cases)
+
+
+def check_file(path: str, form: str, context: click.Context | None = None) -> None:
+    """Raise UsageError for a file that can't be written, is an input of this command, or is no result of ours.
+
+    `form` is one of `report.forms.FORMS`.
+    """
+    from truetune.data.guard_output_file import check_output_file
+    from truetune.report.recognise_own_files import FILE_SIGNATURES
+
+    check_output_file(Path(path), FILE_SIGNATURES[form], files_read(context))
+
+
+def write_file(path: str, text: str, form: str, spec: RunSpec | None = None) -> None:
+    """Whole or not at all; straight into a device or a pipe. Raises UsageError as `check_file` does.
+
+    `spec` names inputs that the command line does not: those of a settings file.
+    """
+    from truetune.data.guard_output_file import write_output_file
+    from truetune.report.recognise_own_files import FILE_SIGNATURES
+
+    write_output_file(
+        Path(path), _encoded(text), FILE_SIGNATURES[form], [*files_read(), *files_of_settings(spec)]
+    )
+
+
+def files_read(context: click.Context | None = None) -> list[Path]:
+    """The files that the parameters of the running command name, but for those that it writes."""
+    context = context or click.get_current_context(silent=True)
+    found = []
+    for name, value in context.params.items() if context is not None else ():
+        values = value if isinstance(value, tuple) else (value,)
+        found += [
+            Path(text)
+            for text in values
+            if name not in OUTPUTS and isinstance(text, str) and "\0" not in text
+        ]
+    return found
+
+
+def check_outputs_apart(context: click.Context) -> None:
+    """Raise UsageError where two outputs that a command is told of are one, or one lies inside the other.
+
+    What nobody named (a default) is left to the command, which may not write it.
+    """
+    from truetune.data.guard_output_folder import Output, check_no_overlap
+    from truetune.data.remote_path import parse_data_path
+
+    found = []
+    for param in context.command.params:
+        name, value = param.name or "", context.params.get(param.name or "")
+        if (
+            name not in OUTPUTS
+            or (context.command.name, name) in NAMED_ONLY
+            or not isinstance(value, str)
+        ):
+            continue
+        if (
+            context.get_parameter_source(name) != click.core.ParameterSource.COMMANDLINE
+            or "\0" in value
+        ):
+            continue
+        option = max(param.opts, key=len) if isinstance(param, click.Option) else name.upper()
+        if value != "-":
+            found.append(Output(option, parse_data_path(value)))
+    check_no_overlap(found)
+
+
+def files_of_settings(spec: RunSpec | None) -> list[Path]:
+    """The files that settings name."""
+    if spec is None:
+        return []
+    names = [
+        *spec.data,
+        *spec.eval_data,
+        *filter(None, (spec.tokenizer, spec.model, spec.template)),
+    ]
+    return [Path(name) for name in names if "://" not in name]
+
+
+def make_console(*, err: bool = False) -> Console:
+    """The terminal."""
+    from rich.console import Console
+
+    return Console(stderr=err, highlight=False, markup=False, emoji=False)
+
+
+def note_former_codes(names: Iterable[str]) -> None:
+    """Say on stderr what the codes are called now that a user or a settings file calls by their former names."""
+    from truetune.checks.rule_families import current_codes
+
+    for name in names:
+        codes = current_codes(name)
+        if len(codes) == 1:
+            print_status(
+                f"note: {name} is {codes[0]} now; the former code is accepted for one release"
+            )
+        elif codes:
+            families = sorted({code.rstrip("0123456789") for code in codes})
+            print_status(
+                f"note: {name} means rules of {', '.join(families)} now; former codes are accepted for"
+                " one release"
+            )
+
+
+def print_status(line: str) -> None:
+    """Print one line of truetune's own on stderr, which a command that runs beside it does not read."""
+    from truetune.report.visible_text import visible
+
+    # Nobody may read stderr any more; the run that is watched has to continue.
+    with suppress(OSError):
+        click.echo(f"truetune: {visible(line)}", err=True)
+
+
+def status_printer(*, quiet: bool) -> Callable[[str], None]:
+    """`print_status`, or a function that prints nothing."""
+    return (lambda line: None) if quiet else print_status
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8; half a surrogate pair (of a file's name) as an escape."""
+    return text.encode("utf-8", "backslashreplace")

@@ -1,0 +1,193 @@
+"""The commands that need nothing of the user's: rules, explain, demo, completion."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from truetune.cli.help_layout import Command
+from truetune.cli.result_output import format_options, make_console, note_former_codes, print_json
+from truetune.cli.shell_completion import complete_rule_names, completion_script
+from truetune.cli.suggest_meant_words import COMMAND_SYNONYMS, MIN_SHARE, find_best_option
+from truetune.errors import UsageError
+
+if TYPE_CHECKING:
+    from truetune.checks.explaining.search_topics import Hit
+
+
+@click.command(cls=Command, short_help="List the rules.")
+@click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=complete_rule_names)
+@format_options()
+def rules(names: tuple[str, ...], output_format: str) -> int:
+    """List the rules: code, name, highest severity, stability, first release, and what is wrong where it fires. RULE
+    is a name, a code, the beginning of a code, or a stability (stable, preview). A stable rule has a case in the bug
+    bench, a test on real material and a public source.
+
+    \b
+    Examples:
+      truetune rules
+      truetune rules PREF
+      truetune rules preview
+      truetune rules --json
+    """
+    from truetune.checks.rule_catalogue import select_rules
+    from truetune.report.rules_terminal import render_rules, rules_json
+
+    note_former_codes(names)
+    chosen = select_rules(names, ())
+    if output_format == "json":
+        print_json("rules", {"rules": rules_json(chosen)})
+    else:
+        render_rules(make_console(), chosen)
+    return 0
+
+
+@click.command(
+    cls=Command,
+    short_help="Show the page of a rule, or find it by a symptom.",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument(
+    "words", nargs=-1, required=True, metavar="RULE | WORDS...", shell_complete=complete_rule_names
+)
+@format_options()
+@click.pass_context
+def explain(context: click.Context, words: tuple[str, ...], output_format: str) -> int:
+    """Show the page of RULE, by name or code: what it does, why it is bad, and how to fix it. A known message or a
+    guide is shown by its name in the same way.
+
+    Any other WORDS are searched in rules, messages, guides and commands: the five that fit best.
+
+    \b
+    Examples:
+      truetune explain TOK001
+      truetune explain cuda-out-of-memory
+      truetune explain "loss is flat"
+    """
+    from truetune.checks.explaining.search_topics import list_topics, search_topics
+    from truetune.report.explain_terminal import (
+        find_topic,
+        hits_json,
+        render_hits,
+        render_topic,
+        topic_json,
+    )
+
+    question = " ".join(words)
+    as_json = output_format == "json"
+    topic = find_topic(question)
+    if topic is not None:
+        if as_json:
+            print_json("topic", topic_json(topic))
+        else:
+            render_topic(topic, make_console())
+        return 0
+    if is_rule(question) and not question.startswith("-"):
+        note_former_codes([question])
+        _print_rule_page(question, as_json=as_json)
+        return 0
+    group = context.parent.command if context.parent else None
+    if question.startswith("-"):
+        hits = option_hits(question, group)
+    else:
+        commands = getattr(group, "commands", {})
+        helps = {name: command.help or "" for name, command in commands.items()}
+        hits = search_topics(question, list_topics(helps, COMMAND_SYNONYMS))
+    if not hits:
+        raise UsageError(
+            f"nothing is known of {question!r}; `truetune rules` lists the rules, `truetune -h`"
+            " the commands"
+        )
+    if as_json:
+        print_json("topics", hits_json(hits))
+    else:
+        render_hits(question, hits, make_console())
+    return 0
+
+
+def _print_rule_page(question: str, *, as_json: bool) -> None:
+    """The page of a rule by its name or code. Raises UsageError where there is none."""
+    # Imports every rule: a search must not wait for it.
+    from truetune.report.rules_terminal import render_rule_page, rule_page_json
+
+    if as_json:
+        print_json("rule", rule_page_json(question))
+    else:
+        render_rule_page(question, make_console())
+
+
+def option_hits(question: str, group: click.Command | None) -> list[Hit]:
+    """The options of our commands that are meant by an option of another tool: the five that share most words,
+    each with the first command that has it."""
+    from truetune.checks.explaining.search_topics import Hit, Topic
+
+    hits = []
+    for name, command in getattr(group, "commands", {}).items():
+        share, option = find_best_option(question, command)
+        if share < MIN_SHARE:
+            continue
+        (param,) = (param for param in command.params if option in param.opts)
+        words = tuple(re.split(r"[-_.]+", question.strip("-")))
+        hits.append(
+            Hit(
+                Topic("option", f"{name} {option}", getattr(param, "help", "") or "", ""),
+                share,
+                words,
+            )
+        )
+    hits.sort(key=lambda hit: -hit.score)
+    first = {hit.topic.name.partition(" ")[2]: hit for hit in reversed(hits)}
+    return sorted(first.values(), key=hits.index)[:5]
+
+
+def is_rule(question: str) -> bool:
+    """Is it written as the name or code of a rule is, or the code of a plug-in's rule?"""
+    if " " in question:
+        return False
+    from truetune.checks.rule_families import is_code
+
+    if "-" in question or is_code(question):
+        return True
+    from truetune.plugins import load_plugins
+
+    if not load_plugins("truetune.rules"):
+        return False
+    from truetune.checks.rule_catalogue import rules_of_plugins
+
+    return any(question.upper() == rule.code for rule in rules_of_plugins())
+
+
+@click.command(cls=Command, short_help="See it on a small data set that ships with truetune.")
+def demo() -> int:
+    """Check a small data set with planted faults and its corrected twin, and prove by training what a pad token can do.
+
+    The proof needs truetune[train], and takes about a minute. The exit code is 1 where it does not show what it should.
+
+    \b
+    Examples:
+      truetune demo
+    """
+    from truetune.demo.run_demo import run_demo as run
+
+    return run(make_console())
+
+
+@click.command(cls=Command, short_help="Complete commands, options and rules in bash, zsh or fish.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> int:
+    """Print what SHELL needs to complete truetune's commands, options, choices, paths and names of rules.
+
+    \b
+    To install it, add to ~/.bashrc or ~/.zshrc (below compinit) the line
+      eval "$(truetune completion bash)"        (or zsh)
+    and for fish write it to ~/.config/fish/completions/truetune.fish
+
+    \b
+    Examples:
+      truetune completion zsh
+      truetune completion fish > ~/.config/fish/completions/truetune.fish
+    """
+    click.echo(completion_script(shell))
+    return 0

@@ -1,0 +1,55 @@
+"""Scores: what the columns of a row say that the sides of a pair are worth.
+
+`score_chosen`, `rejected_rating`, `margin` and their like are read by name. A rule then counts pairs whose chosen side
+is worth less than the rejected one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from truetune.data.column_names import Row
+
+_SCORE_WORD = "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward)s?"
+_SIDE_SCORE = re.compile(
+    rf"(?:(?P<before>chosen|rejected)_{_SCORE_WORD}|{_SCORE_WORD}_(?P<behind>chosen|rejected))"
+)
+_MARGIN = re.compile(r"(?:(?:score|rating|reward)_)?margin")
+
+
+def pair_scores_of_row(row: Row) -> tuple[float, float] | None:
+    """(chosen, rejected), or (margin, 0); None where no columns say it. Higher is better."""
+    sides: dict[str, float] = {}
+    margin = None
+    for key, value in row.items():
+        name = str(key).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
+        side = _SIDE_SCORE.fullmatch(name)
+        if side is None and _MARGIN.fullmatch(name) is None:
+            continue
+        number = _parse_number(value)
+        if number is None:
+            continue
+        if side:
+            # The first of two wins: `score_chosen` and `avg_score_chosen` may stand beside each
+            # other.
+            sides.setdefault(side["before"] or side["behind"], number)
+        else:
+            margin = number
+    # One side's score alone compares nothing.
+    if len(sides) == 2:
+        return sides["chosen"], sides["rejected"]
+    return None if margin is None else (margin, 0.0)
+
+
+def _parse_number(value: Any) -> float | None:
+    """A score as a number, also where a CSV file holds it as text; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    # NaN stands for a missing score in tables.
+    return number if math.isfinite(number) else None

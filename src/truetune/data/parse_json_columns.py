@@ -1,0 +1,43 @@
+"""JSON that stands as text in a column or a message.
+
+CSV files and many exports keep lists of messages, tools and arguments as JSON text. A text that begins like JSON and is
+none stays a text: it may be what somebody wrote.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.data.conversation import Problem
+from truetune.parsing.input_limits import REPLY
+from truetune.parsing.json_reader import find_duplicate_key, parse_json, replace_surrogates
+
+LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FFFD")
+
+
+def duplicate_key_problem(key: str) -> Problem:
+    """What is said of an object that has a key twice: one of its two values is lost."""
+    return Problem(
+        "duplicate-key",
+        f"the key {key[:60]!r} stands twice in one object, and one of its values is lost",
+    )
+
+
+def parse_json_text(value: Any, problems: list[Problem]) -> Any:
+    """A list or object that stands in a column as JSON text; anything else as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
+        return value
+    try:
+        # Surrogates are kept here and replaced below, so that the problem can be named. Whole
+        # numbers stay exact: ids of 20 digits must not become floats.
+        parsed = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
+    except ValueError:
+        return value
+    # Python's reader keeps the last of two equal keys without a word.
+    key = find_duplicate_key(value)
+    if key is not None:
+        problems.append(duplicate_key_problem(key))
+    parsed, broken = replace_surrogates(parsed, value)
+    if broken:
+        problems.append(LONE_SURROGATE)
+    return parsed

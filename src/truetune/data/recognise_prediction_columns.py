@@ -1,0 +1,199 @@
+"""Which column of a file of predictions is what, by its name.
+
+Names are compared without case, and `Model Output`, `model-output` and `modelOutput` are one. A name that is not known
+as a whole is taken by its parts (`gold_label`, `input_text`), where the column holds text and no other one has such a
+part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from truetune.errors import DataError, UsageError, name_list
+from truetune.spec.suggest_spelling import did_you_mean
+
+# Collected from the outputs of lm-eval, vLLM, LLaMA-Factory, W&B tables and scripts. The order
+# decides: `answer` is a prediction where nothing surer is there, and the reference beside a
+# `response`.
+COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
+    name: tuple(aliases.split())
+    for name, aliases in {
+        "prediction": (
+            "prediction predictions predict predicted pred preds generated_text generated generation"
+            " generations generated_texts gen model_output model_answer model_response"
+            " generated_answer llm_output llm_response actual_output resps filtered_resps hypothesis"
+            " hypotheses hyp sampled decoded response responses resp output outputs answer"
+            " completion completions choices result text_out out text"
+        ),
+        "prompt": (
+            "messages conversations prompt prompts question questions instruction query user_input"
+            " user_query user_prompt input inputs input_text text_in problem request user human"
+            " q source src in x"
+        ),
+        "reference": (
+            "reference references reference_answer reference_output reference_outputs ref gold"
+            " gold_answer golden_answer golden ground_truth groundtruth gt truth expected"
+            " expected_output expected_answer target targets label labels ideal correct_answer"
+            " solution answer output completion chosen a y"
+        ),
+        "step": "step global_step training_step train_step checkpoint_step iteration",
+        "stopped": "stopped finish_reason stop_reason finished",
+    }.items()
+}
+"""What a column is, and what files call it, the surest name first"""
+NAME_PARTS: Mapping[str, str] = {
+    "reference": "reference ref gold golden truth gt target expected label ideal",
+    "prediction": (
+        "prediction predictions predict predicted pred preds generated generation hypothesis hyp"
+        " response resp completion output answer infer inference"
+    ),
+    "prompt": "prompt question query instruction input problem",
+}
+"""Parts of a name that tell what a column is; the first that fits is taken: `expected_output` is a reference"""
+_NO_TEXT = (
+    "id ids token tokens len length type time latency count score scores hash index idx num logprob"
+    " logprobs cost file path category lang language url date embedding rating correct accuracy"
+    " loss format"
+)
+NO_TEXT_PARTS = frozenset(_NO_TEXT.split())
+"""Parts of the names of columns that say something about a text, and are none"""
+CURVE_COLUMNS = frozenset(("loss", "train_loss", "eval_loss", "learning_rate", "grad_norm"))
+ID_COLUMNS = frozenset(("output_ids", "token_ids", "generated_ids", "input_ids"))
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_OTHER_SEPARATORS = re.compile(r"[;\t|]")
+_GAPS = re.compile(r"[\W_]+")
+Row = Mapping[str, Any]
+
+
+def recognise_prediction_columns(
+    rows: Sequence[Row], columns: Mapping[str, str], where: str
+) -> dict[str, str]:
+    """What the columns of some rows are: `prediction` -> `response`.
+
+    Args:
+        rows: the rows of a file, or some of them.
+        columns: what the user says of some columns; it is not doubted.
+        where: the file, for messages.
+
+    Raises UsageError for a map of no known column, DataError where no column holds predictions.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    _check_map(names, columns, where)
+    _refuse_other_csv_separator(names, where)
+    taken = dict(columns)
+    # Whole names first: a part of a name is a guess, and must not take a column from a name that is known.
+    _take_whole_names(names, taken)
+    for kind in NAME_PARTS:
+        candidates = [] if kind in taken else _columns_named_in_part(kind, rows, names, taken)
+        if len(candidates) == 1:
+            taken[kind] = candidates[0]
+    if "prediction" not in taken and taken.get("prompt") in ("messages", "conversations"):
+        # Chats whose last turn is the model's: one column holds the question and the answer.
+        taken["prediction"] = taken["prompt"]
+    if "prediction" not in taken:
+        raise DataError(
+            f"{where}: no column of predictions; the rows have {name_list(names)}"
+            f"{_advise_on_missing_column(rows, names, taken)}"
+        )
+    return taken
+
+
+def _refuse_other_csv_separator(names: Sequence[str], where: str) -> None:
+    """Raise DataError for a table that is parted by semicolons or tabs: read by commas, it has one column."""
+    parts = _OTHER_SEPARATORS.split(names[0]) if len(names) == 1 else []
+    if len(parts) > 1:
+        separator = names[0][len(parts[0])]
+        raise DataError(
+            f"{where}: {len(parts)} columns that are parted by {separator!r}; expected commas"
+        )
+
+
+def _take_whole_names(names: Sequence[str], taken: dict[str, str]) -> None:
+    """Take the columns whose names are known, the surest name of each kind first."""
+    # Reversed, so that of two columns whose plain names are the same the first one wins.
+    by_plain_name = {normalize_column_name(name): name for name in reversed(names)}
+    for kind, known_names in COLUMN_NAMES.items():
+        present = [by_plain_name[name] for name in known_names if name in by_plain_name]
+        free = [name for name in present if name not in taken.values()]
+        if kind not in taken and free:
+            taken[kind] = free[0]
+
+
+def normalize_column_name(name: str) -> str:
+    """In small letters, with `_` between its parts."""
+    return _GAPS.sub("_", _CAMEL.sub("_", name)).strip("_").casefold()
+
+
+def _check_map(names: Sequence[str], columns: Mapping[str, str], where: str) -> None:
+    """Raise for a map that names no known column, or none of the rows."""
+    for ours, column in columns.items():
+        if ours not in COLUMN_NAMES:
+            raise UsageError(
+                f"--map {ours}={column}: {ours} is no column of predictions{did_you_mean(ours, COLUMN_NAMES)};"
+                f" known are {', '.join(COLUMN_NAMES)}"
+            )
+        # A dot goes into an object of a column: `doc.question`.
+        if column not in names and column.partition(".")[0] not in names:
+            raise DataError(
+                f"{where}: --map {ours}={column}: there is no column {column}{did_you_mean(column, names)};"
+                f" the rows have {name_list(names)}"
+            )
+
+
+def _columns_named_in_part(
+    ours: str, rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
+) -> list[str]:
+    """The columns of text whose name has a part that says this kind."""
+    return [
+        name
+        for name in names
+        if name not in taken.values() and _kind_by_parts(name) == ours and _holds_text(rows, name)
+    ]
+
+
+def _kind_by_parts(name: str) -> str | None:
+    """What a column is by the parts of its name; None where no part tells, or one says that it is no text."""
+    # `prediction_length` speaks of a prediction and holds none: a part that says so wins.
+    parts = set(normalize_column_name(name).split("_"))
+    if parts & NO_TEXT_PARTS:
+        return None
+    return next((ours for ours, known in NAME_PARTS.items() if parts & set(known.split())), None)
+
+
+def _holds_text(rows: Sequence[Row], name: str) -> bool:
+    """Does a row hold a text, a list or an object there?"""
+    return any(isinstance(row.get(name), str | list | dict) for row in rows)
+
+
+def _advise_on_missing_column(
+    rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
+) -> str:
+    """What to do about a file without a column of predictions."""
+    plain = {normalize_column_name(name) for name in names}
+    # What people give by mistake, told by names that nothing else has.
+    if plain & CURVE_COLUMNS:
+        return ": this is a log of curves; did you mean truetune diagnose?"
+    if plain & ID_COLUMNS:
+        return ": these are token ids; decode them (tokenizer.batch_decode) and write the texts"
+    if {"custom_id", "body"} <= plain:
+        return ": these are the requests of a batch; score its output, with --data and this file"
+    free = list(_free_text_columns(rows, names, taken))
+    # More than three are a list to read, and no hint.
+    if 0 < len(free) < 4:
+        return f"; did you mean {' or '.join(f'--map prediction={name}' for name in free)}?"
+    return ": name it with --map prediction=COLUMN"
+
+
+def _free_text_columns(
+    rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
+) -> Iterator[str]:
+    """The columns of text that were taken for nothing, by names that speak of no other thing."""
+    for name in names:
+        if (
+            name not in taken.values()
+            and not set(normalize_column_name(name).split("_")) & NO_TEXT_PARTS
+            and _holds_text(rows, name)
+        ):
+            yield name

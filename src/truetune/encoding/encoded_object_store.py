@@ -1,0 +1,339 @@
+"""ObjectEntry: encoded data in an object store, where nothing can be moved or locked and a file shows when it is whole.
+
+.work/<tag>/00000.json           what a shard consists of, with size and digest of each file; written before them
+data/train-<tag>-00000.parquet   a shard, at its place from the beginning; the tag is a digest of what shaped it
+
+manifest.json comes last, and then what records of ours list and it does not is removed. Two runs of the same key write
+the same bytes. The rule of `data.guard_output_folder` holds, but for the digests: reading all that is there again
+would cost as much as writing it, so that an object is ours if its name and its size are listed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import Any, NamedTuple, TypeVar
+
+from truetune.data.guard_output_folder import (
+    MOVE_ELSEWHERE,
+    Input,
+    ListedFile,
+    check_output_folder,
+    parse_listing,
+)
+from truetune.data.remote_path import RemotePath
+from truetune.encoding.encode_shard import ORIGINS, Shard, digest_of, first_reason_left_out
+from truetune.encoding.encoded_folder_layout import (
+    ASIDE,
+    DATA,
+    MANIFEST,
+    ORIGIN,
+    PUBLISHED_NAMES,
+    WORK,
+    dataset_files,
+    files_of_manifest,
+    listing_entry,
+    manifest_in,
+    manifest_of,
+)
+from truetune.errors import UsageError
+from truetune.parsing.input_limits import RESULT
+from truetune.parsing.json_reader import parse_json
+
+MAX_REQUESTS = 16
+"""Requests under way. Chosen, not measured: each waits for the network most of its time."""
+PUBLISHING = "publishing.json"
+UNPUBLISHED_NAMES = re.compile(
+    r"\.work/[0-9a-f]{16}/(\d{5,}\.(json|dropped\.jsonl|rejected\.jsonl)|publishing\.json)"
+)
+"""Names below the folder of what a run writes before it publishes"""
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ObjectStore(NamedTuple):
+    """Where the parts of a run stand in an object store."""
+
+    folder: RemotePath
+    tag: str
+
+    def write(self, name: str, body: Any) -> None:
+        self.at(name).write(body)
+
+    def at(self, name: str) -> RemotePath:
+        """The place of what `encode_shard` calls `00000.parquet`, `00000.json` and the like."""
+        number, _, kind = name.partition(".")
+        if f".{kind}" == ORIGINS:
+            return self.folder / ORIGIN / f"{self.tag}-{number}.parquet"
+        if kind in ("parquet", "arrow"):
+            return (
+                self.folder
+                / DATA
+                / f"{'train' if kind == 'parquet' else 'data'}-{self.tag}-{number}.{kind}"
+            )
+        return self.folder / WORK / self.tag / name
+
+
+class ObjectEntry:
+    """One folder of a store."""
+
+    def __init__(self, folder: RemotePath) -> None:
+        self.folder = folder
+        self._tag = ""
+
+    def check_outside(self, inputs: Sequence[Input]) -> None:
+        """Raises UsageError where the folder is an input, holds one, or lies inside one."""
+        check_output_folder(self.folder, inputs)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nothing is locked; at the end, what records of ours list and no manifest does is removed.
+
+        Raises UsageError for a folder that holds anything that truetune did not write, DataError.
+        """
+        for stranger, why in self._strangers():
+            raise UsageError(f"{stranger}: {why}; {MOVE_ELSEWHERE}")
+        yield
+        self._sweep()
+
+    def manifest(self) -> dict[str, Any] | None:
+        """What the folder holds; None where it is not whole."""
+        return manifest_in(self.folder)
+
+    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+        """The first file that is missing; None where all are there. Reads every byte.
+
+        Raises UsageError for one that has changed since it was written.
+        """
+
+        listing = files_of_manifest(manifest)
+        if listing is None:
+            return f"{self.folder / MANIFEST} is of an older format"
+
+        def damage_of(name: str) -> str | None:
+            path = self.folder / name
+            try:
+                is_unchanged = listing_entry(path.read_bytes()) == listing[name]
+            except FileNotFoundError as error:
+                return f"{path}: {error.strerror}"
+            if not is_unchanged:
+                raise UsageError(
+                    f"{path}: is not as truetune wrote it: its contents have changed; {MOVE_ELSEWHERE}"
+                )
+            return None
+
+        return next(filter(None, _map_in_threads(damage_of, listing)), None)
+
+    def begun(self, key: str) -> bool:
+        """Has a run with this key been interrupted here, after its first shard?"""
+        return any((self.folder / WORK / digest_of(key.encode())[:16]).iterdir())
+
+    def begin(self, key: str) -> dict[int, Shard]:
+        """Make ready to write, and give the shards that an interrupted run with the same key has left."""
+        self._tag = digest_of(key.encode())[:16]
+        sizes = self._sizes()
+        whole: dict[int, Shard] = {}
+        for shard in self._shards(self._tag):
+            # The record came before the files: a shard whose files are missing, or are cut off, is made again.
+            files = _shard_files(shard, self.store())
+            if all(sizes.get(name) == entry.size for name, entry in files.items()):
+                whole[shard.number] = shard
+        return whole
+
+    def discard(self) -> None:
+        """Remove what the run has written, of which nothing is to be kept."""
+        shards = self._shards(self._tag)
+        self._remove([name for shard in shards for name in _shard_files(shard, self.store())])
+        self._remove([f"{WORK}/{self._tag}/{shard.number:05d}.json" for shard in shards])
+
+    def first_reason(self, shard: Shard) -> str | None:
+        """Why the first row of a shard that was left out could not be encoded; None where none was."""
+        return first_reason_left_out(shard, lambda name: self.store().at(name).read_bytes())
+
+    def store(self) -> ObjectStore:
+        """Where the shards of the run that has begun are written."""
+        return ObjectStore(self.folder, self._tag)
+
+    def publish(
+        self, shards: Sequence[Shard], facts: Mapping[str, Any], form: str
+    ) -> dict[str, Any]:
+        """Write the manifest of a finished run, or give that of a run of the same key that was faster.
+
+        Raises FileNotFoundError where a run of another key was, DataError where nothing can be written.
+        """
+        names = [self.store().at(shard.file).name for shard in shards]
+        try:
+            self._all_there(names)
+            aside = {name: self._joined(name, shards) for name in ASIDE}
+        except FileNotFoundError:
+            # Two runs of one key write the same bytes: what the faster one has published is this run's result too.
+            published_before = self.manifest()
+            if published_before and published_before["key"] == facts["key"]:
+                return published_before
+            raise
+        if form == "arrow":
+            for name, text in dataset_files(names, facts["key"]).items():
+                aside[f"{DATA}/{name}"] = text
+        files = {name: listing_entry(text) for name, text in aside.items()}
+        for shard in shards:
+            files |= _published_files(shard, self.store())
+        # While dropped.jsonl is exchanged no manifest would be true: there is none, and this record says what is ours
+        record = {"old": self._records().whole, "new": {name: files[name] for name in aside}}
+        # Without a size, for a store that is no object store may leave it cut off.
+        record["new"][MANIFEST] = ListedFile(0, "")
+        (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
+        (self.folder / MANIFEST).remove()
+        for name, text in aside.items():
+            (self.folder / name).write(text)
+        body = manifest_of(shards, names, facts, files)
+        (self.folder / MANIFEST).write(body)
+        published: dict[str, Any] = json.loads(body)
+        return published
+
+    def origins(self, shard: Mapping[str, Any]) -> RemotePath:
+        """Where each row of a shard came from, if its own file does not say it."""
+        stem = PurePath(shard["file"]).stem.partition("-")[2]
+        return self.folder / ORIGIN / f"{stem}.parquet"
+
+    def _all_there(self, names: Sequence[str]) -> None:
+        """Raises FileNotFoundError where a shard is gone: another run has ended here meanwhile."""
+        folder = self.folder / DATA
+        present = {path.name for path in folder.iterdir()}
+        for name in names:
+            if name not in present:
+                raise (folder / name).missing()
+
+    def _joined(self, name: str, shards: Sequence[Shard]) -> bytes:
+        """dropped.jsonl or rejected.jsonl of all shards. Raises FileNotFoundError where a part is gone."""
+        parts = [f"{shard.number:05d}.{name}" for shard in shards]
+        there = [
+            self.store().at(part)
+            for part, shard in zip(parts, shards, strict=True)
+            if part in shard.files
+        ]
+        return b"".join(_map_in_threads(RemotePath.read_bytes, there))
+
+    def _sizes(self) -> dict[str, int]:
+        """All objects of the folder by their name below it, with their bytes."""
+        skip = len(self.folder.path) + 1 if self.folder.path else 0
+        return {
+            path.path[skip:]: path.stat().st_size
+            for path in self.folder.rglob("*")
+            if path.is_file()
+        }
+
+    def _shards(self, tag: str) -> list[Shard]:
+        """Those that records of a run tell of."""
+        folder = self.folder / WORK / tag
+        records = [
+            path
+            for path in folder.iterdir()
+            if UNPUBLISHED_NAMES.fullmatch(f"{WORK}/{tag}/{path.name}")
+            and path.suffix == ".json"
+            and path.name != PUBLISHING
+        ]
+        return [shard for shard in _map_in_threads(_read_shard, records) if shard is not None]
+
+    def _records(self) -> _Records:
+        """What all records in the folder list."""
+        whole = dict(files_of_manifest(self.manifest()) or {})
+        unfinished: set[str] = set()
+        for folder in (self.folder / WORK).iterdir():
+            if not UNPUBLISHED_NAMES.fullmatch(f"{WORK}/{folder.name}/{PUBLISHING}"):
+                continue
+            for shard in self._shards(folder.name):
+                unfinished.update(_shard_files(shard, ObjectStore(self.folder, folder.name)))
+            try:
+                record = parse_json((folder / PUBLISHING).read_bytes(), RESULT)
+            except (FileNotFoundError, ValueError):
+                continue
+            old, new = (parse_listing(record.get(name)) for name in ("old", "new"))
+            whole = (old or {}) | whole
+            unfinished.update(new or ())
+        return _Records(whole, unfinished)
+
+    def _strangers(self) -> Iterator[tuple[RemotePath, str]]:
+        """What is in the folder and is none of ours."""
+        there = self._sizes()
+        records = self._records()
+        if (
+            MANIFEST in there
+            and MANIFEST not in records.unfinished
+            and files_of_manifest(self.manifest()) is None
+        ):
+            yield (
+                self.folder / MANIFEST,
+                "was not written by truetune, or by an older version of it",
+            )
+        for name, size in there.items():
+            if name == MANIFEST or name in records.unfinished or UNPUBLISHED_NAMES.fullmatch(name):
+                continue
+            if name not in records.whole:
+                yield self.folder / name, "truetune did not write it"
+            elif size != records.whole[name].size:
+                yield self.folder / name, f"is not as truetune wrote it: it has {size:,} bytes"
+
+    def _sweep(self) -> None:
+        """Remove what our records list and manifest.json does not, then the records."""
+        manifest = files_of_manifest(self.manifest())
+        if manifest is None:
+            # A run was interrupted: the records are what the next one goes on from.
+            return
+        sizes, records = self._sizes(), self._records()
+        ours = {name for name, entry in records.whole.items() if sizes.get(name) == entry.size}
+        ours |= records.unfinished & sizes.keys()
+        # A record could name any object of the folder: only names that encode gives are removed.
+        self._remove(
+            name for name in ours if PUBLISHED_NAMES.fullmatch(name) and name not in manifest
+        )
+        self._remove(name for name in sizes if UNPUBLISHED_NAMES.fullmatch(name))
+        if not any(path.is_file() for path in (self.folder / WORK).rglob("*")):
+            (self.folder / WORK).remove()
+
+    def _remove(self, names: Iterable[str]) -> None:
+        _map_in_threads(RemotePath.remove, [self.folder / name for name in names])
+
+
+class _Records(NamedTuple):
+    """What the records in a folder say is ours."""
+
+    whole: dict[str, ListedFile]
+    """Objects of data that is, or was, published"""
+    unfinished: set[str]
+    """Names of objects of runs that have not ended; a store that is no object store may have cut them off"""
+
+
+def _shard_files(shard: Shard, store: ObjectStore) -> dict[str, ListedFile]:
+    """The files of a shard by their names below the folder."""
+    skip = len(store.folder.path) + 1 if store.folder.path else 0
+    return {
+        store.at(name).path[skip:]: entry
+        for name, entry in (parse_listing(shard.files) or {}).items()
+    }
+
+
+def _published_files(shard: Shard, store: ObjectStore) -> dict[str, ListedFile]:
+    """The files of a shard that stay: not its lines of dropped.jsonl and rejected.jsonl, which stand below .work/."""
+    return {
+        name: entry
+        for name, entry in _shard_files(shard, store).items()
+        if not name.startswith(f"{WORK}/")
+    }
+
+
+def _read_shard(path: RemotePath) -> Shard | None:
+    """None where it is cut off, as a store that is no object store may leave it."""
+    try:
+        return Shard(**parse_json(path.read_bytes(), RESULT))
+    except ValueError:
+        return None
+
+
+def _map_in_threads(work: Callable[[T], R], things: Iterable[T]) -> list[R]:
+    """`work` of each thing, in order; in threads, since each waits for the network. Raises what one of them raised."""
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
+        return list(pool.map(work, things))

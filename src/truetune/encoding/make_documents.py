@@ -1,0 +1,377 @@
+"""Documents: the training examples of rows, each short enough, as arrays that are ready to be written.
+
+Between a batch and a file stand the decisions about single examples: is a row refused (a field that the template does
+not write, a control token in a content), is an example too long, does it teach anything. Each row comes out as
+documents, as dropped examples or as rejected, and nothing is left out without one of the three.
+
+The trade-off: these run row by row in Python, while rendering and encoding work on batches. They look at arrays for the
+whole batch first (`_forged`), so that the usual row costs a dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.data.conversation import Conversation, Origin
+from truetune.encoding.batch import Batch, Example, Rejected
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.find_forged_tokens import find_forged_token
+from truetune.encoding.shorten_rows import (
+    pin_trained_turns,
+    split_by_turns,
+    with_later_question,
+    without_oldest,
+)
+from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
+from truetune.encoding.stream_batches import batch as one_batch
+from truetune.encoding.token_labels import label_tokens, loss_weights
+from truetune.errors import DataError
+from truetune.render.lost_fields import FieldTracker, LostField
+from truetune.render.renderer import Renderer
+from truetune.render.rendering import Rendering, Source
+from truetune.render.text_origins_in_file import text_origins
+from truetune.render.tokenizer import Tokenizer
+from truetune.spec.run_spec import RunSpec
+
+# (sources,) may a token of this source only stand for text? Control tokens of the template itself are no forgery.
+CONTENT = np.ones(len(Source), dtype=np.bool_)
+CONTENT[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+HARMLESS = frozenset(("unknown-role", "mixed-formats", "lone-surrogate", "empty", "no-format"))
+"""Problems of a row that leave nothing out of what it trains: the template judges a role, another format is read as
+what it is, half a character is replaced, and what has no turns has no example. With any other, a value of the row was
+left out or a default stands for it, so that the row is refused: a new kind of problem too, until it is known to be
+harmless."""
+UNSUPERVISED = "nothing of it is supervised"
+
+
+class Document(NamedTuple):
+    """One training example; the arrays are (tokens,)."""
+
+    origin: Origin
+    ids: NDArray[np.int32]
+    source: NDArray[np.uint8]
+    supervised: NDArray[np.bool_]
+    weights: NDArray[np.float32] | None
+    label: bool | None = None
+    """Of preference data: is it the wanted answer?"""
+
+    def part(self, tokens: slice) -> Document:
+        """Some of its tokens."""
+        weights = None if self.weights is None else self.weights[tokens]
+        return Document(
+            self.origin,
+            self.ids[tokens],
+            self.source[tokens],
+            self.supervised[tokens],
+            weights,
+            self.label,
+        )
+
+
+class Dropped(NamedTuple):
+    """An example that is not written."""
+
+    origin: Origin
+    tokens: int
+    reason: str
+
+
+@dataclass(slots=True)
+class DocumentsResult:
+    """What became of some rows."""
+
+    rows: int = 0
+    documents: list[Document] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    shortened: int = 0
+    """documents with fewer turns, or a shorter question, than their rows have"""
+    lost: int = 0
+    """supervised tokens of rows that are written without them"""
+    lost_fields: Counter[str] = field(default_factory=Counter)
+    """rows by the fields of theirs that no token comes from"""
+
+
+class DocumentMaker:
+    """Makes the documents of one run."""
+
+    def __init__(
+        self, spec: RunSpec, tokenizer: Tokenizer, renderer: Renderer, encoder: Encoder
+    ) -> None:
+        self.spec = spec
+        self.settings = spec.encode
+        self.limit = spec.max_length
+        self.renderer, self.encoder = renderer, encoder
+        self._control: NDArray[np.bool_] = np.zeros(tokenizer.vocabulary, dtype=np.bool_)
+        self._control[list(tokenizer.control)] = True
+        self._tracker = FieldTracker(renderer)
+        self._token = tokenizer.backend.id_to_token
+        tokens = sorted(str(self._token(id)) for id in tokenizer.control)
+        self._controls = re.compile(
+            pattern_of_longest_word(tokens) if tokens else "(?!)"
+        )  # `(?!)` never matches
+
+    def make(self, rows: list[Conversation]) -> DocumentsResult:
+        """The documents of rows, in order. What is wrong with a row is in `rejected`. Raises FastPathError."""
+        return self.made_of(rows, one_batch(rows, self.renderer, self.encoder))
+
+    def made_of(self, rows: list[Conversation], batch: Batch) -> DocumentsResult:
+        """The documents of the examples in a batch, which was made of `rows`."""
+        result = DocumentsResult(len(rows), rejected=list(batch.rejected))
+        controls = self._forged(batch)
+        lost = self._lost_fields(batch)
+        refusals = {row.origin.row: self._refusal(row, lost[row.origin.row]) for row in rows}
+        with_result = {rejected.row.origin.row for rejected in batch.rejected}
+        # The examples of a row stand side by side. A row is taken whole: where one of them can't be encoded, none is.
+        for number, examples in groupby(
+            range(len(batch.examples)), lambda i: batch.examples[i].row.origin.row
+        ):
+            with_result.add(number)
+            own_examples = list(examples)
+            row = batch.examples[own_examples[0]].row
+            try:
+                of_row = self._encode_row(batch, own_examples, controls, refusals.get(number))
+            except DataError as error:
+                result.rejected.append(Rejected(row, str(error)))
+                continue
+            if row.problems and _teaches_nothing(of_row):
+                # It was not read as its owner meant it: that is why nothing of it is supervised.
+                reason = "; ".join(problem.text for problem in row.problems)
+                result.rejected.append(Rejected(row, reason))
+                continue
+            result.documents += of_row.documents
+            result.dropped += of_row.dropped
+            result.shortened += of_row.shortened
+            result.lost += of_row.lost
+            if of_row.documents:
+                result.lost_fields.update(_known_fields(lost[number]))
+        # A chat of which no turn is learned has no example.
+        result.dropped += [
+            Dropped(row.origin, 0, UNSUPERVISED)
+            for row in rows
+            if row.origin.row not in with_result
+        ]
+        return result
+
+    def _encode_row(
+        self, batch: Batch, examples: list[int], controls: dict[int, int], refusal: str | None
+    ) -> DocumentsResult:
+        """What becomes of one row, whose examples have these numbers in the batch. Raises DataError."""
+        if refusal:
+            raise DataError(refusal)
+        result = DocumentsResult()
+        for i in examples:
+            self._add(result, batch, i, controls.get(i))
+        return result
+
+    def _lost_fields(self, batch: Batch) -> defaultdict[int, list[LostField]]:
+        """What of each row, by its number, reaches no token."""
+        renderings: dict[int, tuple[Conversation, list[Rendering]]] = {}
+        for row, rendering in batch.examples:
+            renderings.setdefault(row.origin.row, (row, []))[1].append(rendering)
+        lost: defaultdict[int, list[LostField]] = defaultdict(list)
+        for number, (row, own) in renderings.items():
+            lost[number] = self._tracker.lost(row, own)
+        return lost
+
+    def _refusal(self, row: Conversation, lost_fields: list[LostField]) -> str | None:
+        """Why a row can't be encoded though it renders."""
+        unwritten = next((field for field in lost_fields if field.effect != "loses"), None)
+        if unwritten is not None:
+            return (
+                f"the {unwritten.field} of turn {unwritten.message} reach no token, and the turn is"
+                " learned without them: this template does not write them; choose one that does"
+                " (--template), or write them into the content"
+            )
+        lost = [problem.text for problem in row.problems if problem.kind not in HARMLESS]
+        if lost:
+            return "; ".join(lost)
+        if misfit := self.misfit(row):
+            return misfit
+        if self.settings.content_specials == "keep":
+            return None
+        try:
+            forged = find_forged_token(row, self._controls)
+        except RecursionError:
+            return "it is nested too deeply"
+        if forged is None:
+            return None
+        return f"{forged}, where it can't be told from the template's own; drop or correct the row"
+
+    def misfit(self, row: Conversation) -> str | None:
+        """Why a row is of no use in this kind of training."""
+        if not row.is_preference:
+            return None
+        return (
+            f"a row of the format {row.format} is no example of supervised fine-tuning; name its"
+            " answer with --data-format and --map, or use the data with a preference trainer"
+        )
+
+    def _forged(self, batch: Batch) -> dict[int, int]:
+        """The first control token inside a content of each example that has one."""
+        if self.settings.content_specials == "keep":
+            return {}
+        is_forged = self._control[batch.ids] & CONTENT[batch.source]  # (tokens,)
+        # From the last to the first: of several in one example, the first is the one that stays in the dict.
+        tokens = np.flatnonzero(is_forged)[::-1]
+        examples = np.searchsorted(batch.offsets, tokens, side="right") - 1
+        return dict(zip(examples.tolist(), tokens.tolist(), strict=True))
+
+    def _add(self, result: DocumentsResult, batch: Batch, i: int, forged: int | None) -> None:
+        """Put what becomes of one example into `result`. Raises DataError where its row can't be encoded.
+
+        Args:
+            result: of the example's row.
+            batch: holds the example.
+            i: its number in the batch.
+            forged: the number of its first forged control token; None where it has none.
+        """
+        document = self._document(batch, i, forged)
+        parts = [document]
+        if self.limit is not None and len(document.ids) > self.limit:
+            parts = self._shorten(result, batch.examples[i], document, self.limit)
+        for part in parts:
+            if part.supervised.any():
+                result.documents.append(part)
+            else:
+                result.dropped.append(Dropped(part.origin, len(part.ids), UNSUPERVISED))
+
+    def _shorten(
+        self, result: DocumentsResult, example: Example, document: Document, limit: int
+    ) -> list[Document]:
+        """The parts of a document that is too long which fit; what does not fit is noted in `result` as dropped.
+
+        Raises DataError where `overflow` says that nothing may be cut.
+        """
+        if self.settings.overflow == "error":
+            raise DataError(
+                f"an example of {len(document.ids):,} tokens is longer than max_length"
+                f" ({limit:,}); raise it, or choose what to do with --overflow"
+            )
+        row, rendering = example
+        shorter = self._shorter(row, rendering, document)
+        parts = [part for part in shorter if len(part.ids) <= limit]
+        result.shortened += len(parts)
+        if parts:
+            remaining = sum(int(part.supervised.sum()) for part in parts)
+            result.lost += int(document.supervised.sum()) - remaining
+        too_long = [part for part in shorter if len(part.ids) > limit]
+        if not shorter:
+            too_long = [document]
+        reason = f"it is longer than max_length ({limit:,})"
+        result.dropped += [Dropped(row.origin, len(part.ids), reason) for part in too_long]
+        return parts
+
+    def _document(self, batch: Batch, i: int, forged: int | None) -> Document:
+        """The document of one example; with a forged control token, it is encoded again or refused."""
+        if forged is not None:
+            # The rest of the batch keeps its tokens: this example becomes a batch of its own.
+            batch, i = self._as_text(batch, i, forged), 0
+        part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
+        row, rendering = batch.examples[i]
+        supervised = batch.supervised[part]
+        weights = (
+            loss_weights(rendering, batch.starts[part], supervised)
+            if self.settings.loss_weights
+            else None
+        )
+        return Document(row.origin, batch.ids[part], batch.source[part], supervised, weights)
+
+    def _as_text(self, batch: Batch, i: int, forged: int) -> Batch:
+        """The example alone, with the control tokens of its contents encoded as text."""
+        example = batch.examples[i]
+        if self.settings.content_specials == "error":
+            named = self._named(batch, i, forged)
+            raise DataError(f"{named}; drop the row, or choose --content-specials text or keep")
+        ranges = [(run.start, run.end) for run in example.rendering.runs if CONTENT[run.source]]
+        encoded = self.encoder.as_text(example.rendering.text, ranges)
+        if encoded is None:
+            named = self._named(batch, i, forged)
+            raise DataError(
+                f"{named}; this tokenizer can't encode it as text, choose --content-specials keep"
+            )
+        source, supervised = label_tokens([example.rendering], encoded)
+        return Batch(
+            [example.row],
+            [example],
+            [],
+            encoded.ids,
+            encoded.offsets,
+            source,
+            supervised,
+            encoded.starts,
+        )
+
+    def _named(self, batch: Batch, i: int, forged: int) -> str:
+        """A control token, and where in the file it stands."""
+        row, rendering = batch.examples[i]
+        exact = next(one for one in self.renderer.exact(row) if one.turn == rendering.turn)
+        at = int(batch.starts[forged])
+        path = next(place.path for place in reversed(text_origins(row, exact)) if place.start <= at)
+        return f"the control token {self._token(int(batch.ids[forged]))} stands in {path}"
+
+    def _shorter(
+        self, row: Conversation, rendering: Rendering, document: Document
+    ) -> list[Document]:
+        """What overflow makes of an example that is too long; its parts may be too long still."""
+        overflow = self.settings.overflow
+        if overflow == "drop" or (row.text is not None and overflow == "truncate-prompt"):
+            return []
+        if row.text is not None:
+            return self._windows(document)
+        documents: list[Document] = []
+        for part in self._shorter_rows(row, rendering):
+            batch = one_batch([part], self.renderer, self.encoder)
+            controls = self._forged(batch)
+            numbers = range(len(batch.examples))
+            documents += [self._document(batch, i, controls.get(i)) for i in numbers]
+        return documents
+
+    def _shorter_rows(self, row: Conversation, rendering: Rendering) -> list[Conversation]:
+        """The rows that an example which is too long becomes; none where no cut makes it short enough."""
+        overflow = self.settings.overflow
+        shorter = None
+        if row.is_chat:
+            row = pin_trained_turns(row, rendering)
+            # An example of one turn (`history: as-served`) can't be shared out: its other turns are context.
+            if overflow == "split" and rendering.turn is None:
+                return split_by_turns(row, self._fits)
+            shorter = without_oldest(row, self._fits)
+        if shorter is None and overflow == "truncate-prompt":
+            shorter = with_later_question(row, self._fits)
+        return [] if shorter is None else [shorter]
+
+    def _fits(self, row: Conversation) -> bool:
+        """Are all examples of a row short enough? False where the template refuses it."""
+        batch = one_batch([row], self.renderer, self.encoder)
+        return (
+            self.limit is not None
+            and bool(batch.examples)
+            and int(batch.lengths.max()) <= self.limit
+        )
+
+    def _windows(self, document: Document) -> list[Document]:
+        """Plain text in parts of max_length tokens."""
+        size = self.limit or len(document.ids)
+        return [
+            document.part(slice(start, start + size)) for start in range(0, len(document.ids), size)
+        ]
+
+
+def _known_fields(lost: list[LostField]) -> set[str]:
+    """The names of lost fields, but for keys that may be a note of their owner."""
+    return {field.field for field in lost if field.is_known}
+
+
+def _teaches_nothing(of_row: DocumentsResult) -> bool:
+    """Did a row give no document, for the only reason that nothing of it is supervised?"""
+    if of_row.documents:
+        return False
+    return all(dropped.reason == UNSUPERVISED for dropped in of_row.dropped)

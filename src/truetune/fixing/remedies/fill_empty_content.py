@@ -1,0 +1,44 @@
+"""Turns without content, where emptiness says all: a system turn, a tool that returned nothing, bare reasoning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.remedies.rename_role_aliases import role_meant
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
+from truetune.fixing.row_turns import Turn
+from truetune.render.template import REASONING_KEYS
+
+# An empty answer teaches silence, and an empty question asks nothing: those are faults of the data.
+MAY_BE_EMPTY = ("system", "developer", "tool", "function", "ipython")
+
+
+class WriteEmptyContent(ProblemRemedy):
+    """A question or answer that is not there is no empty one: such rows are left, or dropped with `--unsafe`."""
+
+    rule = "malformed-rows"
+    what = "write empty content of system turns, tool results and bare reasoning as empty text"
+    safe = True
+    stage = Stage.SHAPE
+    kinds = ("no-content",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All such turns in one attempt."""
+        yield from combine_into_one_attempt(
+            edit for turn in row.turns for edit in _edits_of_turn(turn)
+        )
+
+
+def _edits_of_turn(turn: Turn) -> Iterator[Edit]:
+    """An empty text as content, where the turn says something without one."""
+    message = turn.message
+    if turn.role_key is None:
+        return
+    if any(message.get(name) is not None for name in ("content", "value", "tool_calls")):
+        return
+    may_be_empty = role_meant(turn.role) in MAY_BE_EMPTY
+    if may_be_empty or any(message.get(name) for name in REASONING_KEYS):
+        # By the key that goes with the role's: readers take `from` with `value`.
+        key = "value" if turn.role_key == "from" else "content"
+        yield PutValue((*turn.path, key), "")

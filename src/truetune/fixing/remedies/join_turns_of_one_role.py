@@ -1,0 +1,104 @@
+"""Turns in an order that the template refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.remedies.rename_role_aliases import role_meant
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
+from truetune.fixing.row_edits import Edit, PutValue, RemoveEntry
+from truetune.fixing.row_judge import JudgedRows
+from truetune.fixing.row_turns import TEXT_KEYS, Turn
+
+JOINABLE = ("user", "assistant", "system")
+
+
+class OrderTurns(Remedy):
+    """Turns of one role that follow each other are joined, and answers before the first question go."""
+
+    rule = "template-rejects-rows"
+    what = "join turns of one role, and drop answers before the first question"
+    safe = False
+    stage = Stage.TEMPLATE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Joined turns, then without the leading answers, then both."""
+        turns = [turn for turn in row.turns if len(turn.path) == 2]
+        if row.rejected is None or len({turn.path[0] for turn in turns}) != 1:
+            return
+        first = _leading_answers(turns)
+        joined = _join_runs(turns)
+        if joined:
+            yield joined
+        if first:
+            yield _remove_turns(first)
+            rest = [turn for turn in turns if turn not in first]
+            joined_rest = _join_runs(rest)
+            if joined_rest:
+                # The answers stand before all others: removed last, they move no path of the joined turns.
+                yield [*joined_rest, *_remove_turns(first)]
+
+    def count_faults(self, judged_rows: JudgedRows) -> int:
+        """Rows that the template refuses."""
+        return len(judged_rows.rejected)
+
+
+def _join_runs(turns: list[Turn]) -> list[Edit]:
+    """Each run of turns of one role becomes its first turn; turns that go are removed from the last on."""
+    puts: list[Edit] = []
+    gone: list[Turn] = []
+    # Run by run, so that a turn is joined with the first of its run alone.
+    at = 0
+    while at < len(turns):
+        run = _run_from(turns, at)
+        if len(run) > 1:
+            key = _text_key(run[0])
+            puts.append(
+                PutValue(
+                    (*run[0].path, key), "\n\n".join(turn.message[_text_key(turn)] for turn in run)
+                )
+            )
+            gone += run[1:]
+        at += len(run)
+    return [*puts, *_remove_turns(gone)]
+
+
+def _run_from(turns: list[Turn], first: int) -> list[Turn]:
+    """The turn and those behind it that can be joined with it."""
+    run = [turns[first]]
+    if not _is_joinable(turns[first]):
+        return run
+    for turn in turns[first + 1 :]:
+        if not _is_joinable(turn) or role_meant(turn.role) != role_meant(run[0].role):
+            break
+        run.append(turn)
+    return run
+
+
+def _is_joinable(turn: Turn) -> bool:
+    """Is it a turn of text alone?"""
+    # Calls and results have an order of their own, which joining would break.
+    known = role_meant(turn.role) in JOINABLE and not turn.message.get("tool_calls")
+    return known and isinstance(turn.message.get(_text_key(turn)), str)
+
+
+def _text_key(turn: Turn) -> str:
+    """The key under which a turn holds its text."""
+    return next((key for key in TEXT_KEYS if key in turn.message), TEXT_KEYS[0])
+
+
+def _leading_answers(turns: list[Turn]) -> list[Turn]:
+    """Answers that no question stands before."""
+    answers = []
+    for turn in turns:
+        role = role_meant(turn.role)
+        if role == "assistant":
+            answers.append(turn)
+        elif role != "system":
+            break
+    return answers if len(answers) < len(turns) else []
+
+
+def _remove_turns(turns: list[Turn]) -> list[Edit]:
+    """Edits that take turns out, the last first, so that the places of the others hold."""
+    return [RemoveEntry(turn.path) for turn in reversed(turns)]

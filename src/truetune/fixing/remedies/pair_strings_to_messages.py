@@ -1,0 +1,41 @@
+"""Plain strings on a chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.data.column_names import COLUMN_ALIASES
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
+
+
+class WriteStringsAsMessages(Remedy):
+    """Prompt and answers become messages, so that they go through the template; spaces at their ends go."""
+
+    rule = "plain-string-pair-skips-template"
+    what = "write prompt and answers as messages"
+    safe = False
+    stage = Stage.SHAPE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All columns of the row in one attempt."""
+        yield from combine_into_one_attempt(self._edits(row))
+
+    def _edits(self, row: RowView) -> Iterator[Edit]:
+        """Each text of the pair as one message of its role."""
+        # Only columns of pairs: a column of plain text is trained as it is, on purpose.
+        roles = {
+            "prompt": "user",
+            "completion": "assistant",
+            "chosen": "assistant",
+            "rejected": "assistant",
+        }
+        names = {alias: ours for ours in roles for alias in COLUMN_ALIASES[ours]} | dict(
+            row.context.names
+        )
+        for column, text in row.value.items():
+            role = roles.get(names.get(column, ""))
+            if role is not None and isinstance(text, str) and column not in row.conversation.unused:
+                # Stripped: spaces at the ends belonged to the plain text's border, which the
+                # template now writes.
+                yield PutValue((column,), [{"role": role, "content": text.strip()}])

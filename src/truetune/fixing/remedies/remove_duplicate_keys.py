@@ -1,0 +1,41 @@
+"""Keys that stand twice in an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.row_edits import RemoveRepeatedKey
+
+
+class RemoveEqualKeys(ProblemRemedy):
+    """Both hold the same, so that nothing is lost."""
+
+    rule = "malformed-rows"
+    what = "remove a key that stands twice with one value"
+    safe = True
+    stage = Stage.TEXT
+    kinds = ("duplicate-key",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Remove the first of two members that say the same."""
+        repeated = list(row.body.repeated_keys())
+        yield from combine_into_one_attempt(
+            RemoveRepeatedKey(path, key) for path, key, differ in repeated if not differ
+        )
+
+
+class KeepLastKey(ProblemRemedy):
+    """What all readers of JSON take, with what they lose in silence."""
+
+    rule = "malformed-rows"
+    what = "keep the last of two values of one key, as readers do"
+    safe = False
+    stage = Stage.TEXT
+    kinds = ("duplicate-key",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Remove all but the last member of each key."""
+        yield from combine_into_one_attempt(
+            RemoveRepeatedKey(path, key) for path, key, _ in row.body.repeated_keys()
+        )

@@ -1,0 +1,46 @@
+"""Pairs whose answers hold the prompt once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.data.column_names import COLUMN_ALIASES
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue, RemoveEntry
+from truetune.fixing.row_turns import parse_json_value
+
+
+class TakePromptOutOfAnswers(Remedy):
+    """The prompt stands in its own column, and is taken from the beginning of both sides."""
+
+    rule = "pair-prompt-not-shared"
+    what = "take the prompt out of both answers"
+    safe = True
+    stage = Stage.SHAPE
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Both sides in one attempt."""
+        columns = {
+            name: next((a for a in COLUMN_ALIASES[name] if a in row.value), None)
+            for name in ("prompt", "chosen", "rejected")
+        }
+        if None in columns.values():
+            return
+        prompt = parse_json_value(row.value[str(columns["prompt"])])
+        sides = [str(columns["chosen"]), str(columns["rejected"])]
+        edits = [self._edits(side, parse_json_value(row.value[side]), prompt) for side in sides]
+        # Both or neither: one side with the prompt and one without would differ in more than the
+        # answer.
+        if all(edits):
+            yield from combine_into_one_attempt(edit for side in edits for edit in side)
+
+    def _edits(self, column: str, side: object, prompt: object) -> list[Edit]:
+        """Edits that take the prompt from the beginning of a side; none where it does not begin with it."""
+        if not prompt:
+            return []
+        if isinstance(side, str) and isinstance(prompt, str) and side.startswith(prompt):
+            return [PutValue((column,), side.removeprefix(prompt))]
+        if isinstance(side, list) and isinstance(prompt, list) and side[: len(prompt)] == prompt:
+            # Always the first one: the others move up as it goes.
+            return [RemoveEntry((column, 0)) for _ in prompt]
+        return []

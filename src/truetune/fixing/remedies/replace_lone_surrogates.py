@@ -1,0 +1,46 @@
+"""Halves of surrogate pairs, which no tokenizer can hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, combine_into_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue, RenameKey, ValuePath
+from truetune.fixing.row_turns import parse_json_value
+
+HALF = re.compile("[\ud800-\udfff]")
+
+
+class ReplaceHalfSurrogates(ProblemRemedy):
+    """What truetune reads in their place, and other readers fail on."""
+
+    rule = "malformed-rows"
+    what = "write U+FFFD for half of a surrogate pair"
+    safe = True
+    stage = Stage.TEXT
+    kinds = ("lone-surrogate",)
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All texts and keys of the row in one attempt."""
+        yield from combine_into_one_attempt(_edits_of_value(row.value, ()))
+
+
+def _edits_of_value(value: Any, path: ValuePath) -> Iterator[Edit]:
+    """Of values first, then of the keys that lead to them."""
+    if isinstance(value, str):
+        inner = parse_json_value(value)
+        if HALF.search(value):
+            yield PutValue(path, HALF.sub("\ufffd", value))
+        elif inner is not value:
+            yield from _edits_of_value(inner, path)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _edits_of_value(item, (*path, key))
+            # Behind the values: their paths lead through the old key.
+            if HALF.search(key):
+                yield RenameKey((*path, key), HALF.sub("\ufffd", key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _edits_of_value(item, (*path, index))

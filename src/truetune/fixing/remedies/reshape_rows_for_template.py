@@ -1,0 +1,234 @@
+"""Rows in another form than the chat template takes: the form is changed, the content is not.
+
+Which form a template takes is not read from its source: the smallest change with which it takes the row is found by
+trying, one change alone first, then two together, and so on.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import combinations
+from typing import Any
+
+from truetune.data.column_names import COLUMN_ALIASES
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
+from truetune.fixing.row_edits import Edit, PutValue, ValuePath
+from truetune.fixing.row_judge import JudgedRows
+from truetune.fixing.row_turns import Turn, parse_json_value
+from truetune.parsing.input_limits import ROW
+from truetune.parsing.json_reader import parse_json
+
+ID_LENGTH = 9
+"""Mistral's templates take ids of nine letters and digits, and no others."""
+ALPHANUMERIC = string.ascii_letters + string.digits
+FormChange = Callable[[RowView], list[Edit]]
+
+
+def write_missing_content(row: RowView) -> list[Edit]:
+    """`content: null`, or none, on turns that call tools becomes an empty text."""
+    return [
+        PutValue((*turn.path, "content"), "")
+        for turn in row.turns
+        if turn.role_key == "role" and turn.message.get("content") is None
+    ]
+
+
+def join_text_parts(row: RowView) -> list[Edit]:
+    """Contents that are parts of text become one text."""
+    edits: list[Edit] = []
+    for turn in row.turns:
+        for key in ("content", "value"):
+            parts = turn.message.get(key)
+            if isinstance(parts, list) and is_text_parts(parts):
+                text = "".join(part["text"] for part in parts)
+                edits.append(PutValue((*turn.path, key), text))
+    return edits
+
+
+def arguments_as_text(row: RowView) -> list[Edit]:
+    """Arguments that are objects become JSON text."""
+    return [
+        PutValue((*path, "arguments"), _one_line(row.json_text_at((*path, "arguments"))))
+        for turn in row.turns
+        for path, call in turn.tool_calls
+        if isinstance(call.get("arguments"), dict | list)
+    ]
+
+
+def arguments_as_objects(row: RowView) -> list[Edit]:
+    """Arguments that are JSON text become objects."""
+    return [edit for turn in row.turns for edit in argument_objects(turn)]
+
+
+def shorten_ids(row: RowView) -> list[Edit]:
+    """Ids of calls and of their results become nine letters and digits; results without one get that of their call."""
+    edits: list[Edit] = []
+    # The ids of calls that no result has answered yet, in order.
+    waiting: list[str] = []
+    for turn in row.turns:
+        for path, old, new in _ids_of_calls(turn):
+            waiting.append(new)
+            if new != old:
+                edits.append(PutValue((*path, "id"), new))
+        if turn.role == "tool":
+            old = turn.message.get("tool_call_id")
+            result = _id_of_result(old, waiting)
+            if result in waiting:
+                waiting.remove(result)
+            if result is not None and result != old:
+                edits.append(PutValue((*turn.path, "tool_call_id"), result))
+    return edits
+
+
+def _ids_of_calls(turn: Turn) -> Iterator[tuple[ValuePath, Any, str]]:
+    """(place of the call, its id, the id that the template takes) of each call of a turn."""
+    for index, (path, call) in enumerate(turn.tool_calls if "tool_calls" in turn.message else ()):
+        # The id stands beside `function`, not inside of it.
+        place = path[:-1] if path[-1] == "function" else path
+        old = _id_at(turn, index)
+        # A call without an id gets one of its place and contents: the same row gives the same ids.
+        source = old if isinstance(old, str) else f"{place}{json.dumps(call, sort_keys=True)}"
+        yield place, old, _short_id(source)
+
+
+def _id_of_result(old: Any, waiting: Sequence[str]) -> str | None:
+    """The id of a result: its own, or that of the first call without a result; None where there is neither."""
+    if isinstance(old, str):
+        return _short_id(old)
+    return waiting[0] if waiting else None
+
+
+def tools_as_functions(row: RowView) -> list[Edit]:
+    """Tools that are bare descriptions of functions get the object around them that OpenAI's form has."""
+    edits: list[Edit] = []
+    for column in COLUMN_ALIASES["tools"]:
+        tools = parse_json_value(row.value.get(column))
+        for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+            if isinstance(tool, dict) and "name" in tool and "function" not in tool:
+                path = (column, index)
+                spelled = f'{{"type": "function", "function": {row.json_text_at(path)}}}'
+                edits.append(PutValue(path, {"type": "function", "function": tool}, spelled))
+    return edits
+
+
+def developer_as_system(row: RowView) -> list[Edit]:
+    """The role developer becomes system, which is its older name."""
+    return [
+        PutValue((*turn.path, "role"), "system")
+        for turn in row.turns
+        if turn.message.get("role") == "developer"
+    ]
+
+
+# In this order two changes of one size are tried: those first that touch less of a row.
+FORM_CHANGES: tuple[FormChange, ...] = (
+    write_missing_content,
+    join_text_parts,
+    arguments_as_text,
+    arguments_as_objects,
+    developer_as_system,
+    shorten_ids,
+    tools_as_functions,
+)
+
+
+class FitTheTemplate(Remedy):
+    """The smallest change of form with which the template takes the row."""
+
+    rule = "template-rejects-rows"
+    what = "write rows in the form that the template takes"
+    safe = True
+    stage = Stage.TEMPLATE
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._order: list[tuple[FormChange, ...]] = [
+            changes
+            for size in range(1, len(FORM_CHANGES) + 1)
+            for changes in combinations(FORM_CHANGES, size)
+            if not _are_opposed(changes)
+        ]
+
+    def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """The changes of which a refused row has something, one, then two of them, and so on."""
+        if row.rejected is None:
+            return
+        all_edits = {change: change(row) for change in FORM_CHANGES}
+        edits = {change: row_edits for change, row_edits in all_edits.items() if row_edits}
+        for changes in self._order:
+            if all(change in edits for change in changes):
+                yield [edit for change in changes for edit in edits[change]]
+
+    def count_faults(self, judged_rows: JudgedRows) -> int:
+        """Rows that the template refuses."""
+        return len(judged_rows.rejected)
+
+
+def _are_opposed(changes: tuple[FormChange, ...]) -> bool:
+    """Would one of these changes undo another?"""
+    return arguments_as_text in changes and arguments_as_objects in changes
+
+
+def is_text_parts(value: list[Any]) -> bool:
+    """Are these parts of text, and nothing else in them?"""
+    return bool(value) and all(
+        isinstance(part, dict)
+        and part.get("type", "text") == "text"
+        and isinstance(part.get("text"), str)
+        and not part.keys() - {"type", "text"}
+        for part in value
+    )
+
+
+def argument_objects(turn: Turn) -> Iterator[PutValue]:
+    """Edits that make objects of the arguments of a turn which are JSON text, as it is written there."""
+    for path, call in turn.tool_calls:
+        text = object_text(call.get("arguments"))
+        if text is not None:
+            value = parse_json(text, ROW, surrogates="keep", exact_integers=True)
+            yield PutValue((*path, "arguments"), value, text)
+
+
+def object_text(value: Any) -> str | None:
+    """The JSON of an object that stands in a string, maybe in a string of a string; None where it is none."""
+    # Chosen, not measured: a script that saves a row several times encodes its arguments once more
+    # each time.
+    for _ in range(4):
+        if not isinstance(value, str):
+            return None
+        try:
+            parsed = parse_json(value, ROW, surrogates="keep", exact_integers=True)
+        except ValueError:
+            return None
+        if isinstance(parsed, dict):
+            return value.strip()
+        value = parsed
+    return None
+
+
+def _one_line(text: str) -> str:
+    """JSON on one line: a template writes it between other text. What is on one already stays as it is spelled."""
+    if "\n" not in text:
+        return text
+    value = parse_json(text, ROW, surrogates="keep", exact_integers=True)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _id_at(turn: Turn, index: int) -> Any:
+    """The id of a call of a turn; None where it has none."""
+    calls = parse_json_value(turn.message.get("tool_calls"))
+    call = (
+        parse_json_value(calls[index]) if isinstance(calls, list) and index < len(calls) else None
+    )
+    return call.get("id") if isinstance(call, dict) else None
+
+
+def _short_id(id: str) -> str:
+    """The id itself where it is short enough, else one made of it: the same id gives the same."""
+    if len(id) == ID_LENGTH and id.isascii() and id.isalnum():
+        return id
+    digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=ID_LENGTH).digest()
+    return "".join(ALPHANUMERIC[byte % len(ALPHANUMERIC)] for byte in digest)

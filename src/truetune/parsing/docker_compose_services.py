@@ -1,0 +1,76 @@
+"""The services of a compose file of Docker, each as the `docker run` that would start it.
+
+Servers are started by compose files as often as by shell scripts. Written as commands, one set of rules judges both.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.yaml_reader import parse_yaml
+
+NAME = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]+)?\.ya?ml$")
+Service = tuple[int, tuple[str, ...]]
+"""The line of a service, and the words of its command"""
+
+
+def is_compose_file(path: Path) -> bool:
+    """Does the name say that it is a compose file?"""
+    return NAME.fullmatch(path.name) is not None
+
+
+def services(path: Path) -> list[Service]:
+    """The services of a compose file; none where it names none. Raises DataError where it can't be read."""
+    try:
+        text = read_bounded(path, SETTINGS).decode("utf-8-sig")
+        content = parse_yaml(text).value
+    except (OSError, UnicodeDecodeError, ValueError, InputLimitError) as error:
+        raise DataError(f"{path}: {error}") from None
+    named = content.get("services") if isinstance(content, dict) else None
+    if not isinstance(named, dict):
+        return []
+    return [
+        (_line(text, str(name)), tuple(_words(service)))
+        for name, service in named.items()
+        if isinstance(service, dict)
+    ]
+
+
+def _line(text: str, name: str) -> int:
+    """The line on which a service begins."""
+    lines = text.splitlines()
+    return next((n for n, one in enumerate(lines, 1) if one.strip().startswith(f"{name}:")), 1)
+
+
+def _words(service: Mapping[str, Any]) -> Iterator[str]:
+    """The words of `docker run -e NAME=VALUE IMAGE COMMAND`."""
+    yield from ("docker", "run")
+    environment = service.get("environment")
+    if isinstance(environment, dict):
+        environment = [f"{name}={value}" for name, value in environment.items()]
+    for one in environment if isinstance(environment, list) else ():
+        yield from ("-e", str(one))
+    image = service.get("image")
+    if isinstance(image, str):
+        yield image
+    for key in ("entrypoint", "command"):
+        given = service.get(key)
+        if isinstance(given, str):
+            yield from _split(given)
+        elif isinstance(given, list):
+            yield from map(str, given)
+
+
+def _split(text: str) -> list[str]:
+    """The words of a command; by blanks alone where its quotes do not close."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

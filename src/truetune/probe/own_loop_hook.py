@@ -1,0 +1,297 @@
+"""The hook of `truetune run` for loops that are no Trainer's: plain PyTorch, Accelerate, Lightning.
+
+Such a loop has no moment at which all is ready, and its data loader says little: the labels may be made between the
+loader and the model. So it is watched where nothing can be mistaken. Before a torch optimizer takes a step (torch's own
+`register_optimizer_step_pre_hook`), the model of transformers whose weights it holds is found; from then on what the
+model's forward pass is given is kept, and after a few micro-batches it is audited, before the next step.
+
+The trade-off: the first step is taken before anything is judged, and a loop that takes one step alone is not judged.
+What is judged is what reached the model, and not what a loader was going to give.
+"""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from truetune.probe.audit_time_limits import STOP, Limits
+from truetune.probe.count_loop_steps import LoopSteps
+from truetune.probe.failure_boundary import Lost, describe_error, note_loss, run_contained
+from truetune.probe.forked_process import can_fork
+
+if TYPE_CHECKING:
+    from truetune.probe.live_objects import AliveObjects
+    from truetune.probe.run_record import Record
+
+# Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go.
+TRAINERS = ("transformers.trainer", "trl.")
+INSTEAD = "call truetune.audit(model, loader, tokenizer) in the script"
+# Steps of optimizers without a model of transformers, after which no further one is looked at: each costs a walk over
+# all live objects. Chosen, not measured; a GAN or a probe that trains before the model takes fewer.
+MAX_STEPS = 200
+
+
+def watch_optimizers(orders: dict[str, Any]) -> None:
+    """Watch the optimizers of this process. torch has been imported."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    loop, limits = OwnLoop(orders), Limits.of(orders)
+    # All that the entry point uses is looked at here, where a failure is contained.
+    step, lose, seconds = loop.before_step, loop.lose, float(limits.whole)
+    if loop.over is not False:
+        raise Lost("the hook for own loops was not made")
+
+    def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if loop.over:
+            return
+        # By identity: whatever else comes back here is no verdict.
+        if run_contained(step, optimizer, args, kwargs, on_failure=lose, seconds=seconds) is STOP:
+            raise SystemExit(1)
+
+    register_optimizer_step_pre_hook(before_step)
+
+
+class OwnLoop:
+    """What is known of the first loop of this process that trains a model of transformers."""
+
+    def __init__(self, orders: dict[str, Any]) -> None:
+        self.orders = orders
+        self.over = False
+        """Judged, given up, or lost: nothing is looked at any more"""
+        self._steps = 0
+        self._model: Any = None
+        self._watch: Any = None
+        """torch's handle of the hook behind forward passes"""
+        self._batches: list[dict[str, Any]] = []
+        self._taken = LoopSteps()
+
+    def lose(self, reason: str) -> None:
+        """There is no audit; the parent says why."""
+        self._end()
+        note_loss(reason, self.orders)
+
+    def before_step(
+        self, optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> str | None:
+        """GO or STOP where the loop was judged now, else None. Raises whatever goes wrong.
+
+        `args` and `kwargs` are those of the optimizer's `step`.
+        """
+        if is_inside_a_trainer():
+            return None
+        self._steps += 1
+        if self._model is None:
+            self._find(optimizer)
+        if self._model is None:
+            return None
+        self._taken.note(optimizer, args, kwargs)
+        # All micro-batches of one step at least; then as many as were asked for.
+        if not self._batches or len(self._batches) < self.orders["batches"]:
+            return None
+        return self._audit()
+
+    def _find(self, optimizer: Any) -> None:
+        """Find the model that this optimizer trains, and keep what it is given from now on."""
+        from truetune.probe.live_objects import model_trained_by
+
+        self._model = model_trained_by(optimizer)
+        if self._model is None:
+            self.over = self._steps >= MAX_STEPS
+            return
+        if is_compiled(self._model):
+            raise Lost(
+                "the model is compiled, so what its forward pass is given can't be watched; "
+                + INSTEAD
+            )
+        self._watch = self._watch_forward(self._model)
+        # A loop shorter than the batches that were asked for is judged when Python ends.
+        atexit.register(self._finish, os.getpid())
+        Path(self.orders["folder"], f"own-loop-{os.getpid()}").touch()
+
+    def _watch_forward(self, watched: Any) -> Any:
+        """torch's handle of a hook behind the forward pass of all modules.
+
+        Not of the model alone: it would stand on the user's object, and be saved with it by `torch.save(model)`.
+        """
+        from torch.nn.modules.module import register_module_forward_hook
+
+        note = partial(
+            run_contained,
+            self._note,
+            on_failure=self.lose,
+            seconds=float(Limits.of(self.orders).step),
+        )
+
+        def after_forward(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+            if module is watched and not self.over:
+                note(args, kwargs)
+
+        try:
+            return register_module_forward_hook(after_forward, with_kwargs=True)
+        except TypeError:
+            raise Lost(
+                "this release of torch has no hook that is given what a forward pass is; " + INSTEAD
+            ) from None
+
+    def _note(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Keep the tensors of one forward pass, copied: a loop may change them in place afterwards."""
+        import torch
+
+        if not torch.is_grad_enabled() or len(self._batches) >= self.orders["batches"]:
+            return  # an evaluation, or answers that are sampled
+        arguments = {**dict(zip(forward_names(self._model), args, strict=False)), **kwargs}
+        # `detach` lets the graph go: with it, the activations of these steps would stay in memory.
+        kept = {
+            name: value.detach().clone()
+            for name, value in arguments.items()
+            if isinstance(value, torch.Tensor)
+        }
+        self._batches.append(kept)
+
+    def _audit(self) -> str:
+        """Look at the loop in a copy of this process, or here where none can be made."""
+        from truetune.probe.audit_session import audit_in_copy
+
+        if self.orders.get("in_place") or not can_fork():
+            return self._audit_here()
+        return audit_in_copy(self.take(in_place=False), self.orders, 1, Limits.of(self.orders))
+
+    def _audit_here(self) -> str:
+        from truetune.probe.audit_session import audit_in_place
+
+        return audit_in_place(self.take(in_place=True), self.orders, 1, Limits.of(self.orders))
+
+    def take(self, *, in_place: bool) -> LoopRun:
+        """What was seen of the loop, to be looked at; nothing is watched any more."""
+        from truetune.probe.live_objects import AliveObjects
+
+        run = LoopRun(
+            self._model, self._batches, self._taken, AliveObjects.collect(), in_place=in_place
+        )
+        self._end()
+        return run
+
+    def _finish(self, process: int) -> None:
+        """Look at a loop that ended before it was judged. Python is ending: no thread of a clock can be started."""
+        if self.over or os.getpid() != process:
+            return
+        try:
+            if self._batches:
+                self._audit_here()
+        except BaseException as error:
+            self.lose(describe_error(error))
+
+    def _end(self) -> None:
+        """Look at nothing any more."""
+        self.over = True
+        # First forgotten and then removed: where removing fails, nothing is watched all the same.
+        watch, self._watch = self._watch, None
+        self._model, self._batches, self._taken = None, [], LoopSteps()
+        if watch is not None:
+            watch.remove()
+
+
+class LoopRun:
+    """A loop of the user's own: its model, what the forward pass of that was given, and the steps that were taken."""
+
+    def __init__(
+        self,
+        model: Any,
+        batches: list[dict[str, Any]],
+        steps: LoopSteps,
+        alive: AliveObjects,
+        *,
+        in_place: bool,
+    ) -> None:
+        self.model, self.batches, self.steps, self.alive, self.in_place = (
+            model,
+            batches,
+            steps,
+            alive,
+            in_place,
+        )
+        self.world = _environment_number("WORLD_SIZE", 1)
+        self.rank = _environment_number("RANK", 0)
+
+    def observe(self, folder: Path, orders: dict[str, Any]) -> Record:
+        """What reached the model, with the tokenizer and the rows of the process where they can be told."""
+        from truetune.probe.observe_loop import observe_loop
+        from truetune.probe.run_record import write_record_files
+
+        # In the process itself gradients wait to be applied, and the device may be full: no law is tested there.
+        # The variables of frames are read in a copy alone: in the process itself they would live on.
+        laws = "none" if self.in_place else orders["laws"]
+        return observe_loop(
+            folder,
+            self.model,
+            self.batches,
+            self.steps,
+            self.alive,
+            laws=laws,
+            rank=self.rank,
+            world=self.world,
+            read_variables=not self.in_place,
+            keep=lambda record: write_record_files(record, folder),
+        )
+
+    def still(self) -> AbstractContextManager[None]:
+        """What the process has one of is put back."""
+        from truetune.probe.preserve_state import preserve_process_state
+
+        return preserve_process_state(self)
+
+
+def is_inside_a_trainer() -> bool:
+    """Does a Trainer's own loop take this step? Asked of the modules on the stack, and of no variable of theirs."""
+    # Only names of modules are read. `f_locals` would make a dictionary of each frame's variables that keeps them alive
+    # (before Python 3.13): tensors of the loop would not be freed.
+    frame = inspect.currentframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(TRAINERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_compiled(model: Any) -> bool:
+    """Did `torch.compile` take this model, or wrap it? A hook that comes later makes it compile again, or is not
+    called."""
+    from truetune.probe.live_objects import is_wrapped_by_compile
+
+    return getattr(model, "_compiled_call_impl", None) is not None or is_wrapped_by_compile(model)
+
+
+def forward_names(model: Any) -> list[str]:
+    """Names of the positional arguments of a model's forward pass; PEFT's wrapper hands its own on."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return list(inspect.signature(inner.forward).parameters)
+
+
+def _environment_number(name: str, default: int) -> int:
+    """A whole number of the environment, as launchers set them."""
+    value = os.environ.get(name, "")
+    return int(value) if value.isdecimal() else default
+
+
+def wait_for_torch(orders: dict[str, Any], after: Callable[..., Any]) -> None:
+    """Watch optimizers as soon as torch has them; `after` calls when a module has been imported."""
+    optimizer = "torch.optim.optimizer"
+    if optimizer in sys.modules:
+        watch_optimizers(orders)
+    else:
+        after(
+            optimizer,
+            partial(
+                run_contained,
+                watch_optimizers,
+                orders,
+                on_failure=partial(note_loss, orders=orders),
+            ),
+        )

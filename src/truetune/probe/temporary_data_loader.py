@@ -1,0 +1,40 @@
+"""A trainer's data loader, made for looking and forgotten afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from truetune.probe.peek_batches import loader_components
+from truetune.probe.preserve_state import preserve_state
+
+
+@contextmanager
+def temporary_data_loader(trainer: Any, loader: Any = None) -> Iterator[tuple[Any, Any]]:
+    """The data loader of the trainer (or the one given) and its tokenizer; the trainer is as before afterwards."""
+    if trainer is None:
+        yield loader, _collator_tokenizer(loader)
+        return
+    prepared = getattr(trainer.accelerator, "_dataloaders", [])
+    before = len(prepared)
+    with preserve_state():
+        train_loader = loader if loader is not None else trainer.get_train_dataloader()
+        try:
+            yield (
+                train_loader,
+                getattr(trainer, "processing_class", None) or _collator_tokenizer(train_loader),
+            )
+        finally:
+            # accelerate keeps each loader that it has prepared, and would save the state of this one with a checkpoint.
+            del prepared[before:]
+
+
+def _collator_tokenizer(loader: Any) -> Any:
+    """That of the collator, where the trainer was given none; None where there is none."""
+    held = (
+        vars(part).get("tokenizer")
+        for part in loader_components(loader)
+        if hasattr(part, "__dict__")
+    )
+    return next((tokenizer for tokenizer in held if hasattr(tokenizer, "save_pretrained")), None)

@@ -1,0 +1,215 @@
+"""What `truetune encode` has done or would do, and what `--verify` found in a cache, for a terminal and for a page.
+
+The terminal prints counts first and the ledger after them, since a wrong number of tokens is seen at once.
+`render_comparison` names examples and not ids: two caches differ by what a row became, not by a position in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from truetune.encoding.encode_run import Encoded, Estimate
+from truetune.encoding.encoded_folder_layout import DATA
+from truetune.report.as_json import ledger_json
+from truetune.report.record_drawing import result_page_values
+from truetune.report.report_terminal import ledger_table, lost_line
+from truetune.report.terminal_output import print_visible
+from truetune.report.visible_text import count_noun, format_share, visible
+
+if TYPE_CHECKING:
+    from truetune.tokenized.verify_token_cache import CacheComparison
+
+MAX_DIFFERENCES = 3
+"""Places of each kind"""
+
+
+def render_encoded(encoded: Encoded, console: Console) -> None:
+    """Draw counts, ledger and notices."""
+    _print_counts(encoded, console)
+    console.print()
+    console.print(ledger_table(encoded.ledger))
+    _print_lost_fields(encoded.lost_fields, console)
+    _print_notices(encoded, console)
+
+
+def _print_counts(encoded: Encoded, console: Console) -> None:
+    """Rows, tokens, how full packs are, and what was written."""
+    counts = encoded.counts
+    files = {shard["file"] for shard in encoded.manifest["shards"]}
+    # Only the files of this run: the folder may hold a cache of other settings as well.
+    size = sum(
+        path.stat().st_size for path in (encoded.folder / DATA).iterdir() if path.name in files
+    )
+    # A cache that is used again says what was proved of it, since nothing was encoded that
+    # could be looked at.
+    verb = (
+        "found again, every byte as written and rows encoded alike" if encoded.reused else "encoded"
+    )
+    _print_line(console, f"{count_noun(counts['rows'], 'row')} {verb} in {encoded.seconds:.1f} s")
+    learned = f"{counts['supervised']:,} are learned ({format_share(counts['supervised'], counts['tokens'])})"
+    _print_line(
+        console,
+        f"{count_noun(counts['documents'], 'example')}, {count_noun(counts['tokens'], 'token')}: {learned}",
+    )
+    # Without packing there is no room to be full: the key is missing then.
+    if "room" in counts:
+        _print_line(
+            console,
+            f"{count_noun(counts['packs'], 'pack')}, {format_share(counts['tokens'], counts['room'])} full",
+        )
+    _print_line(
+        console,
+        f"{encoded.folder / DATA}: {count_noun(len(files), 'file')}, {size / 1e6:,.1f} MB; "
+        f"by {', '.join(encoded.manifest['engines'])}",
+    )
+
+
+def _print_notices(encoded: Encoded, console: Console) -> None:
+    """What the run wants to be known: a slower engine, rows that were left out."""
+    for notice in encoded.manifest["notices"]:
+        _print_line(console, f"note: {notice}")
+
+
+def encoded_json(encoded: Encoded) -> dict[str, Any]:
+    """What was written, as plain values."""
+    return {
+        "folder": str(encoded.folder),
+        "reused": encoded.reused,
+        "counts": encoded.counts,
+        "ledger": ledger_json(encoded.ledger),
+        "lost_fields": encoded.lost_fields,
+        "files": [shard["file"] for shard in encoded.manifest["shards"]],
+        "notices": encoded.manifest["notices"],
+        "seconds": encoded.seconds,
+    }
+
+
+def encoded_page(encoded: Encoded, tokenizer: str | None) -> dict[str, Any]:
+    """What was written, with what a page of it needs; it draws the ledger itself."""
+
+    def draw(console: Console) -> None:
+        # Without the ledger: the page draws it itself, from the same JSON.
+        _print_counts(encoded, console)
+        _print_notices(encoded, console)
+
+    counts = encoded.counts
+    part = format_share(counts["supervised"], counts["tokens"])
+    learned = f"{counts['supervised']:,} of {count_noun(counts['tokens'], 'token')} ({part})"
+    return (
+        encoded_json(encoded)
+        | result_page_values(
+            ("encoded data", str(encoded.folder)),
+            f"{learned} in {count_noun(counts['rows'], 'row')} are learned",
+            f"look at the rows: truetune view {encoded.folder} -t {tokenizer}",
+            draw,
+        )
+        | {"failed": False}
+    )
+
+
+def estimate_json(estimate: Estimate) -> dict[str, Any]:
+    """What a run would write, as plain values."""
+    return {
+        "folder": str(estimate.folder),
+        "reused": estimate.reused,
+        "rows": estimate.rows,
+        "documents": estimate.documents,
+        "tokens": estimate.tokens,
+        "ledger": ledger_json(estimate.ledger),
+        "lost_fields": estimate.lost_fields,
+        "tokens_of_all": estimate.whole,
+        "problems": estimate.problems,
+    }
+
+
+def render_estimate(estimate: Estimate, console: Console) -> None:
+    """Draw what a run would write."""
+    if estimate.reused:
+        _print_line(console, f"{estimate.folder} holds this already: nothing would be encoded")
+    sample = estimate.rows
+    _print_line(
+        console,
+        f"of the first {count_noun(sample, 'row')}: {count_noun(estimate.documents, 'example')}, "
+        f"{count_noun(estimate.tokens, 'token')}, {estimate.ledger.supervised:,} learned",
+    )
+    whole = (
+        f"{estimate.whole:,} tokens"
+        if estimate.whole is not None
+        else "not known before the data is read"
+    )
+    _print_line(console, f"all of it, about: {whole}; would be written to {estimate.folder}")
+    console.print()
+    console.print(ledger_table(estimate.ledger))
+    _print_lost_fields(estimate.lost_fields, console)
+    for reason, count in estimate.problems.items():
+        _print_line(console, f"note: {count:,} x {reason}")
+
+
+def render_comparison(comparison: CacheComparison, path: str, console: Console) -> None:
+    """Draw counts, and the first places of each kind."""
+    print_visible(
+        console,
+        f"{path}: {count_noun(comparison.documents, 'document')}; the data encode to"
+        f" {count_noun(comparison.examples, 'example')}",
+    )
+    print_visible(console, f"the same ids and labels: {comparison.same:,}")
+    # No labels means that the trainer makes them from ids: every token, prompts included,
+    # unless it is told otherwise.
+    if not comparison.labels:
+        print_visible(
+            console,
+            "the cache has neither labels nor a mask: a trainer learns everything",
+            "bold red",
+        )
+    lines = (
+        (
+            "other labels",
+            f"the same ids with other labels: {comparison.other_labels:,}",
+            comparison.other_labels,
+        ),
+        (
+            "missing",
+            f"not in the cache: {comparison.missing:,} examples of the data",
+            comparison.missing,
+        ),
+        (
+            "extra",
+            f"not in the data: {comparison.extra:,} documents of the cache",
+            comparison.extra,
+        ),
+    )
+    for what, line, count in lines:
+        if count:
+            print_visible(console, line, "bold red")
+            places = [origin for kind, origin in comparison.places if kind == what][
+                :MAX_DIFFERENCES
+            ]
+            for origin in places:
+                print_visible(console, f"  --> {origin}")
+    if comparison.rejected:
+        print_visible(
+            console, f"not judged: {count_noun(comparison.rejected, 'row')} that can't be rendered"
+        )
+    print_visible(
+        console,
+        (
+            "the cache is what the data encode to"
+            if comparison.is_same
+            else "the cache differs: encode the rows again"
+        ),
+    )
+
+
+def _print_lost_fields(fields: Mapping[str, int], console: Console) -> None:
+    """Fields of rows that no token comes from, where there are any."""
+    if fields:
+        console.print(lost_line(fields), soft_wrap=True)
+
+
+def _print_line(console: Console, text: str) -> None:
+    """One line, with numbers and paths in colour on a terminal."""
+    # Printed as a str, so that rich colours numbers and paths as it does for its own log lines.
+    console.print(visible(text), soft_wrap=True)

@@ -1,0 +1,101 @@
+"""What was looked at, what is learned in one sentence, and the ledger in one picture.
+
+It stands first on every page: whoever reads only this must have the right idea. So the next step is here as well,
+with a link to the finding that it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.render.rendering import Source
+from truetune.report.audit_terminal import loss_line
+from truetune.report.page.findings_section import findings_with_anchors, outcome_in_words
+from truetune.report.page.page_section import Result, Section, render_template
+
+SEVERITIES = ("error", "warning", "info")
+
+
+def verdict_section(result: Result) -> Section:
+    """Stands first; of every report."""
+    ledger = ledger_from_json(result)
+    # Padding is no token of the data: with it the shares would depend on the batch size.
+    text = [row for row in ledger if row["key"] != "padding"]
+    return Section(
+        "verdict",
+        "Verdict",
+        render_template(
+            "verdict.html.jinja",
+            result=result,
+            standing=outcome_in_words(result)[0],
+            verdict=result.get("summary") or result.get("verdict"),
+            amiss=result.get("failed") and not result.get("findings"),
+            next=_next_step_link(result),
+            subjects=list(_subjects_without_run_facts(result)),
+            loss=_loss_of_audit(result),
+            counts=[
+                (s, sum(f["severity"] == s for f in result.get("findings", ()))) for s in SEVERITIES
+            ],
+            ledger=ledger,
+            bar=list(ledger_bar(ledger)),
+            supervised=sum(row["supervised"] for row in text),
+            total=sum(row["supervised"] + row["context"] for row in text),
+        ),
+    )
+
+
+def _subjects_without_run_facts(result: Result) -> Iterator[dict[str, Any]]:
+    """Without what the section of the run says again."""
+    known = {name for run in result.get("runs") or () for name in run["facts"]}
+    for subject in result.get("subjects") or ():
+        # The section of the run has a table of these facts.
+        again = known if subject["kind"] == "run log" else ()
+        yield subject | {
+            "facts": {name: value for name, value in subject["facts"].items() if name not in again}
+        }
+
+
+def _loss_of_audit(result: Result) -> str:
+    """Which function computes the loss; "" of reports without an audit, and of those of earlier releases."""
+    loss = (result.get("audit") or {}).get("loss")
+    return "" if loss is None else loss_line(loss)
+
+
+def _next_step_link(result: Result) -> dict[str, str | None]:
+    """The remedy of the gravest finding with its place in the page; else what the result says."""
+    # A note asks for nothing to be done next.
+    graver_than_notes = [
+        one for one in findings_with_anchors(result) if one[0]["severity"] != "info"
+    ]
+    if not graver_than_notes:
+        return {"text": result.get("next"), "anchor": None}
+    finding, anchor = min(graver_than_notes, key=lambda one: SEVERITIES.index(one[0]["severity"]))
+    return {"text": finding["remedy"], "anchor": anchor}
+
+
+def ledger_from_json(result: Result) -> list[dict[str, Any]]:
+    """Rows by source, padding last: key, label, supervised, context, not_attended."""
+    ledger: dict[str, dict[str, int]] = (result.get("audit") or result).get("ledger") or {}
+    labels = {source.name.lower(): source.label for source in Source}
+    return [
+        {"key": key, "label": labels.get(key, key), "not_attended": 0, **counts}
+        for key, counts in ledger.items()
+        # A source that no token is of would be an empty stripe with a legend.
+        if counts.get("supervised") or counts.get("context")
+    ]
+
+
+def ledger_bar(ledger: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What is supervised, then the context, as parts of 1,000; without padding."""
+    rows = [row for row in ledger if row["key"] != "padding"]
+    total, done = max(1, sum(row["supervised"] + row["context"] for row in rows)), 0
+    # Supervised first, so that its share is read off the left edge.
+    for kind in ("supervised", "context"):
+        for row in rows:
+            count = row[kind]
+            if count:
+                title = f"{row['label']}: {count:,} {kind}"
+                x, width = round(1000 * done / total, 2), round(1000 * count / total, 2)
+                yield {"key": row["key"], "kind": kind, "x": x, "width": width, "title": title}
+                done += count

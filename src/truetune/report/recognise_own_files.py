@@ -1,0 +1,84 @@
+"""Forms: how a file that is there says that truetune wrote it, for each form in which results are written.
+
+A result may be replaced by a newer one; a file of the user's never is. So each form has a sign that no other
+program writes: it stands where the file begins or ends, or in the one place that the format has for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from truetune.data.guard_output_file import FileForm
+from truetune.package import __version__
+from truetune.parsing.input_limits import RESULT
+from truetune.parsing.json_reader import parse_json
+
+MAX_SARIF_BYTES = 1 << 28
+"""Bytes; larger files are not parsed, and so are none of ours."""
+TEXT_SIGNATURE = "truetune {version}: report\n"
+"""The last line of a report as text, so that programs that read its first ones need not know it"""
+_PAGE_START = re.compile(
+    rb'<!doctype html>\s*<html lang="en">\s*<head>\s*<meta charset="utf-8">\s*'
+    rb'<meta name="generator" content="truetune [^"]*">'
+)
+_JSON_START = re.compile(rb'\s*\{\s*"schema":\s*"truetune\.[a-z-]+/\d+",\s*"truetune":\s*"')
+_CITED_ROWS_START = re.compile(
+    rb'\{"file": "(?:[^"\\]|\\.)*", "line": \d+, "row": \d+, "findings": \[\{"rule": "'
+)
+_TEXT_END = re.compile(rb"(.*\n)?truetune [0-9][^\n ]*: report\s*", re.DOTALL)
+
+
+def sign_text(text: str) -> str:
+    """What is printed, as a file: with a last line that says who wrote it."""
+    # The signature must be a line of its own, also behind a text that does not end its last
+    # one.
+    border = "" if not text or text.endswith("\n") else "\n"
+    return text + border + TEXT_SIGNATURE.format(version=__version__)
+
+
+def _begins_with(pattern: re.Pattern[bytes]) -> Callable[[Path], bool]:
+    """A test of a file's first 1,024 bytes."""
+
+    def is_ours(path: Path) -> bool:
+        with path.open("rb") as file:
+            # 1,024 bytes hold the longest of these beginnings with room to spare; the file may
+            # have gigabytes.
+            return pattern.match(file.read(1024)) is not None
+
+    return is_ours
+
+
+def _is_text(path: Path) -> bool:
+    """Is the last line that of a report as text?"""
+    with path.open("rb") as file:
+        # The signature stands last, and 200 bytes hold it whatever the version is called.
+        file.seek(max(0, path.stat().st_size - 200))
+        return _TEXT_END.fullmatch(file.read()) is not None
+
+
+def _is_sarif(path: Path) -> bool:
+    """Is there one run in it at least, and are all of truetune?"""
+    # SARIF has no fixed beginning, so it is parsed whole; what is too large to parse is taken
+    # for the user's.
+    if path.stat().st_size > MAX_SARIF_BYTES:
+        return False
+    value = parse_json(path.read_bytes(), RESULT)
+    runs = value.get("runs") if isinstance(value, dict) else None
+    if not isinstance(runs, list) or not runs:
+        return False
+    try:
+        # A log that another scanner has added its run to is not ours to replace.
+        return all(run["tool"]["driver"]["name"] == "truetune" for run in runs)
+    except (KeyError, TypeError):
+        return False
+
+
+FILE_SIGNATURES = {
+    "rows": FileForm("rows that truetune wrote", _begins_with(_CITED_ROWS_START)),
+    "html": FileForm("a page that truetune wrote", _begins_with(_PAGE_START)),
+    "json": FileForm("a result that truetune wrote as JSON", _begins_with(_JSON_START)),
+    "sarif": FileForm("a SARIF log that truetune wrote", _is_sarif),
+    "terminal": FileForm("a report that truetune wrote as text", _is_text),
+}

@@ -1,0 +1,288 @@
+"""Scores the same answers with each form that an adapter takes from memory to server: the ladder.
+
+Each rung is compared with the adapter on its base by what it does to the log-probabilities. The first rung on which the
+effect is not there, in size and direction, names what lost it.
+
+The trade-off: the answers are the adapter's own, where its effect is largest; each rung loads a model, one after the
+other, so a ladder takes as many loads as it has rungs and the memory of one (a quantized base aside).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import TruetuneError, UsageError
+from truetune.generation.answer_samples import Answer
+from truetune.generation.backends.backend import Backend, Decoding, Ids
+from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
+from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.backends.transformers_backend import TransformersBackend
+from truetune.generation.proof_prompts import prepare_prompts
+from truetune.lazy_report_drawers import drawer
+from truetune.render.serving_contract import make_serving_contract, verify
+from truetune.render.tokenizer import Tokenizer
+from truetune.serving.adapter_effect import AdapterEffect, SequenceLogprobs, measure_effect
+
+# Chosen, not measured: as in `adapter_strength`, a hundred tokens over four prompts are enough for factor and cosine.
+MAX_NEW_TOKENS = 32
+Say = Callable[[str], object]
+
+REMEDIES = {
+    "saved and reloaded": (
+        "saving: peft did not write, or did not read back, a part of the adapter (modules_to_save, "
+        "new rows of the embedding, a scaling)"
+    ),
+    "merged": (
+        "merging: another base than the one that was trained on, a scaling that is not applied, or"
+        " a dtype that rounds the adapter away; truetune movement compares all values"
+    ),
+    "exported": "the export: its converter, the quantization, or weights from before the training",
+    "served": (
+        "the server: it serves the base or an older file, or scales the adapter otherwise; truetune"
+        " serve-check looks closer"
+    ),
+}
+"""By the first word of a rung's name, or all of it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One form of the model."""
+
+    name: str
+    effect: AdapterEffect | None = None
+    note: str = ""
+    """Why it could not be measured"""
+    fault: str = ""
+    """What else is not as with the adapter"""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Ladder:
+    """All rungs, from the base up."""
+
+    adapter: str
+    base: str
+    prompts: int
+    places: int
+    """Tokens of the answers that were scored"""
+    rungs: tuple[Rung, ...]
+    seconds: float
+
+    def __repr__(self) -> str:
+        lost = f"lost at {self.culprit.name}" if self.culprit else "not lost"
+        return f"<Ladder of {self.adapter}: {len(self.rungs)} rungs, {lost}>"
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        text: str = drawer("ladder as text")(self)
+        return text
+
+    @property
+    def culprit(self) -> Rung | None:
+        """The first rung on which the effect is not there, or that is not the same model otherwise."""
+        return next(
+            (rung for rung in self.rungs if rung.fault or (rung.effect and rung.effect.lost)), None
+        )
+
+    @property
+    def unmeasured(self) -> tuple[Rung, ...]:
+        """Rungs that were asked for and tell nothing"""
+        return tuple(rung for rung in self.rungs if rung.effect is None and not rung.fault)
+
+    @property
+    def remedy(self) -> str:
+        """What lost it; empty where nothing did"""
+        rung = self.culprit
+        if rung is None:
+            return ""
+        if rung.fault:
+            return rung.fault
+        # Exactly 0: B was never trained, or never read.
+        if rung.effect is not None and rung.effect.size == 0:
+            return "the adapter itself: it does not change a single log-probability"
+        return next(
+            (text for name, text in REMEDIES.items() if rung.name.startswith(name)),
+            "the adapter itself",
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        culprit = self.culprit
+        return asdict(self) | {"culprit": culprit.name if culprit else None, "remedy": self.remedy}
+
+
+def compare_adapter_forms(
+    adapter: str,
+    *,
+    base: str | None = None,
+    tokenizer: str | None = None,
+    merged: str | None = None,
+    exported: Sequence[str] = (),
+    endpoint: str | None = None,
+    data: Sequence[str] = (),
+    prompts: int = 4,
+    options: Options | None = None,
+    say: Say = str,
+) -> Ladder:
+    """Climb from the adapter on its base: saved and reloaded, merged in memory, the merged folder, exported files (a
+    folder or .gguf each), a server.
+
+    `data` gives the prompts, else built-in questions do; the adapter's own answers to them are scored everywhere.
+    Raises UsageError where there is no adapter, or a part that is named is not there.
+    """
+    started = time.perf_counter()
+    source = find_model_source(adapter, base=base, tokenizer=tokenizer)
+    if source.kind != "adapter" or source.folder is None or source.base is None:
+        raise UsageError(f"{adapter}: holds no adapter; expected the folder of adapter_config.json")
+    # Before anything is loaded: a name that is wrong should not be found out after minutes.
+    later_forms = _find_later_forms(source, merged, exported, endpoint)
+    questions = prepare_prompts(source.tokenizer, source.base, count=prompts, data=data)
+    tokenizer_facts, options = questions.probes.tokenizer, options or Options()
+    with open_backend(source, tokenizer_facts, replace(options, backend=None)) as tuned:
+        say("asking the adapter on its base")
+        # Stops as served, for a form that runs on is no fault of its weights.
+        stops = serving_stops(tokenizer_facts) or questions.stops
+        answers = tuned.answers(questions.prompts, Decoding(stops, MAX_NEW_TOKENS))
+        pairs = [
+            (prompt.ids, _answer_ids(answer))
+            for prompt, answer in zip(questions.prompts, answers, strict=True)
+        ]
+        # An empty answer has no token to score.
+        pairs = [(prompt_ids, answer_ids) for prompt_ids, answer_ids in pairs if answer_ids]
+        scorer = _FormScorer(source, later_forms, tokenizer_facts, pairs, options, say)
+        rungs = tuple(scorer.score_rungs(tuned))
+    places = max((rung.effect.places for rung in rungs if rung.effect), default=0)
+    return Ladder(
+        adapter, str(source.base), len(pairs), places, rungs, time.perf_counter() - started
+    )
+
+
+def _answer_ids(answer: Answer | None) -> tuple[int, ...]:
+    """The ids of an answer with its stop token, whose probability is what training most often changes."""
+    if answer is None:
+        return ()
+    return answer.ids if answer.stop is None else (*answer.ids, answer.stop)
+
+
+def _find_later_forms(
+    source: ModelSource, merged: str | None, exported: Sequence[str], endpoint: str | None
+) -> dict[str, ModelSource]:
+    """The rungs that lie on a disk or behind a URL, all found before anything is loaded."""
+    named = {f"merged, {merged}": merged} if merged else {}
+    named |= {f"exported, {name}": name for name in exported}
+    named |= {f"served, {endpoint}": endpoint} if endpoint else {}
+    sources = {
+        title: find_model_source(name, tokenizer=str(source.tokenizer))
+        for title, name in named.items()
+    }
+    for title, form in sources.items():
+        if form.kind == "adapter":
+            raise UsageError(
+                f"{form.name}: holds an adapter; {title.partition(',')[0]} is a whole model"
+            )
+    return sources
+
+
+@dataclass(frozen=True)
+class _FormScorer:
+    """Loads and scores one form after the other."""
+
+    source: ModelSource
+    later_forms: Mapping[str, ModelSource]
+    tokenizer: Tokenizer
+    pairs: Sequence[tuple[Ids, Ids]]
+    """Prompt and answer"""
+    options: Options
+    say: Say
+
+    def score_rungs(self, tuned: Backend) -> Iterator[Rung]:
+        """One after the other; a model is freed before the next is loaded where that can be."""
+        assert isinstance(tuned, TransformersBackend)
+        base = replace(self.source, kind="model", folder=self.source.base)
+        tuned_logprobs = self._score_answers(tuned)
+        base_logprobs = self._score_source("the base", base)
+        assert tuned_logprobs is not None
+        assert base_logprobs is not None
+        yield Rung(
+            "adapter on its base", measure_effect(base_logprobs, tuned_logprobs, tuned_logprobs)
+        )
+        with tempfile.TemporaryDirectory(prefix="truetune-") as folder:
+            # peft writes this name beside the weights, and it may be one of the machine that trained.
+            tuned.model.active_peft_config.base_model_name_or_path = str(self.source.base)
+            tuned.model.save_pretrained(folder)
+            reloaded = self._score_source(
+                "the adapter, saved and reloaded", replace(self.source, folder=Path(folder))
+            )
+        yield _make_rung("saved and reloaded", base_logprobs, tuned_logprobs, reloaded)
+        self.say("asking base and adapter, merged in memory")
+        # safe_merge: a merge that gives nan or infinity raises, and does not become the reference of a rung.
+        tuned.model = tuned.model.merge_and_unload(safe_merge=True)
+        merged = self._score_answers(tuned)
+        yield _make_rung("merged in memory", base_logprobs, tuned_logprobs, merged)
+        tuned.close()
+        for title, source in self.later_forms.items():
+            # One form that can't be loaded is a fault of that rung: the others are still worth knowing.
+            try:
+                measured = self._score_source(f"what is {title}", source)
+                rung = _make_rung(title, base_logprobs, tuned_logprobs, measured)
+            except TruetuneError as error:
+                rung = Rung(title, fault=str(error))
+            yield replace(rung, fault=rung.fault or self._describe_tokenizer_difference(source))
+
+    def _describe_tokenizer_difference(self, source: ModelSource) -> str:
+        """How the tokenizer and template beside the weights are not the adapter's."""
+        if (
+            source.kind != "model"
+            or source.folder is None
+            or source.folder.resolve() == self.source.tokenizer.resolve()
+        ):
+            return ""
+        try:
+            # The weights may be right and the answers wrong: exports often come with the base's template.
+            differences = verify(make_serving_contract(self.source.prepared()), source.folder)
+        except TruetuneError as error:
+            return f"its tokenizer or template can't be read: {error}"
+        return (
+            f"its tokenizer or template is not the adapter's: {differences[0]}"
+            if differences
+            else ""
+        )
+
+    def _score_source(self, what: str, source: ModelSource) -> SequenceLogprobs | None:
+        """Log-probabilities by a form that has to be loaded, or asked."""
+        self.say(f"asking {what}")
+        # Transformers reads GGUF files too: slower, but a file can be scored where llama.cpp is not installed.
+        gguf = source.kind == "gguf" and importlib.util.find_spec("llama_cpp") is None
+        with open_backend(
+            source, self.tokenizer, replace(self.options, backend="transformers" if gguf else None)
+        ) as backend:
+            return self._score_answers(backend)
+
+    def _score_answers(self, backend: Backend) -> SequenceLogprobs | None:
+        """Log-probabilities of the answers' tokens; None where they can't be told."""
+        scores = backend.score([[*prompt, *answer] for prompt, answer in self.pairs])
+        if scores is None:
+            return None
+        return [
+            scored.logprobs[len(prompt) :]
+            for scored, (prompt, _) in zip(scores, self.pairs, strict=True)
+        ]
+
+
+def _make_rung(
+    name: str,
+    base_logprobs: SequenceLogprobs,
+    tuned_logprobs: SequenceLogprobs,
+    measured: SequenceLogprobs | None,
+) -> Rung:
+    """How much of the effect is on a rung; `measured` is None where it tells no log-probabilities."""
+    if measured is None:
+        return Rung(name, note="it tells no log-probabilities of given tokens: not measured")
+    return Rung(name, measure_effect(base_logprobs, tuned_logprobs, measured))

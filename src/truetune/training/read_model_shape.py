@@ -1,0 +1,36 @@
+"""What config.json says of a run's model before it is loaded: its layers, and how many positions it knows.
+
+Nothing but that file is read, so that settings can be proposed and planned in a moment, for models of any size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from truetune.errors import SpecError
+from truetune.memory.architecture import Architecture, read_architecture
+from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
+from truetune.spec.run_spec import RunSpec
+
+
+class ModelShape(NamedTuple):
+    """A model before it is loaded."""
+
+    architecture: Architecture
+    positions: int | None
+    """Tokens that it knows places for; None where config.json does not say"""
+
+
+def read_model_shape(spec: RunSpec) -> ModelShape:
+    """Raises SpecError or TokenizerError where config.json is not at hand or broken."""
+    name = spec.model or spec.tokenizer
+    if name is None:
+        raise SpecError("no model is named")
+    folder = find_tokenizer_folder(name)
+    architecture = read_architecture(folder)
+    values = read_json(folder / "config.json") or {}
+    # Models of several modalities keep the language model's numbers one level below.
+    inner = values.get("text_config") or values
+    # GPT-2 and its kin call it n_positions.
+    known = inner.get("max_position_embeddings") or inner.get("n_positions")
+    return ModelShape(architecture, known if isinstance(known, int) and known > 0 else None)
