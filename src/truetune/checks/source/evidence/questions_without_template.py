@@ -85,19 +85,24 @@ def _column_of(module: Module, text: ast.AST, depth: int = MAX_STEPS) -> str | N
     """The one column that texts are read from, each as it is; None where they are made otherwise."""
     if depth == 0:
         return None
-    if isinstance(text, ast.List) and len(text.elts) == 1:
-        return _column_of(module, text.elts[0], depth - 1)
-    if isinstance(text, ast.ListComp | ast.GeneratorExp):
-        return _column_of(module, text.elt, depth - 1)
     if isinstance(text, ast.Subscript):
         key = module.flow.value(text.slice)
         return key if isinstance(key, str) else None
-    if isinstance(text, ast.Call):
-        call = module.flow.call(text)
-        if call.method in TIDYING_METHODS and call.receiver is not None:
-            return _column_of(module, call.receiver, depth - 1)
+    inner = _one_inside(module, text)
+    if inner is not None:
+        return _column_of(module, inner, depth - 1)
     origins = [one for one in module.flow.origins(text) if one.node is not text and not one.path]
     return _column_of(module, origins[0].node, depth - 1) if len(origins) == 1 else None
+
+
+def _one_inside(module: Module, text: ast.AST) -> ast.expr | None:
+    """The text in a list of one, in a comprehension, or before it is tidied; None of any other."""
+    if isinstance(text, ast.List) and len(text.elts) == 1:
+        return text.elts[0]
+    if isinstance(text, ast.ListComp | ast.GeneratorExp):
+        return text.elt
+    call = module.flow.call(text) if isinstance(text, ast.Call) else None
+    return call.receiver if call is not None and call.method in TIDYING_METHODS else None
 
 
 def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
@@ -147,12 +152,15 @@ def _is_bare(module: Module, node: ast.AST, depth: int) -> bool:
         return bool(node.elts) and all(_is_bare(module, part, depth - 1) for part in node.elts)
     if isinstance(node, ast.JoinedStr):
         return _is_unmarked(module, node, depth)
-    if isinstance(node, ast.Dict):
-        prompt = module.flow.entries(node)[0].get("prompt")
-        return prompt is not None and _is_bare(module, prompt, depth - 1)
-    added = _texts_appended(module, node)
+    prompt = module.flow.entries(node)[0].get("prompt") if isinstance(node, ast.Dict) else None
+    added = [prompt] if prompt is not None else _texts_appended(module, node)
     if added:
         return all(_is_bare(module, part, depth - 1) for part in added)
+    return _has_bare_origins(module, node, depth)
+
+
+def _has_bare_origins(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is all that an expression stands for bare?"""
     origins = module.flow.origins(node)
     return bool(origins) and all(_is_bare_origin(module, one, depth) for one in origins)
 

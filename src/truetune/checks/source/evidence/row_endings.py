@@ -147,23 +147,31 @@ def is_text_of_the_files(module: Module, node: ast.AST, depth: int = DEPTH) -> b
         return False
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str)
-    if isinstance(node, ast.JoinedStr):
-        places = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
-        return all(is_text_of_the_files(module, place, depth - 1) for place in places)
-    if isinstance(node, ast.BinOp):
-        return all(
-            is_text_of_the_files(module, side, depth - 1) for side in (node.left, node.right)
-        )
-    if isinstance(node, ast.List | ast.Tuple):
-        return all(is_text_of_the_files(module, one, depth - 1) for one in node.elts)
-    if isinstance(node, ast.ListComp | ast.GeneratorExp):
-        return is_text_of_the_files(module, node.elt, depth - 1)
+    parts = _parts_of_composed(node)
+    if parts is not None:
+        return all(is_text_of_the_files(module, part, depth - 1) for part in parts)
     if isinstance(node, ast.Subscript):
-        key = module.flow.value(node.slice)
-        return isinstance(key, str) and key not in FINISHED_COLUMNS
+        return _is_unfinished_column(module, node.slice)
     if isinstance(node, ast.Call) and _is_tidied(module, node, depth):
         return True
     return _has_known_origins(module, node, depth)
+
+
+def _parts_of_composed(node: ast.AST) -> list[ast.expr] | None:
+    """What an f-string, a sum or a list is made of; None of any other node."""
+    if isinstance(node, ast.JoinedStr):
+        return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.List | ast.Tuple):
+        return node.elts
+    return [node.elt] if isinstance(node, ast.ListComp | ast.GeneratorExp) else None
+
+
+def _is_unfinished_column(module: Module, name: ast.expr) -> bool:
+    """Is it the name of a column, and of none that may hold a finished row?"""
+    key = module.flow.value(name)
+    return isinstance(key, str) and key not in FINISHED_COLUMNS
 
 
 def _has_known_origins(module: Module, node: ast.AST, depth: int) -> bool:
@@ -191,8 +199,7 @@ def _is_tidied(module: Module, node: ast.Call, depth: int) -> bool:
     """`row["a"].strip()`, `TEMPLATE.format(**row)`, `row.get("a", "")`, `str(row["a"])`."""
     call = module.flow.call(node)
     if call.method == "get" and node.args:
-        key = module.flow.value(node.args[0])
-        return isinstance(key, str) and key not in FINISHED_COLUMNS
+        return _is_unfinished_column(module, node.args[0])
     if call.method in ("format", "join") and call.receiver is not None:
         return is_text_of_the_files(module, call.receiver, depth - 1)
     if call.method in TIDYING and call.receiver is not None:
@@ -244,22 +251,26 @@ def _is_about_pads(module: Module, node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         return node.attr in PAD_OR_STOP_SETTINGS
     for around in module.parents(node):
-        if isinstance(around, ast.keyword) and around.arg in PAD_OR_STOP_SETTINGS:
-            return True
-        if isinstance(around, ast.Compare | ast.Expr) and isinstance(
-            node, ast.Constant | ast.Attribute
-        ):
-            return isinstance(around, ast.Compare) or around.value is node
-        if isinstance(around, ast.Dict):
-            return any(
-                "pad" in str(module.flow.value(key)) for key in around.keys if key is not None
-            )
-        if isinstance(around, ast.Assign):
-            targets = [target for target in around.targets if isinstance(target, ast.Attribute)]
-            return any(target.attr in PAD_OR_STOP_SETTINGS for target in targets)
-        if isinstance(around, ast.stmt):
-            return False
+        decided = _decides_on_pads(node, around)
+        if decided is not None:
+            return decided
     return False
+
+
+def _decides_on_pads(node: ast.AST, around: ast.AST) -> bool | None:
+    """What one of the nodes around a stop token says of it; None where it says nothing."""
+    if isinstance(around, ast.keyword):
+        return True if around.arg in PAD_OR_STOP_SETTINGS else None
+    if isinstance(around, ast.Compare):
+        return True
+    if isinstance(around, ast.Expr):
+        return around.value is node
+    if isinstance(around, ast.Dict):
+        return any("pad" in ast.unparse(key) for key in filter(None, around.keys))
+    if isinstance(around, ast.Assign):
+        names = {target.attr for target in around.targets if isinstance(target, ast.Attribute)}
+        return not PAD_OR_STOP_SETTINGS.isdisjoint(names)
+    return False if isinstance(around, ast.stmt) else None
 
 
 def _is_token_id(node: ast.expr) -> bool:
