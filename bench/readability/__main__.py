@@ -3,6 +3,10 @@
 python -m bench.readability                       the figures of each package, and of all
 python -m bench.readability --complex             the functions above the limit of complexity
 python -m bench.readability --draw SEED OUT.json  120 modules and 200 functions for the guess test
+
+The guess test: one reader is given the paths and signatures alone, and writes what each does; another compares with the
+docstrings (right: the main job, nothing false; half: a part of it, vague, or something false beside it; wrong). The
+samples with guesses and verdicts are kept in `guesses/`; a new sample is drawn each time.
 """
 
 from __future__ import annotations
