@@ -52,6 +52,9 @@ SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights"
         ("serve.sh", "llama-server -m m.gguf -c 8192", []),
         ("serve.sh", "python -m sglang.launch_server --model-path m --cuda-graph-max-bs 8", []),
         ("serve.sh", "vllm serve m --quantization awq_marlin", []),
+        ("serve.sh", "vllm serve m --quantization awq", [SLOW]),
+        ("serve.sh", "vllm serve m -q gptq", [SLOW]),
+        ("serve.sh", "vllm serve m --quantization fp8", []),
         ("serve.sh", "text-generation-launcher --model-id m --cuda-graphs 0", [SLOW]),
         (
             "serve.sh",
@@ -97,6 +100,17 @@ CONFIG = "distributed_type: {kind}\nnum_machines: {machines}\nnum_processes: {pr
             [FEWER],
         ),
         (FOUR + "N=2\ntorchrun --nproc_per_node $N train.py", [FEWER]),
+        # What only prints or watches has no GPUs of its own.
+        (
+            FOUR + 'echo "cards: $CUDA_VISIBLE_DEVICES"\ntorchrun --nproc_per_node 8 train.py',
+            [MORE],
+        ),
+        (
+            FOUR + "nvidia-smi -l 60 > gpu.log &\nsrun torchrun --nproc_per_node 8 train.py",
+            [MORE],
+        ),
+        (FOUR + "unset CUDA_VISIBLE_DEVICES\ntorchrun --nproc_per_node 8 train.py", []),
+        (FOUR + "python serve.py &\ntorchrun --nproc_per_node 2 train.py", []),
         (FOUR + "torchrun --nproc_per_node 4 train.py", []),
         (FOUR + "torchrun --nproc_per_node $SLURM_GPUS_ON_NODE train.py", []),
         (FOUR + "torchrun --nproc_per_node gpu train.py", []),

@@ -175,3 +175,56 @@ def test_names_of_one_folder() -> None:
     assert not is_same_folder("/data/dpo", "saves/dpo")
     assert is_within("saves/dpo/checkpoint-40", "./saves/dpo")
     assert not is_within("saves/dpo-2", "saves/dpo")
+
+
+STAGE_TWO = """from peft import LoraConfig, PeftModel
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+
+base = AutoModelForCausalLM.from_pretrained("some/model")
+model = PeftModel.from_pretrained(base, "out/sft").merge_and_unload()
+trainer = DPOTrainer(model, args=DPOConfig(output_dir="out/dpo"), train_dataset=pairs, peft_config=LoraConfig(r=8))
+trainer.train()
+trainer.save_model("out/dpo")
+"""
+MERGE_OF_START = """from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("some/model")
+model = PeftModel.from_pretrained(model, "out/sft").merge_and_unload()
+model.save_pretrained("out/merged")
+"""
+BOTH = MERGE_OF_START.replace(
+    "model.save",
+    'model = PeftModel.from_pretrained(model, "out/dpo").merge_and_unload()\nmodel.save',
+)
+OF_MERGED = {
+    "serve__sh": "python merge.py\nvllm serve out/merged --port 8000\n",
+    "app__py": 'from vllm import LLM\n\nllm = LLM("out/merged")\nprint(llm.generate("x"))\n',
+    "Modelfile": "FROM ./out/merged\n",
+    "gguf__sh": "python convert_hf_to_gguf.py out/merged --outfile tone.gguf\nllama-server -m tone.gguf\n",
+}
+
+
+@pytest.mark.parametrize("name", OF_MERGED)
+def test_what_serves_a_merge_says_nothing_of_which_adapter_is_in_it(
+    name: str, tmp_path: Path
+) -> None:
+    rule = "trained-adapter-not-used"
+    files = {"dpo__py": STAGE_TWO, name: OF_MERGED[name]}
+    (message,) = messages(tmp_path, rule, merge__py=MERGE_OF_START, **files)
+    assert "merge.py loads out/sft, which it started from" in message
+    assert messages(tmp_path, rule, merge__py=BOTH, **files) == []
+
+
+def test_an_adapter_on_top_of_a_merged_one_is_merged_second(tmp_path: Path) -> None:
+    (tmp_path / "dpo.py").write_text(STAGE_TWO, encoding="utf-8")
+    (tmp_path / "merge.py").write_text(MERGE_OF_START, encoding="utf-8")
+    (finding,) = lint([str(tmp_path)], select=["trained-adapter-not-used"]).findings
+    assert finding.remedy.index("out/sft") < finding.remedy.index("out/dpo")
+    # The same adapter, trained on: its folder holds all of it.
+    alone = STAGE_TWO.replace(").merge_and_unload()", ", is_trainable=True)")
+    alone = alone.replace(", peft_config=LoraConfig(r=8)", "")
+    (tmp_path / "dpo.py").write_text(alone, encoding="utf-8")
+    (finding,) = lint([str(tmp_path)], select=["trained-adapter-not-used"]).findings
+    assert finding.remedy == "name out/dpo there"

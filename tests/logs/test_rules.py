@@ -720,6 +720,35 @@ def test_a_loss_that_jumps_behind_its_first_record_began_with_that_record() -> N
     values = [2.11, 4.83, 8.42, *(6.6 + rng.normal(0, 0.05, 60)).tolist()]
     records = [{"step": 5 * n, "loss": value} for n, value in enumerate(values, 1)]
     finding = found(log_of({"log_history": records}))["loss-diverges"]
-    assert "rises from 2.11 to" in finding.message
+    # Each value stands beside the step of its own record.
+    assert (
+        "rises from 2.11 at step 5 to 4.83 at step 10 and stays up: 6.6 at the end"
+        in finding.message
+    )
     assert "above the 2.11 that it began with" in finding.message
     assert "first record 2.11" in finding.evidence[0]
+
+
+def _evaluated(*lengths: float) -> dict[str, Any]:
+    """What is found in a log whose evaluations generate answers of these mean lengths."""
+    records: list[dict[str, Any]] = [
+        {"step": n, "loss": 2 * 0.98**n, "learning_rate": 1e-4} for n in range(1, 41)
+    ]
+    for n, length in enumerate(lengths, 1):
+        records.append({"step": 8 * n, "eval_loss": 1.5 - 0.1 * n, "eval_gen_len": length})
+    return found(log_of({"log_history": records}))
+
+
+def test_evaluations_whose_answers_all_have_the_default_length_are_cut() -> None:
+    finding = _evaluated(20.0, 20.0, 20.0, 20.0)["completions-always-cut"]
+    assert "default length of 20 tokens" in finding.message
+    assert "that length" in _evaluated(64.0, 64.0, 64.0)["completions-always-cut"].message
+
+
+@pytest.mark.parametrize(
+    "lengths", [(20.0, 19.98, 20.0), (2.0, 2.0, 2.0, 2.0), (20.0, 20.0), (61.5, 61.5, 61.5)]
+)
+def test_evaluations_whose_answers_end_by_themselves_are_left_alone(
+    lengths: tuple[float, ...],
+) -> None:
+    assert "completions-always-cut" not in _evaluated(*lengths)

@@ -30,6 +30,13 @@ DEVICES = re.compile(r"\d+(?:,\d+)*")
 TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
 """In a script: one process may use several GPUs"""
+SETS_VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=|\bunset\s+CUDA_VISIBLE_DEVICES")
+PRINTS = re.compile(r"\s*(?:#|echo\b|printf\b)")
+"""A line that only says something: `echo "cards: $CUDA_VISIBLE_DEVICES"` gives no command GPUs of its own"""
+WATCHES = re.compile(
+    r"\s*\(?\s*(?:nohup\s+)?(?:srun\s+(?:-\S+\s+)*)?(?:nvidia-smi|gpustat|watch|tail|top|htop|sar|vmstat|iostat|dstat|free|tensorboard)\b"
+)
+"""What runs beside a training and takes no GPU"""
 SWIFT_TRAINS = ("sft", "pt", "rlhf")
 # Chosen, not measured: settings of a script stand in its first lines; data files may be named .py by mistake.
 HEAD = 1 << 20
@@ -151,8 +158,8 @@ def _visible_gpus(value: str, line: int) -> GpuCount | None:
 def may_commands_share_gpus(file: CommandFile) -> bool:
     """May several commands have GPUs of their own, or a server those that the training leaves?"""
     own = any("CUDA_VISIBLE_DEVICES" in command.variables for command in file.commands)
+    lines = [line for line in file.text.splitlines() if not PRINTS.match(line)]
     texts = (
-        "CUDA_VISIBLE_DEVICES",
         "--gpu_ids",
         "--include",
         "vllm-serve",
@@ -160,10 +167,13 @@ def may_commands_share_gpus(file: CommandFile) -> bool:
         "#SBATCH --array",
     )
     # A single `&` at the end of a line, and not `&&`: the next command then runs at the same time.
-    in_background = re.search(r"(?<!&)&\s*(?:#.*)?$", file.text, re.M)
+    in_background = any(
+        re.search(r"(?<!&)&\s*(?:#.*)?$", line) and not WATCHES.match(line) for line in lines
+    )
     return (
         own
-        or bool(in_background)
+        or in_background
+        or any(SETS_VISIBLE.search(line) for line in lines)
         or any(text in file.text for text in texts)
         or any(find_vllm_server_commands(file))
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
+from truetune.checks.source.evidence.prompt_forms import written_folders
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     adapters_by_served_name,
@@ -160,7 +161,9 @@ def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
     text = f"{place.key}: {named}"
     template = _raw_text(config, "template")
     base = model if adapters else ""
-    yield WeightUse(config.path, place.line, text, verb, folders, bool(adapters), template, base)
+    written = _raw_text(config, "export_dir")
+    use = WeightUse(config.path, place.line, text, verb, folders, bool(adapters), template, base)
+    yield use._replace(writes=(written,) if written else ())
 
 
 def _raw_text(config: Config, key: str) -> str:
@@ -187,7 +190,9 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
         for name in CONVERTERS:
             words = command.behind(name)
             if words and not words[0].startswith("-"):
-                yield _command_use(file, command, "converts", (words[0],), "lora" in name)
+                use = _command_use(file, command, "converts", (words[0],), "lora" in name)
+                written = last_option(words, "--outfile")
+                yield use._replace(writes=(written,) if written else ())
 
 
 def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[WeightUse]:
@@ -269,4 +274,15 @@ def _uses_of_load(
         line = module.place(call.node)[0]
         is_adapter = base is not None or call.named("peft.*")
         text = f"loads {folder}"
-        yield WeightUse(module.path, line, text, "loads", (folder,), is_adapter, base=base or "")
+        use = WeightUse(module.path, line, text, "loads", (folder,), is_adapter, base=base or "")
+        yield use._replace(
+            writes=tuple(sorted(written_folders(module))),
+            is_merged=is_adapter and _puts_more_on_top(module),
+        )
+
+
+def _puts_more_on_top(module: Module) -> bool:
+    """Is the adapter that a script loads merged: by the script, or by a trainer that puts another one on it?"""
+    if any(module.methods("merge_and_unload")):
+        return True
+    return any("peft_config" in call.keywords for call in module.calls(*TRAINS))

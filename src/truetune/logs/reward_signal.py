@@ -8,12 +8,21 @@ OnlineDPOTrainer), and verl's.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from truetune.logs.run_log import EMPTY_CURVE, Curve, RunLog
 
 MIN_EQUAL_LENGTHS = 5
 """Records in which a length must stay the same, to the token, to be a limit"""
+# Means over many rows agree to the token only at a limit. Labels of two or three tokens agree too: "yes" and its EOS.
+MIN_EQUAL_EVALUATIONS, MIN_LIMIT = 3, 16
+EVALUATED_LENGTH = re.compile(
+    r"(eval|test|predict|val)[_/](?!.*max).*(gen|generated|generation|prediction|pred)_?(len|length)",
+    re.I,
+)
+"""Names under which metrics log the mean length of what an evaluation generates: `eval_gen_len`"""
 
 
 def share_of_prompts_without_signal(log: RunLog) -> Curve:
@@ -55,6 +64,18 @@ def share_of_cut_off_answers(log: RunLog) -> Curve:
     # Means of answers that end by themselves differ. The same whole number each time is a limit that all of them hit.
     is_limit = np.ptp(length.value) == 0 and float(length.value[0]).is_integer()
     return Curve(length.step, np.ones(length.step.size)) if is_limit else EMPTY_CURVE
+
+
+def limit_of_evaluations(log: RunLog) -> tuple[str, Curve] | None:
+    """The mean length of what evaluations generate, by name, where it is one whole number each time; else None."""
+    for name, logged in log.curves.items():
+        length = logged.finite()
+        if length.step.size < MIN_EQUAL_EVALUATIONS or not EVALUATED_LENGTH.fullmatch(name):
+            continue
+        first = float(length.value[0])
+        if np.ptp(length.value) == 0 and first.is_integer() and first >= MIN_LIMIT:
+            return name, length
+    return None
 
 
 def mean_answer_length(log: RunLog) -> Curve:

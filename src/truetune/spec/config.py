@@ -57,6 +57,10 @@ class WeightUse(NamedTuple):
     """The model that adapters are put on; empty where it is not known, or there are none"""
     is_named_elsewhere: bool = True
     """Does another of the files name one of the folders: may something there write it?"""
+    writes: tuple[str, ...] = ()
+    """The folders that the same file writes: what was merged there"""
+    is_merged: bool = False
+    """Does the same file merge the adapter into its base, or train another one on top of it?"""
 
 
 @dataclass(frozen=True, slots=True)

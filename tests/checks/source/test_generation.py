@@ -305,3 +305,41 @@ def test_rows_of_one_text_have_no_pads(rows: str, tmp_path: Path) -> None:
 def test_rows_that_may_differ_have_pads(rows: str, tmp_path: Path) -> None:
     text = f"prompt = ask()\n{rows}\n" + BATCH + "model.generate(**enc, max_new_tokens=9)"
     assert codes(text, tmp_path, "SRC042") == ["SRC042w"]
+
+
+SEQ2SEQ = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainer, Seq2SeqTrainingArguments
+tok = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForSeq2SeqLM.from_pretrained("{name}")
+def encode(b):
+    return {{**tok(b["text"]), "labels": tok(text_target=b["summary"], max_length={cut})["input_ids"]}}
+{args}
+trainer = Seq2SeqTrainer(model=model, args=args, train_dataset=rows.map(encode), eval_dataset=rows)
+{after}
+"""
+ON = "args = Seq2SeqTrainingArguments('out', predict_with_generate=True)"
+LATER = "args = Seq2SeqTrainingArguments('out')\nargs.predict_with_generate = True"
+SPREAD = "known = dict(output_dir='o', predict_with_generate=True)\nargs = Seq2SeqTrainingArguments(**known)"
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "cut", "after", "expected"),
+    [
+        ("google/flan-t5-base", ON, 128, "", ["SRC041w"]),
+        ("google/mt5-small", LATER, 90, "trainer.predict(rows)", ["SRC041w"]),
+        ("facebook/bart-base", SPREAD, 128, "trainer.evaluate()", ["SRC041w"]),
+        ("me/summaries", ON, 128, "", ["SRC041i"]),
+        # A length of the model, of the arguments or of the call; short labels; no generation
+        ("facebook/bart-large-cnn", ON, 128, "", []),
+        ("openai/whisper-small", ON, 128, "", []),
+        ("google/flan-t5-base", ON[:-1] + ", generation_max_length=128)", 128, "", []),
+        ("google/flan-t5-base", ON, 128, "trainer.evaluate(max_length=128)", []),
+        ("google/flan-t5-base", f"model.generation_config.max_length = 90\n{ON}", 128, "", []),
+        ("google/flan-t5-base", ON, 8, "", []),
+        ("google/flan-t5-base", "args = Seq2SeqTrainingArguments('out')", 128, "", []),
+    ],
+)
+def test_evaluations_of_seq2seq_trainers_need_a_length(
+    name: str, args: str, cut: int, after: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = SEQ2SEQ.format(name=name, args=args, cut=cut, after=after)
+    assert codes(text, tmp_path, "SRC041") == expected

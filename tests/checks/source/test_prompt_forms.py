@@ -49,10 +49,27 @@ OTHER |= {
     "chat, then the bare question": (CHAT, BARE),
     "text, then the bare question": (ALPACA, BARE),
 }
+OTHER |= {
+    f"chat, then a text of its own words: {form}": (
+        CHAT,
+        f"    texts = {form}\n" + BARE.replace("(question", "(texts"),
+    )
+    for form in (
+        """f"Case {row['id']}: {row['notes']}\"""",
+        '"Write a letter on %s" % row["notes"]',
+        '"Case {}".format(row["notes"].strip())',
+        '"Please write a letter on " + row["notes"]',
+        """[f"Case {r['id']}" for r in rows]""",
+        'row["q"]',
+    )
+}
 SAME = {
     "text": (ALPACA, BY_ALPACA_TEXT),
     "dialogue": (DIALOGUE, BY_DIALOGUE),
     "chat": (CHAT, BY_CHAT),
+    "a column that may hold a finished prompt": (CHAT, BARE.replace("(question", "(row['filled']")),
+    "marks that another file adds": (CHAT, BARE.replace("(question", "(f'Case {question}{END}'")),
+    "a helper that adds marks": (CHAT, BARE.replace("(question", "(wrap(f'Case {question}')")),
 }
 
 

@@ -789,6 +789,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "WARNING 11-12 09:14:03 [config.py:960] bitsandbytes quantization is not fully optimized"
             " yet. The speed can be slower than non-quantized models."
         ),
+    ),
+    "vllm-quantization-kernel-forced": (
+        "WARNING 11-12 09:14:03 [config.py:960] awq quantization is not fully optimized yet. The speed can be slower",
         (
             "INFO 11-12 09:14:03 [awq_marlin.py:122] Detected that the model can run with"
             " awq_marlin, however you specified quantization=awq explicitly, so forcing awq. Use"

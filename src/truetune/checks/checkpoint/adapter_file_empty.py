@@ -5,7 +5,8 @@ Counts the tensors of an adapter, and those modules whose `lora_A` or `lora_B` i
 product is zero. An `adapter_model.bin` of less than 1 kB is an empty pickle.
 
 ## Why it is bad
-The tuned model is the base model. It happens when the file is saved before training, or when a script overrides
+The tuned model is the base model. Where every `lora_B` is zero and `lora_A` is not, these are the weights that PEFT
+begins with: another copy was trained. It happens when the file is saved before training, or when a script overrides
 `model.state_dict`, so that the adapter is filtered away when it is saved; or under DeepSpeed ZeRO-3, where weights that
 are not gathered are saved as nothing.
 
@@ -50,6 +51,15 @@ REMEDY = "save with model.save_pretrained after training, without an override of
 REMEDY_OF_EMPTY_FILE = (
     f"{REMEDY}; under DeepSpeed ZeRO-3 set stage3_gather_16bit_weights_on_model_save: true (or train with"
     " stage 2): sharded weights that are not gathered are saved as nothing"
+)
+
+
+# The three ways to save what was never trained; which one it was, the folder does not show.
+REMEDY_OF_INITIAL_WEIGHTS = (
+    "the trained weights are not in this folder: take them from a checkpoint-N of the run, or train again. Under"
+    " DeepSpeed ZeRO-3 gather before saving: trainer.save_model on every rank with"
+    " stage3_gather_16bit_weights_on_model_save: true (or zero_to_fp32.py on a checkpoint); else save the model that"
+    " the trainer holds (trainer.model), after trainer.train()"
 )
 
 
@@ -130,9 +140,12 @@ class AdapterFileEmpty(CheckpointRule):
         count = len({module for module, _ in dead})
         # All of them: nothing was trained, or it was saved before. Some: the others were, and these were never called.
         if count == len(pairs):
+            is_initial = all(_begins_as_zero(tensor) for _, tensor in dead)
             yield self.finding(
-                f"{factors} is zero in all {count:,} adapted modules: the adapter does nothing",
-                REMEDY,
+                f"{factors} is zero in all {count:,} adapted modules: the adapter does nothing"
+                + (", for these are its initial weights" if is_initial else ""),
+                REMEDY_OF_INITIAL_WEIGHTS if is_initial else REMEDY,
+                evidence=self._what_was_trained() if is_initial else (),
                 cases=cases,
                 count=count,
                 total=count,
@@ -146,6 +159,21 @@ class AdapterFileEmpty(CheckpointRule):
             count=count,
             total=len(pairs),
         )
+
+    def _what_was_trained(self) -> tuple[str, ...]:
+        """What the folder says of a training whose weights are not in it."""
+        step = self.subject.trainer_state.get("global_step")
+        if type(step) is not int or step < 1:
+            return ()
+        return (
+            f"trainer_state.json counts {step:,} steps: what they trained is another copy of these weights,"
+            " or they had no gradient",
+        )
+
+
+def _begins_as_zero(tensor: StoredTensor) -> bool:
+    """Is it the factor that PEFT fills with zeros at first: lora_B, and of embeddings lora_embedding_A?"""
+    return ("embedding" in tensor.name.rsplit("lora_", 1)[-1]) == (_factor_name(tensor) == "lora_A")
 
 
 def _factor_name(tensor: StoredTensor) -> str:

@@ -3,15 +3,16 @@
 ## What it does
 Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles and
 compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`,
-`--cpu-offload-gb` above 0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`,
-`--max-running-requests 1`, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`.
-llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers. Variables: `OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0`
-and `CUDA_LAUNCH_BLOCKING=1`.
+`--cpu-offload-gb` above 0, `--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels.
+SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and `--cpu-offload-gb`. TGI:
+`--cuda-graphs 0`, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers. Variables:
+`OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0` and `CUDA_LAUNCH_BLOCKING=1`.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
 users wait for one another, where the GPU could answer dozens together in the same time. float32 doubles the bytes that
-each token reads, and leaves half of the cache. bitsandbytes dequantizes each layer for each token. Offloaded weights
+each token reads, and leaves half of the cache. bitsandbytes dequantizes each layer for each token. Left alone, vLLM
+takes the Marlin kernels for AWQ and GPTQ, which are several times as fast on GPUs since Ampere. Offloaded weights
 cross the bus once for every token, and layers on the CPU are ten times as slow as those on the GPU.
 
 ## Example
@@ -31,7 +32,8 @@ CUDA graphs take 1 to 3 GiB: where the server does not start without `--enforce-
 `--gpu-memory-utilization` or `--max-model-len` first. Sampled answers differ between batches by rounding.
 
 ## References
-- vLLM documentation, engine arguments; vllm-project/vllm#4449; SGLang documentation, server arguments
+- vLLM documentation, engine arguments; vllm-project/vllm#4449, vllm-project/vllm#21376
+- SGLang documentation, server arguments
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ TGI, TGI_IMAGE = "text-generation-launcher", "text-generation-inference"
 WHOLE_MODEL = 20
 """Layers on the GPU below which no published model of 1B or more is whole there (Llama 3.2 1B has 16, and its head); a
 larger number may be all that there are"""
+OLD_KERNELS = ("awq", "gptq")
+"""Values of vLLM's --quantization that keep the Marlin kernels from being taken"""
 # 0 is no limit to some engines, and one request at a time to others: both are told.
 PLAIN_NUMBERS = ("0", "1")
 
@@ -163,7 +167,15 @@ def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
         )
     yield from _one_at_a_time(options, "--max-num-seqs")
     yield from _wide_or_offloaded(options)
-    if last_option(options, "--quantization", "-q") == "bitsandbytes":
+    quantized = last_option(options, "--quantization", "-q")
+    if quantized in OLD_KERNELS:
+        yield SlowOption(
+            f"--quantization {quantized}",
+            f"--quantization {quantized} forces the old kernel where the GPU has that of Marlin (since Ampere)",
+            f"drop --quantization {quantized} (the checkpoint says how it is quantized), or give"
+            f" --quantization {quantized}_marlin",
+        )
+    if quantized == "bitsandbytes":
         yield SlowOption(
             "--quantization bitsandbytes",
             "--quantization bitsandbytes dequantizes each layer for each token",

@@ -138,11 +138,19 @@ class TrainedAdapterNotUsed(ConfigRule):
         config = self.subject
         past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
         from_it = ", which it started from" if is_start else ""
-        behind = " (behind the adapter of the start)" if _is_new_adapter(config) else ""
+        remedy = f"name {output} there"
+        if _is_new_adapter(config):
+            remedy += " (behind the adapter of the start)"
+        elif is_start and use.are_adapters and _starts_are_merged(config):
+            first = ", ".join(use.folders)
+            remedy = (
+                f"merge both there, in the order of the training: first {first} (merge_and_unload), then {output}"
+                " into what that gives (PeftModel.from_pretrained, merge_and_unload)"
+            )
         return self.finding(
             f"{output}, which this run writes, is not {past[use.verb]}: {PurePath(use.file).name}"
             f" {use.verb} {', '.join(use.folders)}{from_it}",
-            f"name {output} there{behind}",
+            remedy,
             cases=[setting_case(config, output, "output_dir"), _case_of_use(use)],
         )
 
@@ -206,8 +214,34 @@ def _starting_weights(config: Config) -> tuple[str, ...]:
 
 
 def _uses_elsewhere(config: Config) -> tuple[WeightUse, ...]:
-    """What other files use; a script that trains and then loads is judged by itself."""
-    return tuple(use for use in config.uses if use.file != config.path)
+    """What other files use; a script that trains and then loads is judged by itself.
+
+    What one of them makes of the weights (`vllm serve` of a merge) is left out: the one that makes it says of which.
+    """
+    uses = [use for use in config.uses if use.file != config.path]
+    made_here = [use for use in uses if _is_made_by_another(use, uses)]
+    return tuple(use for use in uses if use not in made_here) or tuple(uses)
+
+
+def _is_made_by_another(use: WeightUse, uses: list[WeightUse]) -> bool:
+    """Is all that a file uses written by another one, of weights that it uses itself?"""
+    written = [
+        folder
+        for other in uses
+        # Commands stand one after the other; of a script it is not known what it writes last.
+        if other.file != use.file or other.verb == "converts"
+        for folder in other.writes
+        # A file that goes on with its own folder makes no other weights of it.
+        if not _names_one_of(other, (folder,))
+    ]
+    return all(any(is_within(name, folder) for folder in written) for name in use.folders)
+
+
+def _starts_are_merged(config: Config) -> bool:
+    """Does the script that trains merge the adapter that it starts from, and train a new one on top?"""
+    return any(
+        use.file == config.path and use.are_adapters and use.is_merged for use in config.uses
+    )
 
 
 def _is_new_adapter(config: Config) -> bool:

@@ -518,7 +518,7 @@ GUIDES = (
             Cause("the model thinks before it answers, and its whole text is compared with the reference",
                   "Qwen3 or R1 scores 0 after fine-tuning; predictions begin with <think>",
                   ("reasoning-scored-with-the-answer", "exact-match-measures-form")),
-            Cause("Seq2SeqTrainer scores logits over the reference, and no generated text",
+            Cause("the metric scores logits over the reference (argmax, teacher forcing), and no generated text",
                   "ROUGE or BLEU far too high in training, or an error in compute_metrics; predict_with_generate",
                   ("predictions-are-not-generated",)),
             Cause("labels of an own perplexity script are a copy of padded input_ids: pads are in the loss",

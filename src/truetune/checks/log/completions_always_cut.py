@@ -1,15 +1,18 @@
-"""The answers that a model is trained on are cut off: none of them ends.
+"""The answers that a model is trained on, or evaluated by, are cut off: none of them ends.
 
 ## What it does
 Looks, in the logs of trainers that generate (GRPO, RLOO, OnlineDPO), at the share of the answers that were cut at
 `max_completion_length` (`completions/clipped_ratio`; else `val/contain_eos_token`, a `mean_terminated_length` of 0, or
 a mean length that is the same whole number in five records or more). It fires where that is all of them in every
-record; as a warning where it is four fifths or more in the median of the whole run and of its last quarter.
+record; as a warning where it is four fifths or more in the median of the whole run and of its last quarter. Of other
+trainings it looks at the mean length of what evaluations generate (`eval_gen_len`): the same whole number, 16 or more,
+in three evaluations or more, and in all of them.
 
 ## Why it is bad
 A cut answer has no result to grade, so rewards are those of unfinished texts, and length is learned from the limit.
 With `mask_truncated_completions` they are left out of the loss: then nothing is learned. A stop token is never sampled,
-so it is never learned either.
+so it is never learned either. Scores of cut answers stay low whatever is learned: transformers generates 20 tokens
+where no length is given.
 
 ## Example
 ```yaml
@@ -34,7 +37,8 @@ Ask the model some prompts with a long limit first (`truetune sample`): it shows
 many tokens. Where it never ends, the limit is not the cause: its stop tokens are.
 
 ## References
-- huggingface/trl#2969; Yu et al. 2025 (DAPO), arXiv 2503.14476, section 3.4 (reward of cut answers)
+- huggingface/trl#2969; huggingface/transformers#10032
+- Yu et al. 2025 (DAPO), arXiv 2503.14476, section 3.4 (reward of cut answers)
 """
 
 from __future__ import annotations
@@ -50,9 +54,11 @@ from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.reward_signal import (
     is_always_full_share,
+    limit_of_evaluations,
     mean_answer_length,
     share_of_cut_off_answers,
 )
+from truetune.logs.run_log import Curve
 
 # Chosen, not measured: at 0.4, tasks whose long answers are rare would fire; a run with one answer in five that ends
 # still learns from it.
@@ -63,10 +69,12 @@ MIN_STEPS = 2
 class CompletionsAlwaysCut(LogRule):
     code = "LOG028"
     severity = "error"
-    kinds = ("reinforcement",)
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
+        limit = limit_of_evaluations(log)
+        if limit is not None:
+            yield self._of_evaluations(*limit)
         share = share_of_cut_off_answers(log)
         if log.kind != "reinforcement" or log.last_step < MIN_STEPS or not share:
             return
@@ -89,6 +97,22 @@ class CompletionsAlwaysCut(LogRule):
             figure=draw_curves("answers cut off", {"share": share}),
         )
 
+    def _of_evaluations(self, name: str, length: Curve) -> Finding:
+        """Evaluations whose answers all have the length of their limit."""
+        limit = int(length.value[0])
+        # T5 begins its answers with the pad token, which some metrics don't count.
+        default = limit in (19, 20)
+        return self.finding(
+            f"{name} is exactly {limit:,} at all {length.step.size:,} evaluations: the answers are cut at"
+            + (" transformers' default length of 20 tokens" if default else " that length")
+            + ", and scores on them measure nothing",
+            "set generation_max_length (or max_new_tokens in the generation config) to the longest answer"
+            " in tokens, and evaluate the same checkpoint again",
+            severity="warning",
+            count=int(length.step.size),
+            total=int(length.step.size),
+        )
+
     def _evidence(self) -> Iterator[str]:
         log = self.subject
         length = mean_answer_length(log)
@@ -103,8 +127,13 @@ class CompletionsAlwaysCut(LogRule):
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
-        if unmet is not None:
+        if unmet is not None or limit_of_evaluations(self.subject) is not None:
             return unmet
+        if self.subject.kind != "reinforcement":
+            return Unmet(
+                f"it is about answers that a trainer generates, and the log is of {self.subject.kind}"
+                " without one length of them"
+            )
         if not share_of_cut_off_answers(self.subject):
             return Unmet(
                 "the log does not say how many answers were cut",
@@ -117,6 +146,9 @@ class CompletionsAlwaysCut(LogRule):
         )
 
     def figure(self) -> str:
+        limit = limit_of_evaluations(self.subject)
+        if limit is not None:
+            return f"{limit[0]} is {limit[1].value[0]:,.0f} at {limit[1].step.size:,} evaluations"
         share = share_of_cut_off_answers(self.subject).value
         return (
             f"{np.median(share):.1%} of the answers are cut off (median of {share.size:,} records),"

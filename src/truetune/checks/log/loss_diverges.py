@@ -119,6 +119,23 @@ def _measure_levels(values: Floats, at_once: bool) -> _Levels:
     return _Levels(first, best, low, last, sigma, at_once, is_worse, given_back and low < n - k)
 
 
+def _records_around(values: Floats, place: int, last: float) -> tuple[int, int]:
+    """The indices of the lowest record up to a rise, and of the first behind it more than half way to the end."""
+    low = int(np.argmin(values[: place + 1]))
+    above = np.flatnonzero(values[place:] > (float(values[low]) + last) / 2)
+    return low, place + int(above[0]) if above.size else place
+
+
+def _describe_record(loss: Curve, index: int) -> str:
+    """One record of a loss: its value and its own step."""
+    return f"{float(loss.value[index]):.4g} at step {float(loss.step[index]):,.0f}"
+
+
+def _describe_lowest(levels: _Levels) -> str:
+    """The lowest level in words; nothing where it jumped at once, and medians lie above the first record."""
+    return "" if levels.at_once else f" lowest {levels.best:.4g},"
+
+
 class LossDiverges(LogRule):
     code = "LOG007"
     severity = "error"
@@ -157,24 +174,31 @@ class LossDiverges(LogRule):
         levels = _measure_levels(loss.value, jumps_at_once(loss))
         if not levels.is_worse and not levels.is_lost:
             return
-        first, best, last = levels.first, levels.best, levels.last
+        first, last = levels.first, levels.last
         # medians of neighbours lie above a first record behind which the loss jumps at once
         low = 0 if levels.at_once else levels.low
-        place = 1 if levels.at_once else self._place(loss.value, low, (best + last) / 2)
+        middle = (levels.best + last) / 2
+        place = 1 if levels.at_once else self._place(loss.value, low, middle)
         step = float(loss.step[place])
-        record = float(loss.value[0])
-        low_value, began = min(best, record), min(first, record)
+        low, high = _records_around(loss.value, place, last)
+        began = min(first, float(loss.value[0]))
         older = [checkpoint for checkpoint in log.checkpoints if checkpoint < step]
         yield self.finding(
-            f"the loss rises from {low_value:.4g} to {last:.4g} at step {step:,.0f} and stays up"
+            f"the loss rises from {_describe_record(loss, low)} to {_describe_record(loss, high)} and stays up:"
+            f" {last:.4g} at the end"
             + (f", above the {began:.4g} that it began with" if levels.is_worse else ""),
             f"{self._restart(older)} with a lower learning rate{self._of_rate()}, more warm-up"
-            f"{self._of_precision()}",
+            f"{self._of_precision()}"
+            + (
+                ""
+                if log.checkpoints
+                else "; without a checkpoint of before it, begin again from the base"
+            ),
             severity="error" if levels.is_worse else "warning",
             evidence=(
                 (
-                    f"first record {record:.4g}; medians of neighbours: at first {first:.4g},"
-                    f" lowest {best:.4g}, at the end {last:.4g}; noise {levels.sigma:.3g}"
+                    f"first record {float(loss.value[0]):.4g}; medians of neighbours: at first {first:.4g},"
+                    f"{_describe_lowest(levels)} at the end {last:.4g}; noise {levels.sigma:.3g}"
                 ),
             ),
             figure=draw_curves(

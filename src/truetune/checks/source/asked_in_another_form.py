@@ -4,7 +4,8 @@
 Compares how two scripts of one project write their prompts: the one that trains, and one that loads what it saved and
 asks it; in a notebook or a script that does both, what stands before the training with what is asked after it. A form
 is the chat template, a text written by hand, told by the line behind which the answer begins (`### Response:`,
-`Assistant:`, `[/INST]`), or the bare question, with nothing around it. Scripts that do both ways, and models from
+`Assistant:`, `[/INST]`), or a bare text: the question with nothing around it, or a text that begins with words of its
+own and has no marks of turns. Scripts that do both ways, and models from
 elsewhere, are left alone.
 
 ## Why it is bad
@@ -124,7 +125,7 @@ def _prompts_asked(module: Module) -> Iterator[object]:
     yield from _form_of_prompts(module)
     yield from other_templates(module)
     yield from other_named_templates(module)
-    yield from (text for _, text in questions_without_template(module))
+    yield from (text for _, text in _bare_questions(module))
     yield from _prompts_without_header(module)
     question = _question_without_system(module)
     if question is not None:
@@ -140,10 +141,29 @@ def _questions_beside_training(module: Module) -> Iterator[Question]:
             if not form.marks & trained.marks:
                 yield Question(form.words, form.node, trained)
     if asks_a_model(module) and prompt_form(module) is None and not _writes_prompts(module):
-        text = next((text for _, text in questions_without_template(module)), None)
+        text = next((text for _, text in _bare_questions(module)), None)
         trained = _training_of_model(module) if text is not None else None
         if text is not None and trained is not None:
             yield Question(BARE_TEXT, text, trained)
+
+
+def _bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls that ask with a bare text, also with a column that a training beside makes the user's message of."""
+    others = training_scripts_beside(module) if asks_a_model(module) else ()
+    columns = {name for other in others for name in _columns_of_user(other)}
+    yield from questions_without_template(module, frozenset(columns))
+
+
+def _columns_of_user(module: Module) -> Iterator[str]:
+    """The columns that a training puts into a user's message as they are."""
+    for node in module.nodes(ast.Dict):
+        entries = module.flow.entries(node)[0]
+        role, content = entries.get("role"), entries.get("content")
+        if role is None or content is None or module.flow.value(role) != "user":
+            continue
+        key = module.flow.value(content.slice) if isinstance(content, ast.Subscript) else None
+        if isinstance(key, str):
+            yield key
 
 
 def _writes_prompts(module: Module) -> bool:
@@ -352,8 +372,8 @@ def _remedy_for_marks(marks: frozenset[str]) -> str:
     """What makes the two forms one: the cheaper way first, which is that of the training."""
     if not marks:
         return (
-            "ask by tokenizer.apply_chat_template as in training (of a server by client.chat.completions with"
-            " messages), or train on the text that is asked"
+            "ask by tokenizer.apply_chat_template as in training (of vLLM by llm.chat, of a server by"
+            " client.chat.completions with messages), or train on the text that is asked"
         )
     shown = " or ".join(sorted(marks))
     return (

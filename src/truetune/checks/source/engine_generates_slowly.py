@@ -2,8 +2,9 @@
 
 ## What it does
 Looks at `vllm.LLM(...)` and at the arguments of its engines in a file that trains nothing, for those whose price is
-certain: `max_num_seqs=1`, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`. An eager engine
-(`enforce_eager=True`) is a note: it costs speed with each token, and saves memory and the time of the start.
+certain: `max_num_seqs=1`, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`, and `"awq"` or
+`"gptq"`, which are orders for the old kernels. An eager engine (`enforce_eager=True`) is a note: it costs speed with
+each token, and saves memory and the time of the start.
 
 ## Why it is bad
 vLLM is fast because it computes one token of many answers at once, by a recorded graph. One sequence at a time, weights
@@ -106,7 +107,14 @@ def _slow_arguments(module: Module, call: Call) -> Iterator[SlowArgument]:
             "float32 reads twice the bytes for each token",
             'set dtype="bfloat16"',
         )
-    if value("quantization") == "bitsandbytes":
+    quantized = value("quantization")
+    if quantized in ("awq", "gptq"):
+        yield SlowArgument(
+            f'quantization="{quantized}"',
+            f'quantization="{quantized}" forces the old kernel where the GPU has that of Marlin (since Ampere)',
+            f'leave quantization out (the checkpoint says it), or give quantization="{quantized}_marlin"',
+        )
+    if quantized == "bitsandbytes":
         yield SlowArgument(
             'quantization="bitsandbytes"',
             "bitsandbytes dequantizes each layer for each token",

@@ -6,7 +6,9 @@ generation config, in a file that sets no length elsewhere, and gives the model 
 notebook, only inside functions and loops: what a cell generates by itself is read at once. Tests, which compare
 generations, are left alone, and so is a function that generates with its caller's options elsewhere. vLLM's
 `SamplingParams` without `max_tokens` is the same, and so are completions that a client asks of a server, and
-llama-cpp-python's `Llama(...)`: chats have no such limit, completions have 16.
+llama-cpp-python's `Llama(...)`: chats have no such limit, completions have 16. An evaluation of `Seq2SeqTrainer` with
+`predict_with_generate` and no `generation_max_length` is the same, unless the checkpoint's own config has a length; a
+note where the model is not known to have none.
 
 ## Why it is bad
 transformers stops after 20 tokens in all, prompt and answer, and vLLM after 16 of the answer: answers are cut, and an
@@ -36,7 +38,7 @@ length, nothing is cut.
 
 ## References
 - huggingface/transformers: `GenerationConfig.max_length` (default 20)
-- huggingface/transformers#28056; vllm/sampling_params.py (`max_tokens`, default 16)
+- huggingface/transformers#28056, huggingface/transformers#10032; vllm/sampling_params.py (`max_tokens`, default 16)
 - llama_cpp/llama.py (`max_tokens: Optional[int] = 16`); openai completions reference (`max_tokens`, default 16)
 """
 
@@ -54,6 +56,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     is_causal_model,
 )
+from truetune.checks.source.evidence.seq2seq_generation import label_length, short_evaluations
 from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
     completion_prompts,
@@ -74,6 +77,8 @@ REPEATED_CODE = (
     ast.DictComp,
 )
 """Code that runs more than once, or elsewhere than it stands"""
+DEFAULT_LENGTH = 20
+"""Tokens that transformers generates where nothing else is said"""
 LENGTH_ARGUMENTS = (
     "max_new_tokens",
     "max_length",
@@ -93,6 +98,7 @@ class GenerationLengthNotSet(SourceRule):
             *generate_calls(module),
             *module.calls(*VLLM_SAMPLING),
             *_short_completions(module),
+            *(call for call, _ in short_evaluations(module)),
         ),
     )
 
@@ -100,6 +106,7 @@ class GenerationLengthNotSet(SourceRule):
         module = self.subject
         yield from self._of_vllm()
         yield from self._of_completions()
+        yield from self._of_evaluations()
         calls = [
             call
             for call in generate_calls(module)
@@ -136,6 +143,24 @@ class GenerationLengthNotSet(SourceRule):
                     "give max_tokens",
                     cases=[case_at(module, call.node)],
                 )
+
+    def _of_evaluations(self) -> Iterator[Finding]:
+        """Trainers that generate in their evaluations, and leave the length to the default of 20 tokens."""
+        module = self.subject
+        cut = label_length(module)
+        if cut is not None and cut <= DEFAULT_LENGTH:
+            return
+        for call, is_known in short_evaluations(module):
+            yield self.finding(
+                "predict_with_generate is on without generation_max_length: the evaluation generates"
+                f" {DEFAULT_LENGTH} tokens at most"
+                + ("" if is_known else ", unless the checkpoint's own config says more")
+                + (f", and labels have up to {cut}" if cut else ""),
+                "set generation_max_length to the longest answer in tokens"
+                + (f" ({cut})" if cut else ""),
+                severity="warning" if is_known else "info",
+                cases=[case_at(module, call.node)],
+            )
 
     def _of_completions(self) -> Iterator[Finding]:
         """Completions of servers and of llama-cpp-python that leave the length to their default of 16 tokens."""

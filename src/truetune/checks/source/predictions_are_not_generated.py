@@ -1,9 +1,12 @@
-"""Texts are scored that Seq2SeqTrainer never generated: `predict_with_generate` is not set.
+"""Texts are scored that nothing generated: they are the next tokens of the model behind those of the reference.
 
 ## What it does
 Looks at a `Seq2SeqTrainer` whose `compute_metrics` decodes its predictions, and whose `Seq2SeqTrainingArguments` do
 not set `predict_with_generate=True`. A note where the function picks tokens by `argmax`, and so takes logits on
-purpose.
+purpose, and a warning where it scores their texts. So it is of a `Trainer` or `SFTTrainer` of a causal model, which
+never generate: where what `argmax` picks is decoded, and the texts are scored by their overlap with the reference
+(ROUGE, BLEU, an edit distance), or an answer is read out of them. Whether a whole answer is equal to its reference is
+left alone: it is so where each of its tokens is picked right, and then the model writes it as well.
 
 ## Why it is bad
 Without it the predictions are the logits of one pass over the reference answer. Decoding them fails, or gives garbage;
@@ -37,7 +40,7 @@ def compute_metrics(pair):
     return rouge.compute(predictions=texts, references=references)
 
 
-args = Seq2SeqTrainingArguments("out", eval_strategy="epoch", predict_with_generate=True)
+args = Seq2SeqTrainingArguments("out", eval_strategy="epoch", predict_with_generate=True, generation_max_length=128)
 trainer = Seq2SeqTrainer(model, args, eval_dataset=rows, compute_metrics=compute_metrics)
 ```
 
@@ -51,27 +54,48 @@ There is no automatic fix: an evaluation that generates takes longer, and `gener
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_with
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.causal_model_metrics import trainers_of_causal
 from truetune.checks.source.evidence.metric_functions import functions_in_argument, picks_tokens
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
+from truetune.spec.run_spec import Severity
 
 TRAINERS = ("transformers.Seq2SeqTrainer",)
 ARGUMENTS = ("transformers.Seq2SeqTrainingArguments", "transformers.TrainingArguments")
 DECODES = ("decode", "batch_decode")
+OVERLAP = re.compile(
+    r"rouge|bleu|meteor|chrf|bert_?score|(?<![a-z])[wc]er(?![a-z])|levenshtein|edit_?dist|lcs|jaccard|ratio\(|nltk",
+    re.I,
+)
+"""Scores that grow with each token that is right"""
+EXTRACTIONS = re.compile(
+    r"re\.(search|findall|match)\(|json\.loads\(|\.split\('####|extract_\w+\(|parse_\w+\("
+)
+"""What reads an answer out of a text: the reasoning before it is then the reference's own"""
+LOADS_METRIC = ("evaluate.load", "evaluate.combine", "datasets.load_metric")
 
 
 class PredictionsAreNotGenerated(SourceRule):
     code = "SRC110"
     severity = "error"
-    looks_at = calls_with("Seq2SeqTrainer with compute_metrics", ("compute_metrics",), *TRAINERS)
+    looks_at = CodePlaces(
+        "trainers of Seq2Seq and causal models with compute_metrics",
+        lambda module: (
+            *(call for call in module.calls(*TRAINERS) if "compute_metrics" in call.keywords),
+            *trainers_of_causal(module),
+        ),
+    )
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_causal_models()
         module = self.subject
         for call in module.calls(*TRAINERS):
             arguments = call.argument(1, "args")
@@ -88,10 +112,54 @@ class PredictionsAreNotGenerated(SourceRule):
                 "the metric decodes predictions that nothing generated: predict_with_generate is not"
                 " set, and they are logits over the reference answer"
                 + (": each token is picked behind the right ones" if picks else ""),
-                "set predict_with_generate=True (and generation_max_length to the longest answer)",
-                severity="info" if picks else "error",
+                "set predict_with_generate=True and generation_max_length=256 (the longest answer in tokens)",
+                severity=_severity_of_picked(module, functions) if picks else "error",
                 cases=[case_at(module, decoded), case_at(module, settings.node)],
             )
+
+    def _of_causal_models(self) -> Iterator[Finding]:
+        """Trainers of causal models whose metric scores the texts of picked tokens."""
+        module = self.subject
+        for call in trainers_of_causal(module):
+            functions = functions_in_argument(module, call)
+            if not functions or not _scores_texts(module, functions):
+                continue
+            picked = [n for function in functions for n in ast.walk(function) if picks_tokens(n)]
+            decoded = next(_decoding_call(module, functions), None)
+            if decoded is None or not picked or _generates(functions):
+                continue
+            yield self.finding(
+                "the metric scores texts that nothing generated: argmax picks each token behind the right ones"
+                " of the reference, so the score is far above that of what the model writes by itself",
+                "believe the score of model.generate, and compute this one on it (in a TrainerCallback, or after the"
+                " training, for some rows of the evaluation); of the logits report the loss or token accuracy",
+                severity="warning",
+                cases=[case_at(module, decoded), case_at(module, picked[0])],
+            )
+
+
+def _severity_of_picked(module: Module, functions: list[ast.AST]) -> Severity:
+    """How bad it is to score tokens that are picked behind the right ones: texts come out far too good."""
+    return "warning" if _scores_texts(module, functions) else "info"
+
+
+def _scores_texts(module: Module, functions: list[ast.AST]) -> bool:
+    """Do these functions score texts by their overlap, or read an answer out of them?"""
+    texts = [ast.unparse(function) for function in functions]
+    if any(OVERLAP.search(text) or EXTRACTIONS.search(text) for text in texts):
+        return True
+    computes = any(".compute(" in text or ".add_batch(" in text for text in texts)
+    loaded = (
+        name
+        for call in module.calls(*LOADS_METRIC)
+        for name in possible_texts(module, call.argument(0, "path"))
+    )
+    return computes and any(OVERLAP.search(name) for name in loaded)
+
+
+def _generates(functions: list[ast.AST]) -> bool:
+    """Do these functions ask a model themselves?"""
+    return any(".generate(" in ast.unparse(function) for function in functions)
 
 
 def _lacks_generation(module: Module, arguments: Call) -> bool:

@@ -1,7 +1,8 @@
 """Questions that a model is asked as they are: no chat template and no prompt of one's own stands around them.
 
 A text counts only where all that it may be is seen: words of the file without marks of turns, an element of a list of
-such texts, a column of questions, or what somebody types. Whatever comes from elsewhere may be a finished prompt.
+such texts, a column of questions, or what somebody types. A text that the file begins with words of its own counts
+too, whatever is put into it: no template begins so. Whatever else comes from elsewhere may be a finished prompt.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     generate_calls,
     generate_ids,
 )
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import (
     TRANSFORMERS_PIPELINE,
     VLLM_ENGINE,
@@ -53,17 +55,54 @@ TIDYING_METHODS = frozenset(
     ("strip", "lstrip", "rstrip", "lower", "replace", "tolist", "to_list", "astype")
 )
 """Methods that give the same text or column, tidied"""
+BEGINS_WITH_WORD = re.compile(r"\s*[^\W\d_]{2,}")
+"""A text that begins with a word of its own; `{}` and marks of templates are none"""
+OF_A_TEMPLATE = re.compile(
+    r"prompt|template|render|format|chat|conv|turn|header|system|assistant|prefix|suffix|[be]os|sep|tag|marker|_end\b",
+    re.I,
+)
+"""Names of what may hold marks of turns"""
 MIN_WORDS = 3
 """`tokenizer("Hi")` is a smoke test of a script, and no question"""
 MAX_STEPS = 6
 """Steps from what is encoded to where the text stands"""
 
 
-def questions_without_template(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """The calls that ask a model, each with the text that it is asked as it is."""
+def questions_without_template(
+    module: Module, columns: frozenset[str] = frozenset()
+) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls that ask a model, each with the text that it is asked as it is.
+
+    Args:
+        columns: Columns that are known to hold what a user asks, beside those whose names say so.
+    """
     for call, text in _texts_given_to_models(module):
-        if _is_bare(module, text, MAX_STEPS):
+        if _is_bare(module, text, MAX_STEPS) or _column_of(module, text) in columns:
             yield call, text
+
+
+def _column_of(module: Module, text: ast.AST, depth: int = MAX_STEPS) -> str | None:
+    """The one column that texts are read from, each as it is; None where they are made otherwise."""
+    if depth == 0:
+        return None
+    if isinstance(text, ast.Subscript):
+        key = module.flow.value(text.slice)
+        return key if isinstance(key, str) else None
+    inner = _one_inside(module, text)
+    if inner is not None:
+        return _column_of(module, inner, depth - 1)
+    origins = [one for one in module.flow.origins(text) if one.node is not text and not one.path]
+    return _column_of(module, origins[0].node, depth - 1) if len(origins) == 1 else None
+
+
+def _one_inside(module: Module, text: ast.AST) -> ast.expr | None:
+    """The text in a list of one, in a comprehension, or before it is tidied; None of any other."""
+    if isinstance(text, ast.List) and len(text.elts) == 1:
+        return text.elts[0]
+    if isinstance(text, ast.ListComp | ast.GeneratorExp):
+        return text.elt
+    call = module.flow.call(text) if isinstance(text, ast.Call) else None
+    return call.receiver if call is not None and call.method in TIDYING_METHODS else None
 
 
 def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
@@ -107,12 +146,99 @@ def _is_bare(module: Module, node: ast.AST, depth: int) -> bool:
     """Is it certain that no template and no marks stand around what is asked?"""
     if depth == 0:
         return False
+    if _begins_with_words(module, node):
+        return True
     if isinstance(node, ast.List | ast.Tuple):
         return bool(node.elts) and all(_is_bare(module, part, depth - 1) for part in node.elts)
     if isinstance(node, ast.JoinedStr):
         return _is_unmarked(module, node, depth)
+    prompt = module.flow.entries(node)[0].get("prompt") if isinstance(node, ast.Dict) else None
+    added = [prompt] if prompt is not None else _texts_appended(module, node)
+    if added:
+        return all(_is_bare(module, part, depth - 1) for part in added)
+    return _has_bare_origins(module, node, depth)
+
+
+def _has_bare_origins(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is all that an expression stands for bare?"""
     origins = module.flow.origins(node)
     return bool(origins) and all(_is_bare_origin(module, one, depth) for one in origins)
+
+
+def _texts_appended(module: Module, node: ast.AST) -> list[ast.expr]:
+    """What is appended to a list that begins empty; nothing where a list is made otherwise."""
+    origins = module.flow.origins(node) if isinstance(node, ast.Name) else ()
+    if not isinstance(node, ast.Name) or len(origins) != 1:
+        return []
+    begun = origins[0].node
+    if not isinstance(begun, ast.List) or begun.elts:
+        return []
+    return [
+        call.args[0]
+        for call in module.methods("append")
+        if isinstance(call.receiver, ast.Name) and call.receiver.id == node.id and call.args
+    ]
+
+
+def _begins_with_words(module: Module, node: ast.AST) -> bool:
+    """Is it a text that begins with words of the file, without marks, and with nothing in it that may hold marks?
+
+    A rendered template begins with marks, so a text that begins with a word is none, whatever stands behind it.
+    """
+    parts = _parts_of_text(module, node)
+    first = parts[0] if parts else None
+    if not isinstance(first, str) or not BEGINS_WITH_WORD.match(first):
+        return False
+    # A text alone is judged by its words: `tokenizer("Hi")` is a smoke test.
+    if all(isinstance(part, str) for part in parts):
+        return False
+    return not any(_may_hold_marks(module, part) for part in parts)
+
+
+def _may_hold_marks(module: Module, part: str | ast.expr) -> bool:
+    """May a part of a text hold a mark of a turn, by its words or by its name?"""
+    if isinstance(part, str):
+        return bool(TURN_MARKS.search(part))
+    if OF_A_TEMPLATE.search(ast.unparse(part)):
+        return True
+    # `{END}` of another file is a constant, as marks are; what is put into a question is a variable.
+    if isinstance(part, ast.Name) and part.id.isupper() and not possible_texts(module, part):
+        return True
+    texts = [one.node for one in module.flow.origins(part)]
+    return any(
+        isinstance(one, ast.Constant) and bool(TURN_MARKS.search(str(one.value))) for one in texts
+    )
+
+
+def _parts_of_text(module: Module, node: ast.AST) -> list[str | ast.expr]:
+    """The words and the places of a text that is put together: f-string, `%`, `.format`, a sum; empty for any other."""
+    if isinstance(node, ast.JoinedStr):
+        return [
+            str(part.value) if isinstance(part, ast.Constant) else getattr(part, "value", part)
+            for part in node.values
+        ]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_parts_or_self(module, node.left), *_parts_or_self(module, node.right)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        given = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+        return _filled_text(module, node.left, given)
+    if isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        if call.method in ("format", "substitute") and call.receiver is not None:
+            return _filled_text(module, call.receiver, [*call.args, *call.keywords.values()])
+    return []
+
+
+def _parts_or_self(module: Module, node: ast.expr) -> list[str | ast.expr]:
+    """The parts of a part of a sum, which may be one text or a place itself."""
+    value = module.flow.value(node)
+    return _parts_of_text(module, node) or [value if isinstance(value, str) else node]
+
+
+def _filled_text(module: Module, text: ast.expr, given: list[ast.expr]) -> list[str | ast.expr]:
+    """The words of a text with places, and what is put there; empty where the text is not known."""
+    value = module.flow.value(text)
+    return [value, *given] if isinstance(value, str) and given else []
 
 
 def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
@@ -122,7 +248,9 @@ def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
         return False
     if origin.element and isinstance(node, ast.expr):
         return _holds_bare_questions(module, node, depth)
-    if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr):
+    if _begins_with_words(module, node):
+        return True
+    if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr | ast.Dict):
         return _is_bare(module, node, depth - 1)
     if isinstance(node, ast.arg):
         return node.arg in QUESTION_NAMES

@@ -38,8 +38,16 @@ def _is_generator(function: ast.AST) -> bool:
 def _makes_columns(function: ast.AST) -> bool:
     """Does a function name a column that only rows of training have?"""
     return any(
-        isinstance(node, ast.Constant) and node.value in COLUMNS for node in ast.walk(function)
+        (isinstance(node, ast.Constant) and node.value in COLUMNS)
+        or (isinstance(node, ast.Call) and _is_row_of_keywords(node))
+        for node in ast.walk(function)
     )
+
+
+def _is_row_of_keywords(node: ast.Call) -> bool:
+    """Is it `dict(labels=...)`?"""
+    is_dict = isinstance(node.func, ast.Name) and node.func.id == "dict"
+    return is_dict and any(keyword.arg in COLUMNS for keyword in node.keywords)
 
 
 def _is_given_to_map(module: Module, function: ast.AST) -> bool:

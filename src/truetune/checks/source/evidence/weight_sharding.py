@@ -60,7 +60,11 @@ def sharding_of(module: Module) -> Sharding | None:
     if module.cells:
         # A notebook is one process: no launcher starts it, and files beside it set up other scripts.
         return None
-    script = Path(module.path)
+    return sharding_around(Path(module.path)) or _in_words_alone(module)
+
+
+def sharding_around(script: Path) -> Sharding | None:
+    """What the commands that start a script or settings say, else the files beside it; None where nothing does."""
     started = [
         sharding
         for command in launches_of(script)
@@ -69,15 +73,8 @@ def sharding_of(module: Module) -> Sharding | None:
     if started:
         # One command that shards nothing shows that the script runs without it as well.
         return started[0] if all(one.how for one in started) else None
-    return _sharding_of_files(module)
-
-
-def _sharding_of_files(module: Module) -> Sharding | None:
-    """What configuration files beside the script say, where all of them shard; else what its words say."""
-    beside = [(path, setup) for path, setup in _configs_beside(module) if setup is not None]
-    if not beside:
-        return _in_words(module)
-    if not all(setup.how for _, setup in beside):
+    beside = [(path, setup) for path, setup in _configs_beside(script) if setup is not None]
+    if not beside or not all(setup.how for _, setup in beside):
         return None
     path, setup = beside[0]
     return Sharding(setup.how, path.name, certain=False)
@@ -89,7 +86,9 @@ def uses_deepspeed(module: Module) -> bool:
         return True
     if any("deepspeed" in command for command in launches_of(Path(module.path))):
         return True
-    return any(setup is not None and setup.deepspeed for _, setup in _configs_beside(module))
+    return any(
+        setup is not None and setup.deepspeed for _, setup in _configs_beside(Path(module.path))
+    )
 
 
 def _in_code(module: Module) -> Iterator[Sharding]:
@@ -159,6 +158,19 @@ def _name_sharding(text: str) -> str:
     return "" if match is None else "FSDP" if match["fsdp"] else "ZeRO-3"
 
 
+def _in_words_alone(module: Module) -> Sharding | None:
+    """What the script says of itself, where neither a command nor a file beside it says anything."""
+    script = Path(module.path)
+    started = (
+        sharding
+        for command in launches_of(script)
+        for sharding in _sharding_of_command(command, script)
+    )
+    if any(True for _ in started) or any(setup for _, setup in _configs_beside(script)):
+        return None
+    return _in_words(module)
+
+
 def _in_words(module: Module) -> Sharding | None:
     """What the script says of itself at its head, where no file says anything: "Full fine-tune with FSDP"."""
     head = ast.get_docstring(module.tree) or ""
@@ -168,9 +180,9 @@ def _in_words(module: Module) -> Sharding | None:
     return None
 
 
-def _configs_beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | None]]:
+def _configs_beside(script: Path) -> Iterator[tuple[Path, ShardingConfig | None]]:
     """The configurations in the script's folder and in folders for them directly below."""
-    folder = Path(module.path).absolute().parent
+    folder = script.absolute().parent
     below = [
         folder / name for name in sorted(_config_names(folder)) if name.lower() in CONFIG_FOLDERS
     ]

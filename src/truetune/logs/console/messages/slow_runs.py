@@ -292,14 +292,23 @@ MESSAGES = (
     define_message(
         "vllm-quantization-is-slow",
         "the quantization of this server has no fast kernel: it is slower than the plain weights",
-        r"\S{1,40} quantization is not fully optimized yet\. The speed can be slower"
-        r"|Detected that the model can run with \w+, however you specified quantization=\w+"
-        r" explicitly",
-        "--quantization bitsandbytes dequantizes each layer at each token, and --quantization awq or"
-        " gptq forces the old kernel where a Marlin kernel would be taken",
-        "leave --quantization out (the checkpoint says how it is quantized), serve bfloat16 where it"
-        " fits, or quantize to AWQ, GPTQ or FP8 with a Marlin kernel",
+        r"(?!awq |gptq )\S{1,40} quantization is not fully optimized yet\. The speed can be slower",
+        "--quantization bitsandbytes dequantizes each layer at each token",
+        "serve bfloat16 where it fits, or quantize to AWQ, GPTQ or FP8, which have Marlin kernels",
         "vllm/config/model.py; vllm/model_executor/layers/quantization/awq_marlin.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
+        "vllm-quantization-kernel-forced",
+        "the slow kernel of AWQ or GPTQ is in use, and not the Marlin kernel (awq_marlin, gptq_marlin)",
+        r"Detected that the model can run with \w+, however you specified quantization=\w+"
+        r" explicitly|(?:awq|gptq) quantization is not fully optimized yet",
+        "--quantization awq (or gptq) is an order for that kernel; without it vLLM takes awq_marlin or"
+        " gptq_marlin, several times as fast, where the GPU can run it (Ampere and later)",
+        "drop --quantization (the checkpoint says how it is quantized), or give --quantization"
+        " awq_marlin (gptq_marlin for GPTQ)",
+        "vllm/model_executor/layers/quantization/awq_marlin.py (override_quantization_method)",
         shown="notice",
         severity="warning",
     ),

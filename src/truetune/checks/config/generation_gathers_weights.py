@@ -1,0 +1,79 @@
+"""Under ZeRO-3 the answers of a training are generated without gathering the weights first: each token gathers them.
+
+## What it does
+Looks at TRL's settings of trainers that generate (GRPO, RLOO, online DPO) with `ds3_gather_for_generation: false` and
+without `use_vllm`. A warning where the settings, the command or the files beside them say ZeRO-3; else a note, for
+without ZeRO-3 the setting does nothing.
+
+## Why it is bad
+Each GPU holds a part of every layer. With the setting on, the weights are gathered once for a batch of answers. With it
+off, every layer is sent to all GPUs again for every token: a step of a 7B model takes half an hour instead of one
+minute, and nothing in the log says why.
+
+## Example
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  num_generations: 8
+  deepspeed: {zero_optimization: {stage: 3}}
+  ds3_gather_for_generation: false
+```
+
+## Use instead
+```yaml
+config:
+  model_name_or_path: some/model
+  dataset_name: some/rows
+  num_generations: 8
+  deepspeed: {zero_optimization: {stage: 3}}
+  ds3_gather_for_generation: true
+```
+
+## Fix safety
+Each GPU holds the whole weights while it generates. Where they do not fit beside the rest, generate with vLLM.
+
+## References
+- huggingface/trl `GRPOConfig.ds3_gather_for_generation`; huggingface/trl#3858
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.rule import ConfigRule
+from truetune.checks.source.evidence.weight_sharding import sharding_around
+
+GATHER_KEY = "ds3_gather_for_generation"
+
+
+class GenerationGathersWeights(ConfigRule):
+    code = "CFG053"
+    severity = "warning"
+    stacks = ("trl",)
+    about = (GATHER_KEY,)
+
+    def findings(self) -> Iterator[Finding]:
+        config, raw = self.subject, self.subject.raw
+        if raw.get(GATHER_KEY) is not False or raw.get("use_vllm") is True:
+            return
+        stage = config.spec.training.deepspeed_stage
+        if stage is not None and stage != 3:
+            return
+        sharding = sharding_around(Path(config.path)) if stage is None else None
+        if sharding is not None and sharding.how != "ZeRO-3":
+            return
+        is_known = stage == 3 or sharding is not None
+        yield self.finding(
+            f"answers are generated with {GATHER_KEY} off, and not by vLLM: "
+            + ("ZeRO-3 gathers" if is_known else "under ZeRO-3, that gathers")
+            + " all weights from the GPUs again for every token, and generation takes nearly all of a step",
+            f"set {GATHER_KEY} to true (each GPU then holds the whole weights while it generates), or set use_vllm"
+            " to true (with vllm_mode colocate)",
+            severity="warning" if is_known else "info",
+            evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
+            cases=[setting_case(config, False, GATHER_KEY)],
+        )

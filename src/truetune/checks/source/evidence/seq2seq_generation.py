@@ -1,0 +1,78 @@
+"""The evaluation of Seq2SeqTrainer that generates with transformers' default length of 20 tokens.
+
+The trainer generates with `generation_max_length`, else with the length of the model's generation config, which few
+published models set. Where the file gives a length in any other way, or another generation config, nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.source.evidence.possible_values import possible_numbers, possible_texts
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+SEQ2SEQ_ARGUMENTS = ("transformers.Seq2SeqTrainingArguments",)
+WITH_A_LENGTH = re.compile(
+    r"cnn|xsum|samsum|pegasus|opus|marian|mbart|nllb|m2m|wmt|fsmt|prophetnet|whisper|speech|s2t|trocr|donut|blip|"
+    r"nougat|pix2struct|git-|seamless",
+    re.I,
+)
+"""Published models whose own generation config sets a length"""
+WITHOUT_A_LENGTH = re.compile(
+    r"(^|[/_-])(flan-)?(m?t5|byt5|umt5|ul2|long-?t5|codet5p?)|bart-(base|large)$|led-(base|large)-16384$",
+    re.I,
+)
+"""Published models whose generation config sets none: 20 tokens"""
+OTHER_WAYS = (
+    "generation_max_length",
+    "max_new_tokens",
+    "generation_config",
+    "GenerationConfig",
+    ".config.max_length",
+    "gen_kwargs",
+    "config.update",
+)
+"""Words of a file that may give the evaluation a length"""
+
+
+def short_evaluations(module: Module) -> Iterator[tuple[Call, bool]]:
+    """The arguments of trainers that generate without a length, each with whether the model is known to have none."""
+    if module.mentions(*OTHER_WAYS) or _evaluates_with_length(module):
+        return
+    names = [
+        text
+        for call in module.calls("*.from_pretrained")
+        for text in possible_texts(module, call.argument(0, "pretrained_model_name_or_path"))
+    ]
+    if not names or any(WITH_A_LENGTH.search(name) for name in names):
+        return
+    is_known = any(WITHOUT_A_LENGTH.search(name) for name in names)
+    for call in module.calls(*SEQ2SEQ_ARGUMENTS):
+        if not call.open and _generates(module, call):
+            yield call, is_known
+
+
+def label_length(module: Module) -> int | None:
+    """The tokens at which a file cuts its labels; None where it does not say so."""
+    for call in module.all_calls:
+        if "text_target" in call.keywords:
+            lengths = possible_numbers(module, call.keywords.get("max_length"))
+            if len(lengths) == 1:
+                return int(lengths[0])
+    return None
+
+
+def _generates(module: Module, arguments: Call) -> bool:
+    """Is predict_with_generate on, in the call or by an assignment?"""
+    if module.flow.value(arguments.keywords.get("predict_with_generate")) is True:
+        return True
+    return ".predict_with_generate = True" in module.text
+
+
+def _evaluates_with_length(module: Module) -> bool:
+    """Is a trainer's `evaluate` or `predict` given a length?"""
+    return any(
+        "max_length" in call.keywords or call.open for call in module.methods("evaluate", "predict")
+    )
