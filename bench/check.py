@@ -23,7 +23,7 @@ import json, sys, time
 from truetune.data.rows import read_conversations
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 tokenizer = load(sys.argv[2])
 renderer = probes(tokenizer, RunSpec(history=sys.argv[3])).renderer()
 texts = [rendering.text for row in read_conversations([sys.argv[1]]) for rendering in renderer.render(row)]

@@ -54,7 +54,7 @@ def render(data: str, tokenizer: str, out: Path) -> dict[str, int]:
     from truetune.errors import TemplateError
     from truetune.render.probes import probes
     from truetune.render.tokenizer import load_tokenizer
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
     loaded = load_tokenizer(tokenizer)
     renderer = probes(loaded, RunSpec(history="single")).renderer()

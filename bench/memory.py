@@ -29,8 +29,8 @@ from torch.utils._pytree import tree_iter
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
 from truetune.memory.memory_settings import resolve_settings
-from truetune.spec.config import Config
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec
 
 
 def _shape(**fields: Any) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def _ours(
     steps: int,
     work: Path,
 ) -> Any:
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.settings_files import spec_of
     from truetune.training.load_training_rows import load_rows
     from truetune.training.prepare_model import prepare_model
     from truetune.training.supervised_trainer import make_supervised_trainer

@@ -14,8 +14,8 @@ import click
 import yaml
 
 from truetune.demo import TOKENIZER
-from truetune.spec import settings_schema
-from truetune.spec.settings_files import spec_of
+from truetune.settings import settings_schema
+from truetune.settings.settings_files import spec_of
 from truetune.training.default_settings import DEFAULTS, EFFECTIVE_BATCH
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,

@@ -39,7 +39,7 @@ class ShoutingAnswer(DataRule):
         if self.cases:
             yield self.finding(f"{len(self.cases)} answers shout", "write a full stop", cases=self.cases)
 '''
-FORMAT = """from truetune.spec.row_formats import RowFormat
+FORMAT = """from truetune.settings.row_formats import RowFormat
 
 
 def read(draft):
@@ -50,8 +50,8 @@ def read(draft):
 
 TURNS = RowFormat("turns", ("turns",), read)
 """
-READER = """from truetune.spec.stacks.config_draft import draft_of_document
-from truetune.spec.stacks.registry import ConfigReader
+READER = """from truetune.settings.stacks.config_draft import draft_of_document
+from truetune.settings.stacks.registry import ConfigReader
 
 DEFAULTS = {"base": None, "rows": None, "lr": 0.0001, "block": 1024}
 

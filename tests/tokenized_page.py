@@ -29,7 +29,7 @@ from tests.auditing import tiny
 from truetune.checks.reports import AuditReport
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Source
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.load_training_rows import load_rows
 from truetune.training.preference_rows import load_preferences
 from truetune.training.preference_trainers import ORPOConfig, ORPOTrainer, make_preference_trainer

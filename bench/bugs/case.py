@@ -21,7 +21,7 @@ from bench.bugs.inputs.tokenizers import folder as tokenizer_folder
 from bench.bugs.warm import TOOLS
 from tests.parts.shelf import Missing, lay
 from truetune.checks.rule_catalogue import STATIONS
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 CASES = Path(__file__).parent / "cases"
 STAGES = (*STATIONS, "memory")

@@ -23,7 +23,7 @@ from bench.bugs.case import Case, inputs
 from bench.bugs.warm import Warm, environment
 from tests.parts.shelf import Missing
 from truetune.checks.findings import RANK
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 Verdict = Literal["found", "other rule", "missed", "failed", "skipped"]
 LIMIT = 300

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
     from truetune.serving.compare_adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
-    from truetune.spec.run_spec import RunSpec as RunSpec
+    from truetune.settings.run_spec import RunSpec as RunSpec
     from truetune.training.progress_output import Listener as Listener
     from truetune.training.run_training import Trained as Trained
     from truetune.viewing.view import View as View
@@ -103,7 +103,7 @@ _HOMES = {
     "PredictionWriter": "truetune.evaluation.custom_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.reports",
-    "RunSpec": "truetune.spec.run_spec",
+    "RunSpec": "truetune.settings.run_spec",
     "SampleReport": "truetune.evaluation.sample_report",
     "ScoreReport": "truetune.evaluation.score_predictions",
     "Scorer": "truetune.evaluation.custom_loop",
@@ -134,7 +134,7 @@ def check(
     """
     from truetune.checks.check_paths import check_paths
     from truetune.fixing.suggested_edits import with_suggested_edits
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.settings_files import spec_of
 
     paths = [data] if isinstance(data, str | PathLike) else list(data)
     given = {"tokenizer": tokenizer, **settings}
@@ -167,7 +167,7 @@ def fix(
     Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
     """
     from truetune.fixing.fix_file import fix_data_file as run
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.settings_files import spec_of
 
     given = {"data": _listed(data), "tokenizer": tokenizer, **settings}
     spec = spec_of(
@@ -254,7 +254,7 @@ def audit(
     """
     from truetune.auditing.record_in_process import record_run
     from truetune.checks.judge_audit import audit as judge
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.settings_files import spec_of
 
     record = record_run(
         run,
@@ -291,7 +291,7 @@ def rehearse(
     """
     from truetune.rehearsal.rehearsal_report import judge_rehearsal
     from truetune.rehearsal.rehearse_in_process import record_rehearsal
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.settings_files import spec_of
 
     spec = spec_of(settings, "truetune.rehearse")
     return judge_rehearsal(
@@ -323,8 +323,8 @@ def encode(
     Raises a `truetune.errors.TruetuneError` where the input can't be read, rendered or encoded.
     """
     from truetune.encoding.encode_run import encode as run
-    from truetune.spec.run_spec import Encoding
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.run_spec import Encoding
+    from truetune.settings.settings_files import spec_of
 
     own = {name: settings.pop(name) for name in Encoding.model_fields if name in settings}
     settings["encode"] = {**settings.get("encode", {}), **own}
@@ -357,7 +357,7 @@ def train(
 
     from truetune.render.probes import tokenizer_of
     from truetune.render.tokenizer_folder import find_tokenizer_folder
-    from truetune.spec.settings_files import find_settings, merge_settings, spec_of
+    from truetune.settings.settings_files import find_settings, merge_settings, spec_of
 
     given = find_settings(fspath(config), Path())[0] if config is not None else {}
     if out is not None:

@@ -21,7 +21,7 @@ from truetune.probe.observe_run import batch_arrays
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 Rows = list[dict[str, Any]]
 

@@ -19,7 +19,7 @@ from truetune.demo import TOKENIZER
 from truetune.render.probes import probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 DEMO = probes(load_tokenizer(str(TOKENIZER)), RunSpec())
 STOP = "<|im_end|>"

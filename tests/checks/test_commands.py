@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from truetune.checks.check_paths import check_paths
 from truetune.checks.lint import lint
 from truetune.cli import truetune_group
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def found(path: Path, text: str) -> list[tuple[str, str]]:

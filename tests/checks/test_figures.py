@@ -28,7 +28,7 @@ from truetune.demo import DATA as DEMO
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.report_terminal import as_text
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 @pytest.mark.parametrize("rule", all_rules(*DATA), ids=lambda rule: rule.name())

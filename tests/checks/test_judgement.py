@@ -38,7 +38,7 @@ from truetune.report.page import html_page
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
 from truetune.serving.check_server import judge_server as judge_service
-from truetune.spec.run_spec import RunSpec, Severity
+from truetune.settings.run_spec import RunSpec, Severity
 
 LOGS = Path(__file__).parents[1] / "logs" / "runs"
 SCHEMA = json.loads(

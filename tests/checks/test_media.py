@@ -17,7 +17,7 @@ from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page
 from truetune.report.report_terminal import as_text
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 LENGTHS = (
     "truncation-cuts-the-terminator",

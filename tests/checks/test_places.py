@@ -25,8 +25,8 @@ from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import page_of
 from truetune.report.page.rows_of_report import report_rows
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
 
 TOKENS = {
     "prefix-differencing-mask-misaligned": " It",

@@ -20,8 +20,8 @@ from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules, station_of_rule
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.stacks.config_file import read_config
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.config_file import read_config
 
 CONFIG = [rule for rule in all_rules() if station_of_rule(rule) == "config"]
 SOURCE = [rule for rule in all_rules() if station_of_rule(rule) == "source"]

@@ -20,7 +20,7 @@ from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Rendering
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import page_of
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 
 MASKS = st.lists(st.booleans(), max_size=12)
 ROWS = st.lists(st.tuples(MASKS, st.sampled_from(("web", "books", None))), min_size=1, max_size=400)

@@ -25,8 +25,8 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
 from truetune.report.supervision_headline import supervision_verdict
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
 from truetune.trainers import TRAINER_NAMES, TRAINERS, facts_of
 from truetune.trainers.trainer_facts import TrainerName
 

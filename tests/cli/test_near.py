@@ -14,8 +14,8 @@ from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import TruetuneError
 from truetune.rehearsal.training_command import find_training_command
-from truetune.spec.settings_files import find_settings, spec_of
-from truetune.spec.suggest_spelling import did_you_mean, did_you_mean_path
+from truetune.settings.settings_files import find_settings, spec_of
+from truetune.settings.suggest_spelling import did_you_mean, did_you_mean_path
 
 
 @pytest.fixture

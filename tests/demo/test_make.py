@@ -90,7 +90,7 @@ def test_no_two_chats_ask_the_same() -> None:
 def test_transformers_sees_the_same_tokenizer_and_template() -> None:
     transformers = pytest.importorskip("transformers")
     from truetune.checks.check_data import view_row_tokens
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
     theirs = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
     assert (theirs.eos_token, theirs.pad_token, theirs.bos_token, theirs.unk_token) == (

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
-from truetune.spec.stacks.config_file import read_config
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
+from truetune.settings.stacks.config_file import read_config
 
 ROOT = Path(__file__).parents[2]
 

@@ -85,7 +85,7 @@ def test_a_rule(copy: Path) -> None:
 def test_a_format(copy: Path) -> None:
     line, reader = blocks_of("How to add a format")
     put_into(
-        copy / "spec" / "row_formats.py",
+        copy / "settings" / "row_formats.py",
         "    # Any of the others but the first, with a label.\n",
         line.partition("\n")[2],
     )
@@ -129,7 +129,7 @@ def test_a_backend(copy: Path) -> None:
 
 def test_a_config_reader(copy: Path) -> None:
     entry, facts, reader = blocks_of("How to add a config reader")
-    stacks = copy / "spec" / "stacks"
+    stacks = copy / "settings" / "stacks"
     (stacks / "nano.json").write_text(facts, encoding="utf-8")
     (stacks / "nano.py").write_text(reader, encoding="utf-8")
     registry = stacks / "registry.py"

@@ -27,7 +27,7 @@ from truetune.doctor.gather_environment import (
 from truetune.errors import UsageError
 from truetune.report.as_json import report_as_dict
 from truetune.report.report_terminal import as_text
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "report-1.json"
 TORCH = """

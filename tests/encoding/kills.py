@@ -23,7 +23,7 @@ from typing import Any
 
 import truetune.encoding.encode_run as encoding
 from truetune.encoding.encoded_folder import DATA, DiskEntry
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 

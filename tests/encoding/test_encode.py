@@ -25,7 +25,7 @@ from truetune.encoding.stream_batches import batch
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.render.probes import alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 Row = dict[str, Any]
 

@@ -17,7 +17,7 @@ from truetune.encoding.stream_batches import batch, stream_batches
 from truetune.render.probes import alternating_chat, probes
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TEXTS = [
     "", " ", "hello world", "  two  spaces\n\n\tand tabs ", "héllo 日本 👩‍👩‍👧 \u200b", "<|im_end|>x</s><eos>",

@@ -26,7 +26,7 @@ from truetune.render.probes import alternating_chat, prepare_probes_of_run
 from truetune.render.render_plan import Plan
 from truetune.render.reusable_render_recipe import Recipe, make_recipe
 from truetune.render.traced_string import Trace
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% if 'odd' in m.content %}"
@@ -155,7 +155,7 @@ def test_a_wrong_recipe_in_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     code = (
         "import sys\n"
         "from truetune.encoding import encode_run\n"
-        "from truetune.spec.run_spec import RunSpec\n"
+        "from truetune.settings.run_spec import RunSpec\n"
         "encode_run.MIN_SHARD_BYTES = 12000\n"
         "if __name__ == '__main__':\n"
         "    found = encode_run.encode(RunSpec.model_validate_json(sys.argv[1]), sys.argv[2], jobs=2)\n"

@@ -27,7 +27,7 @@ from truetune.encoding.proved_tokenizer_engines import EnginesDiffer
 from truetune.encoding.stream_batches import describe_wrong_shortcut
 from truetune.errors import DataError
 from truetune.render.probes import alternating_chat, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install truetune[ray]")
 ROWS = [

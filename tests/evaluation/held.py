@@ -15,7 +15,7 @@ from truetune.demo import TOKENIZER
 from truetune.evaluation.row_losses import HeldOut, encode_held_out
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 
 
 def write(folder: Path, rows: Sequence[dict[str, Any]], name: str = "held.jsonl") -> Path:

@@ -33,7 +33,7 @@ from truetune.generation.model_evidence import ModelEvidence
 from truetune.generation.score_answer import score_answer
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.serving_contract import make_serving_contract
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 ROWS = tiny.chats(8)
 TARGETS = ["q_proj", "v_proj", "up_proj", "down_proj", "lm_head"]

@@ -18,7 +18,7 @@ from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 
 HELD = 2
 """The row of `trained` that was held out"""

@@ -22,7 +22,7 @@ from tests.fixing import chat, fixed
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError, UsageError
 from truetune.fixing.fix_file import fix_data_file
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 GOOD = (
     '{"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content":'

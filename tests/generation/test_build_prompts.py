@@ -21,7 +21,7 @@ from truetune.encoding.encode_run import encode
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts, control_token_texts, make_decoder
 from truetune.render.probes import prepare_probes_of_run
-from truetune.spec.run_spec import Learn, RunSpec
+from truetune.settings.run_spec import Learn, RunSpec
 
 ASK = [user("How many figs?")]
 FORMATS: dict[str, tuple[dict[str, Any], str]] = {

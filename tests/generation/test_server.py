@@ -36,7 +36,7 @@ from truetune.generation.backends.server_backend import ServerBackend
 from truetune.generation.build_prompts import build_prompts, make_decoder
 from truetune.generation.generate_answers import generate_answers
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 __all__ = ["tiny_folder", "transformers_serve"]
 PLAIN = Decoding(frozenset({3}), max_new_tokens=20)

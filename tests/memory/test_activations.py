@@ -12,7 +12,7 @@ from truetune.memory.activation_memory import block_activation_bytes_per_token
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.memory_settings import resolve_settings
 from truetune.memory.model_family_layouts import FAMILIES
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 ROWS, LENGTH = 2, 40
 QV, LINEAR = ["q_proj", "v_proj"], "all-linear"

@@ -19,8 +19,8 @@ from truetune.memory.find_remedies import ORDER
 from truetune.memory.plan_memory import Plan, judge_peak, parse_gpu_memory, plan_memory
 from truetune.memory.spell_remedy_settings import SPELLINGS
 from truetune.report.memory_plan_terminal import render_plan
-from truetune.spec.config import Config, Stack
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.config import Config, Stack
+from truetune.settings.run_spec import RunSpec
 
 LLAMA_8B = parse_architecture({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"})
 STACKS: tuple[Stack, ...] = (
@@ -119,14 +119,14 @@ def test_every_stack_spells_every_change() -> None:
     for lines in SPELLINGS.values():
         for stack in ("axolotl", "llama-factory"):
             for line in lines[stack]:
-                from truetune.spec.training_settings import Lora
+                from truetune.settings.training_settings import Lora
 
                 assert isinstance(yaml.safe_load(line.format(Lora())), dict), line
     assert len(ORDER) == 12
 
 
 def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:
-    from truetune.spec.stacks.config_file import read_config
+    from truetune.settings.stacks.config_file import read_config
 
     lines = [line for remedy in planned("axolotl").remedies for line in remedy.lines]
     path = tmp_path / "axolotl.yaml"

@@ -106,26 +106,26 @@ def _scan(path: Path) -> Any:
 
 
 def _settings(path: Path) -> Any:
-    from truetune.spec.settings_files import find_settings
+    from truetune.settings.settings_files import find_settings
 
     return find_settings(str(path), path.parent)
 
 
 def _config(path: Path) -> Any:
-    from truetune.spec.stacks.config_file import read_config
+    from truetune.settings.stacks.config_file import read_config
 
     return read_config(path)
 
 
 def _kind(path: Path) -> Any:
-    from truetune.spec.recognise_input_kind import recognise_kinds
+    from truetune.settings.recognise_input_kind import recognise_kinds
 
     return recognise_kinds(path)
 
 
 def _fixed(path: Path) -> Any:
     from truetune.fixing.fix_file import fix_data_file
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
     return fix_data_file(
         RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True
@@ -133,7 +133,7 @@ def _fixed(path: Path) -> Any:
 
 
 def _columns(path: Path) -> Any:
-    from truetune.spec.stacks.dataset_columns import columns_of_first_row
+    from truetune.settings.stacks.dataset_columns import columns_of_first_row
 
     return columns_of_first_row((str(path),))
 
@@ -162,7 +162,7 @@ def _lint(path: Path) -> Any:
 
 def _modelfile(path: Path) -> Any:
     from truetune.checks.inspect_modelfile import inspect_modelfile
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
     return inspect_modelfile(str(path), RunSpec())
 

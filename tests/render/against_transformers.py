@@ -27,7 +27,7 @@ from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 CLOCK = datetime.datetime(2026, 3, 1, 12, 30)
 STOPS = stop_patterns(("</s>", "<|im_end|>"), ("<|im_start|>",))

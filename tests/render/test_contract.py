@@ -19,7 +19,7 @@ from truetune.render.probes import Probes, probes
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 PLAIN = [user("Hi"), assistant("Yo"), user("ok"), assistant("bye")]
 ENDS = {

@@ -14,7 +14,7 @@ from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 from truetune.render.template import Template
 from truetune.render.traced_string import parts
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 STOPS = stop_patterns(("</s>",), ())
 DUMPS = {

@@ -22,7 +22,7 @@ from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template
 from truetune.render.text_origins_in_file import JOINED, READ_AS, TextOrigin, text_origins
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 CHATML = (
     "{% if tools %}{{ tools | tojson }}\n{% endif %}"

@@ -20,7 +20,7 @@ from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.rendering import Run
 from truetune.render.template import Template
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 HOSTILE = [
     "",

@@ -24,7 +24,7 @@ from truetune.render.probes import prepare_probes_of_run
 from truetune.render.renderer import Renderer
 from truetune.render.serving_contract import make_serving_contract, verify
 from truetune.report.report_terminal import as_text
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 FAMILIES = ("llama3.1-instruct", "qwen2.5-instruct", "mistral-nemo", "smollm2")
 PUBLISHED = {

@@ -14,7 +14,7 @@ from truetune.errors import TokenizerError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 PADS = {
     "llama2-chat": "<unk>",

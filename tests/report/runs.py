@@ -15,7 +15,7 @@ from truetune.evaluation.sample_report import SampleReport
 from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.score_answer import score_answer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 LIMIT = 48
 STOP = 2

@@ -29,7 +29,7 @@ from truetune.report.page import html_page, laws_section, notebook_html
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
 from truetune.report.visible_text import visible
-from truetune.spec.run_spec import RunSpec, Severity
+from truetune.settings.run_spec import RunSpec, Severity
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from truetune.demo import TOKENIZER
 from truetune.report.as_json import report_as_dict
 from truetune.report.page import html_page, page_of
 from truetune.report.page.data_section import data_section
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 
 WORDS = tuple(
     f"{one}{two}" for one in ("sea", "law", "soup", "star", "bike", "song") for two in range(40)

@@ -23,7 +23,7 @@ from truetune.report.as_json import report_as_dict, to_json
 from truetune.report.page import html_page, notebook_html, page_of
 from truetune.report.page.html_document import pack_json
 from truetune.report.visible_text import count_noun, spell_token, visible
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TAGS = {
     "html",

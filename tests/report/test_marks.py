@@ -25,7 +25,7 @@ from truetune.report.cited_rows import cited_rows
 from truetune.report.page import html_page
 from truetune.report.page.mark_cited_rows import marks_of
 from truetune.report.sarif import to_sarif
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.viewing.view import marks_for_data
 
 Chat = dict[str, Any]

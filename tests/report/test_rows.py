@@ -28,8 +28,8 @@ from truetune.report.page.token_rows import (
     row_of_batch_line,
 )
 from truetune.report.page.trainer_masks import mask_after_marker
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Training
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
     [

@@ -14,7 +14,7 @@ from tests.report.conftest import HOSTILE
 from tests.report.runs import sampled, write_run
 from truetune.evaluation.run_report import build_run_report
 from truetune.report.page import html_page
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 Open = Callable[..., Page]
 TEXTS = [

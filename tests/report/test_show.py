@@ -19,7 +19,7 @@ from truetune.encoding.batch import Example
 from truetune.render.rendering import Rendering, Source
 from truetune.report.token_view_terminal import SOURCE_COLOURS, render_view
 from truetune.report.visible_text import spell_token
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def views(path: Path, **settings: object) -> list[TokenView]:

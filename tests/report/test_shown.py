@@ -26,7 +26,7 @@ from truetune.report.page import html_page, page_of
 from truetune.report.record_drawing import report_drawing
 from truetune.report.report_terminal import render_report
 from truetune.serving.service_report import ServiceReport
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
 SPEC = RunSpec()

@@ -20,7 +20,7 @@ from truetune.render.rendering import Source
 from truetune.report.report_terminal import as_text, render_report
 from truetune.report.rules_terminal import render_rules
 from truetune.report.visible_text import format_share, visible, wrap_text
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 PAD = Finding(
     rule="pad-is-stop-token",

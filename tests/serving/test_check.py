@@ -27,7 +27,7 @@ from truetune.serving.infer_prompt_from_answers import compare_by_answers
 from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
 from truetune.serving.server_client import ServerClient
 from truetune.serving.training_record import TrainingRecord, load_training_record
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 ALPACA = (
     "{% for m in messages %}{% if m.role == 'user' %}### Instruction:\n{{ m.content }}\n\n"

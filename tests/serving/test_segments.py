@@ -10,7 +10,7 @@ from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.serving.template_segments import split_template
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TALK = [
     {"role": "user", "content": "Wo ist der Leuchtturm?\n\n(bitte kurz)"},

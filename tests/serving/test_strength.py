@@ -27,7 +27,7 @@ from truetune.serving.check_server import judge_server
 from truetune.serving.server_client import ServerClient
 from truetune.serving.training_record import load_training_record
 from truetune.serving.wrong_adapter_scalings import rescaled_adapter
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 CPU = Options(device="cpu")
 

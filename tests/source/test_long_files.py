@@ -9,8 +9,8 @@ from collections.abc import Callable
 from types import FrameType
 
 from truetune.checks.lint import lint_module
+from truetune.settings.run_spec import RunSpec
 from truetune.source.module import parse_module
-from truetune.spec.run_spec import RunSpec
 
 IMPORTS = """
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments

@@ -11,7 +11,7 @@ from tests import parts
 from truetune.checks.check_paths import check_paths
 from truetune.checks.reports import DataReport
 from truetune.report.supervision_headline import supervision_verdict
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 
 LLAMA = "<|start_header_id|>assistant<|end_header_id|>\\n\\n"
 CHATML = "<|im_start|>assistant\\n"

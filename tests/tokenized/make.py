@@ -17,7 +17,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 DEMO = str(Path(truetune.__file__).parent / "demo" / "tokenizer")
 QUESTIONS = (

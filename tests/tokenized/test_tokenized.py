@@ -18,7 +18,7 @@ from truetune.checks.entropy_floor import loss_floor
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
 from truetune.cli import truetune_group
 from truetune.errors import DataError, TruetuneError, UsageError
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 FAMILIES = ("qwen2.5-instruct", "llama3-instruct", "smollm2", "gemma3")
 

@@ -14,7 +14,7 @@ from tests.trainers import tiny_model
 from truetune.checks.check_data import check
 from truetune.checks.learned_token_counts import LearnedTokenCounts
 from truetune.demo import DATA
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

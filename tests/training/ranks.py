@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 from tests.auditing import tiny
 from truetune.collate import PaddingFreeCollator
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.distributed_run import (
     FailedElsewhere,
     as_single_process,

@@ -14,8 +14,8 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.reports import DataReport, Report
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import find_settings, spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import find_settings, spec_of
 
 pytest.importorskip("torch")
 FAMILIES = (

@@ -18,7 +18,7 @@ from tests.auditing import tiny
 from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training import fit_memory as fits
 from truetune.training.fit_memory import (
     Fitting,

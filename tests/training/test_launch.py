@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.auditing import tiny
 from truetune.cli.train_command import train
 from truetune.errors import UsageError
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training import distributed_run
 from truetune.training import launch_processes as launching
 from truetune.training.distributed_run import (

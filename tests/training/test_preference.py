@@ -19,8 +19,8 @@ from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402
 from truetune.encoding.encode_run import encode  # noqa: E402
 from truetune.encoding.preference_documents import ANSWERS_EQUAL, INTERRUPTED  # noqa: E402
 from truetune.errors import DataError, SpecError, UsageError  # noqa: E402
-from truetune.spec.run_spec import Encoding, RunSpec, Watch  # noqa: E402
-from truetune.spec.training_settings import Lora, Training  # noqa: E402
+from truetune.settings.run_spec import Encoding, RunSpec, Watch  # noqa: E402
+from truetune.settings.training_settings import Lora, Training  # noqa: E402
 from truetune.training import preference_trainers  # noqa: E402
 from truetune.training.preference_rows import PreferenceRows, choose_neighbours, load_preferences  # noqa: E402
 from truetune.training.preference_trainers import ORPORows, make_preference_trainer  # noqa: E402

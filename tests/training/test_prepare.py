@@ -17,8 +17,8 @@ from truetune.demo import TOKENIZER
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Lora, Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Lora, Training
 from truetune.training import load_base_model
 from truetune.training.peft_adapter import add_adapter
 from truetune.training.prepare_model import PreparedModel, prepare_model

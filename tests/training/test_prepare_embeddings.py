@@ -15,8 +15,8 @@ from tests.auditing.tiny import model as tiny
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Lora, Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Lora, Training
 from truetune.training.enlarge_embeddings import enlarge_embeddings
 from truetune.training.prepare_model import PreparedModel, prepare_model
 from truetune.training.supervised_token_losses import token_losses

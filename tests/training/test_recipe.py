@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError, UsageError
-from truetune.spec.config import Config
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import find_settings, spec_of
+from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import find_settings, spec_of
 from truetune.training.default_settings import DEFAULTS
 from truetune.training.setting_conflicts import (
     OTHER_STACKS,
@@ -396,7 +396,7 @@ def test_a_lone_row_is_enough_for_a_loss_without_kl() -> None:
 
 
 def test_the_tables_name_settings() -> None:
-    from truetune.spec.training_settings import Training
+    from truetune.settings.training_settings import Training
 
     known = set(Training.model_fields)
     assert {*SHARED_ARGUMENTS, *OTHER_STACKS, *PREFERENCE_METHODS} <= known

@@ -19,7 +19,7 @@ from truetune.checks.check_paths import check_paths
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.errors import UsageError
 from truetune.render.serving_contract import verify
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 

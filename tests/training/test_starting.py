@@ -25,11 +25,11 @@ from truetune.cli.init_command import init
 from truetune.demo import DATA
 from truetune.errors import UsageError
 from truetune.memory.plan_memory import plan_memory
-from truetune.spec import settings_schema
-from truetune.spec.run_spec import Encoding, Learn, RunSpec, Watch
-from truetune.spec.settings_files import find_settings, spec_of
-from truetune.spec.stacks.config_file import read_config
-from truetune.spec.training_settings import Lora, Training
+from truetune.settings import settings_schema
+from truetune.settings.run_spec import Encoding, Learn, RunSpec, Watch
+from truetune.settings.settings_files import find_settings, spec_of
+from truetune.settings.stacks.config_file import read_config
+from truetune.settings.training_settings import Lora, Training
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,
     RECIPES,

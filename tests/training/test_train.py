@@ -13,7 +13,7 @@ import torch
 import truetune
 from tests.auditing import tiny
 from truetune.errors import DataError, FindingsError, UsageError
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 from truetune.training import preflight_checks
 from truetune.training.load_training_rows import (
     choose_held_out_rows,

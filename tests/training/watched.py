@@ -9,7 +9,7 @@ import transformers
 
 from tests.auditing import tiny
 from truetune.generation.answer_samples import Prompt
-from truetune.spec.run_spec import RunSpec, Watch
+from truetune.settings.run_spec import RunSpec, Watch
 from truetune.training.watch.callback import Watcher
 
 LIMIT = 16

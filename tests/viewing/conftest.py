@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.demo import TOKENIZER
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.viewing.local_server import ViewServer
 from truetune.viewing.view import start_server
 

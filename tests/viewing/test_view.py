@@ -27,7 +27,7 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.report.page.compare_rendered_rows import RowRenderer
 from truetune.report.page.token_rows import MAX_ROW_TOKENS, TokenRow, row_without_tokens
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.viewing.conversation_rows import ConversationRows
 from truetune.viewing.row_index import RowIndex, SourcedRecords
 from truetune.viewing.row_service import RowService

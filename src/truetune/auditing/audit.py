@@ -18,7 +18,7 @@ from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED, Source
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 PAD = -1
 """The document of a place that holds no token of any"""

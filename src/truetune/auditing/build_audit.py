@@ -10,7 +10,7 @@ from truetune.auditing.audit import Audit
 from truetune.probe.run_record import Record
 from truetune.render.probes import Probes, probes
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def build_audit(records: Sequence[Record], spec: RunSpec, known: Probes | None = None) -> Audit:

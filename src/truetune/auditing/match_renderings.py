@@ -21,7 +21,7 @@ from truetune.encoding.stream_batches import batch
 from truetune.errors import TruetuneError
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
-from truetune.spec.run_spec import Learn
+from truetune.settings.run_spec import Learn
 
 Ids = NDArray[np.int64]
 # Chosen, not measured: fewer tokens stand in a line by chance; more would miss short answers.

@@ -20,7 +20,7 @@ from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
 from truetune.checkpoint.weight_files import FileFault, WeightFiles, read_object, read_weights
 from truetune.errors import UsageError
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 if TYPE_CHECKING:
     from truetune.checkpoint.weight_diff import MovementManifest

@@ -27,7 +27,7 @@ from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.errors import DataError, TruetuneError
 from truetune.render.probes import Probes, prepare_probes_of_run, probes
 from truetune.render.tokenizer import Tokenizer, with_special
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: a reader looks at a few dozen rows, and the page stays small.
 PAGE_ROWS = 1_000

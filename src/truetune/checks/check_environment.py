@@ -13,7 +13,7 @@ from truetune.checks.rule import EnvironmentRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.doctor.environment import PACKAGES, Environment
 from truetune.doctor.gather_environment import Say, gather_environment, list_extras
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 BYTES_PER_GB = 10**9
 HEADLINE_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")

@@ -33,10 +33,9 @@ from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.source.find_source_files import SKIPPED_FOLDERS
-from truetune.spec import located_document
-from truetune.spec.config import Config, WeightUse
-from truetune.spec.recognise_input_kind import (
+from truetune.settings import located_document
+from truetune.settings.config import Config, WeightUse
+from truetune.settings.recognise_input_kind import (
     MAX_FOLDER_ENTRIES,
     METADATA_FILES,
     InputKind,
@@ -44,10 +43,11 @@ from truetune.spec.recognise_input_kind import (
     recognise_kinds,
     title_of_kind,
 )
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.stacks.config_file import how_to_identify, read_config
-from truetune.spec.stacks.registry import config_readers
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.config_file import how_to_identify, read_config
+from truetune.settings.stacks.registry import config_readers
+from truetune.settings.suggest_spelling import did_you_mean_path
+from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.trainers.trainer_facts import TrainerName
 
 SOURCE_KINDS: tuple[InputKind, ...] = ("source", "notebook")

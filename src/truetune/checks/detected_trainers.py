@@ -16,14 +16,14 @@ from truetune.checks.source.evidence.labels_and_padding import lm_collator_calls
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
+from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Training
 from truetune.source.find_source_files import find_source_files
 from truetune.source.module import Module, read_module
 from truetune.source.response_marker_masking import ResponseMasking, find_response_masking
 from truetune.source.script_configs import extract_only_config
 from truetune.source.script_preparation import find_message_mapping
-from truetune.spec.config import Config
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Training
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
 from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
 

@@ -21,8 +21,8 @@ from truetune.logs.read_run import read_run
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.logs.sibling_runs import count_rows_seen, find_sibling_runs
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
 
 KIND_NAMES = {
     "language": "language modelling",

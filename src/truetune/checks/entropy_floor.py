@@ -22,7 +22,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.logs.run_log import DataFacts
 from truetune.render.probes import prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.count_supervised_tokens import count_supervised
 from truetune.tokenized.token_cache import open_token_cache
 

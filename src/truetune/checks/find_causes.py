@@ -13,7 +13,7 @@ from truetune.checks.rule import AnswersRule, CauseRule, CheckpointRule, Spoiled
 from truetune.checks.rule_runner import choose_rules, rules_of, run_rules
 from truetune.errors import TruetuneError
 from truetune.generation.model_evidence import ModelEvidence
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def is_explained(symptom: Finding, causes: Iterable[Finding]) -> bool:

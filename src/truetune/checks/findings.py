@@ -9,7 +9,7 @@ from typing import Literal
 from truetune.checks.figure import Figure
 from truetune.checks.rule_families import code_order
 from truetune.data.conversation import Origin
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 SHOWN_CASES = 3
 """Places of a finding that a terminal shows, where --cases does not say otherwise"""

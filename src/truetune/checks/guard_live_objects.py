@@ -46,8 +46,8 @@ from truetune.probe.failure_boundary import describe_error, run_contained
 from truetune.probe.run_record import Record
 from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes, probes
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
 
 # Chosen: thirty times what a guard takes. A script that waits longer would be blamed on the guard.
 TIMEOUT_S = 60.0

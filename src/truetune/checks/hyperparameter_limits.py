@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from truetune.checks.count_optimizer_steps import FEW, SCARCE
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 Values = Mapping[str, Any]
 """Name of a setting -> its value"""

@@ -12,7 +12,7 @@ from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def checkpoint_report(

@@ -10,8 +10,8 @@ from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import ModelfileRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.parsing.read_modelfile import Modelfile, read_modelfile
-from truetune.spec.recognise_input_kind import title_of_kind
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.recognise_input_kind import title_of_kind
+from truetune.settings.run_spec import RunSpec
 
 
 def inspect_modelfile(path: str, spec: RunSpec) -> Report:

@@ -22,9 +22,9 @@ from truetune.encoding.token_counts import Ledger
 from truetune.errors import TruetuneError
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.rendering import Rendering
-from truetune.spec.config import Config
-from truetune.spec.recognise_input_kind import recognise_kinds
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.config import Config
+from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.recognise_token_columns import are_tokenized
 from truetune.tokenized.row_chunks import Progress
 from truetune.tokenized.token_cache import TokenCache, named_tokenizer, open_token_cache

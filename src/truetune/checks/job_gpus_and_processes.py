@@ -19,7 +19,7 @@ from truetune.parsing.shell_commands import (
     parse_whole_number,
     variables_set_once,
 )
-from truetune.spec import located_document
+from truetune.settings import located_document
 
 GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
 """`gpu:4`, `gpu:a100:4`"""

@@ -11,7 +11,7 @@ from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import AnswersRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.generation.answer_samples import SampledRun
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def answer_findings(watched: SampledRun, spec: RunSpec | None = None) -> tuple[Finding, ...]:

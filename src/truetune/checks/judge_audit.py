@@ -14,7 +14,7 @@ from truetune.checks.reports import Subject
 from truetune.checks.rule import BatchRule, LawRule, RecitationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.probe.run_record import Record
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport:

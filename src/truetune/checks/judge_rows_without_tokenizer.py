@@ -14,8 +14,8 @@ from truetune.checks.reports import Subject
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_runner import choose_rules
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
-from truetune.spec.recognise_input_kind import title_of_kind
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.recognise_input_kind import title_of_kind
+from truetune.settings.run_spec import RunSpec
 
 UNCUT = 1 << 30
 """A limit that cuts nothing: bytes are no measure for max_length"""

@@ -17,8 +17,8 @@ from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
-from truetune.spec import located_document
-from truetune.spec.located_document import LocatedDocument
+from truetune.settings import located_document
+from truetune.settings.located_document import LocatedDocument
 
 ARGUMENTS = ("TrainingArguments", "Config")
 """Ends of the names of classes that hold the settings of a Trainer: `SFTConfig`, `Seq2SeqTrainingArguments`"""

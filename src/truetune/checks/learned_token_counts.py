@@ -21,7 +21,7 @@ from truetune.checks.detected_trainers import LABELS_BY_SCRIPT, first_row, train
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Source, Turn
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.run_spec import Learn, RunSpec
+from truetune.settings.run_spec import Learn, RunSpec
 from truetune.trainers.trainer_facts import Learned as What
 from truetune.trainers.trainer_facts import TrainerFacts, TrainerName
 

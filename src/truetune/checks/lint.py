@@ -27,6 +27,9 @@ from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
+from truetune.settings.config import WeightUse
+from truetune.settings.run_spec import RunSpec, Severity
+from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.source.find_source_files import find_source_files
 from truetune.source.ignore_comments import IgnoreComment, find_ignore_comments
 from truetune.source.import_groups import Program, group_by_imports
@@ -34,9 +37,6 @@ from truetune.source.import_search import ImportSearch
 from truetune.source.module import Module, decode_source_file, parse_module, unreadable_module
 from truetune.source.notebook_commands import read_notebook_commands
 from truetune.source.script_configs import extract_configs
-from truetune.spec.config import WeightUse
-from truetune.spec.run_spec import RunSpec, Severity
-from truetune.spec.stacks.command_options import configs_of_commands
 
 LIBRARIES = frozenset({
     "torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl",

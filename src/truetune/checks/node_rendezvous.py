@@ -22,7 +22,7 @@ from truetune.parsing.shell_commands import (
     parse_whole_number,
     variables_set_once,
 )
-from truetune.spec import located_document
+from truetune.settings import located_document
 
 NODES_OF_SLURM = re.compile(r"\$\{?SLURM_(?:NNODES|JOB_NUM_NODES)\}?")
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")

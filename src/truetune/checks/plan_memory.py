@@ -16,15 +16,15 @@ from truetune.logs.read_run import read_run
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.parsing.shell_commands import read_commands
+from truetune.settings.config import Config
+from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kind
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import merge_settings, spec_of
+from truetune.settings.stacks.command_options import configs_of_commands
+from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.registry import config_readers
 from truetune.source.module import read_module
 from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
-from truetune.spec.config import Config
-from truetune.spec.recognise_input_kind import recognise_kinds, title_of_kind
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import merge_settings, spec_of
-from truetune.spec.stacks.command_options import configs_of_commands
-from truetune.spec.stacks.config_file import read_config
-from truetune.spec.stacks.registry import config_readers
 
 ADAPTER = "adapter_config.json"
 CAST = "prepare_model_for_kbit_training casts the weights to float32: the model is loaded without a quantization"

@@ -17,7 +17,7 @@ from truetune.data.count_media import Media
 from truetune.encoding.batch import Example
 from truetune.encoding.token_counts import Ledger
 from truetune.lazy_report_drawers import drawer
-from truetune.spec.run_spec import RunSpec, Severity
+from truetune.settings.run_spec import RunSpec, Severity
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from truetune.checks.row_lookup import rows_at
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read_conversations
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:

@@ -16,7 +16,7 @@ from truetune.data.file_records import Record, is_array, read_json_lines, read_r
 from truetune.data.find_data_files import Source, find_sources, open_raw, open_unpacked
 from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.data.split_lines_into_stretches import BLOCK_BYTES, cut_stretches
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def rows_at(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:

@@ -17,7 +17,7 @@ from truetune.checks.token_cases import case_in_message, case_in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 NO_TEXTS = Unmet("it is about questions and answers in words, and no row has one")
 QUESTIONS = ("system", "developer", "user")

@@ -35,8 +35,8 @@ from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.config import Config
-from truetune.spec.run_spec import RunSpec, Severity
+from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec, Severity
 from truetune.trainers import UNKNOWN, TrainerFacts
 
 if TYPE_CHECKING:

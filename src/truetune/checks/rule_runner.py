@@ -25,7 +25,7 @@ from truetune.checks.severity_by_trainer import adjust_severities_to_trainer
 from truetune.data.conversation import Origin
 from truetune.errors import FastPathError
 from truetune.package import PACKAGE_FOLDER
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.trainers.trainer_facts import TrainerFacts
 
 REPORT_IT = (

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import TruetuneError
+from truetune.settings.run_spec import RunSpec
 from truetune.source.module import Module, read_module
 from truetune.source.script_configs import extract_configs
-from truetune.spec.run_spec import RunSpec
 
 
 def find_run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from truetune.checks.findings import RANK, Finding
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 from truetune.trainers.trainer_facts import TrainerFacts
 
 

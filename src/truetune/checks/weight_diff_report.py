@@ -17,7 +17,7 @@ from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.rule_runner import choose_rules, rules_of, run_rules
 from truetune.errors import UsageError
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -30,11 +30,11 @@ from truetune.parsing.shell_commands import (
     last_option,
     read_commands,
 )
+from truetune.settings.config import Config, WeightUse
+from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.settings.stacks.config_file import read_config
 from truetune.source.module import Module, read_module
 from truetune.source.resolved_calls import Call
-from truetune.spec.config import Config, WeightUse
-from truetune.spec.recognise_input_kind import recognise_kinds
-from truetune.spec.stacks.config_file import read_config
 from truetune.trainers.trainer_facts import TrainerName
 
 OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")

@@ -36,7 +36,7 @@ from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
 if TYPE_CHECKING:
     from truetune.checks.lint import LintReport
-    from truetune.spec.recognise_input_kind import InputKind
+    from truetune.settings.recognise_input_kind import InputKind
 
 
 @click.command(cls=Command, short_help="Check data, configs, scripts, logs and checkpoints.")
@@ -111,7 +111,7 @@ def _take_settings_file(
 
     A folder that is something else as well (it holds a script, a run) stays among the paths.
     """
-    from truetune.spec.settings_files import CONFIG_NAME
+    from truetune.settings.settings_files import CONFIG_NAME
 
     own = next((path for path in paths if kinds[path][:1] == ("truetune",)), None)
     if own is None or options["config"] is not None:

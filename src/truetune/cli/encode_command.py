@@ -20,7 +20,7 @@ from truetune.cli.shared_options import read_run_settings, spec_options
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
 OVERFLOWS = ("drop", "error", "truncate-prompt", "split")
 TRAINERS = ("transformers", "axolotl", "llama-factory")

@@ -26,7 +26,7 @@ from truetune.data.guard_output_folder import Output, check_no_overlap
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
     from truetune.training.propose_settings import StartingSettings
 
 SUFFIXES = (".yaml", ".yml")
@@ -94,7 +94,7 @@ def init(
       truetune init --recipe lora --model path/to/model --data chats.jsonl --yes
       truetune init dpo.yaml --recipe dpo --model path/to/model --data pairs.jsonl -o outputs/dpo
     """
-    from truetune.spec.settings_schema import SCHEMA_NAME, settings_schema_text
+    from truetune.settings.settings_schema import SCHEMA_NAME, settings_schema_text
     from truetune.training.settings_file import render_settings
 
     if schema is not None:
@@ -148,7 +148,7 @@ def _ask_for_missing(
     *,
     ask: bool,
 ) -> RunSpec:
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.settings_files import spec_of
 
     if ask:
         model = model or click.prompt("Model (a folder, or a name in the local hub cache)")
@@ -186,7 +186,7 @@ def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingS
 
 
 def _schema_form() -> FileForm:
-    from truetune.spec.settings_schema import is_schema_file
+    from truetune.settings.settings_schema import is_schema_file
 
     return FileForm("the schema of truetune's settings", is_schema_file)
 

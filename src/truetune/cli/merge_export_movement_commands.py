@@ -190,7 +190,7 @@ def movement(
     from truetune.checks.weight_diff_report import movement as run
     from truetune.checks.weight_diff_report import weight_change_rule_names
     from truetune.report.progress_bars import comparison_bar
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
     deliver = Delivery.of(options)
     note_former_codes((*options["select"], *options["ignore"]))

@@ -71,7 +71,7 @@ def plan(
     from truetune.checks.plan_memory import config_with_training
     from truetune.memory.plan_memory import plan_memory as run
     from truetune.report.memory_plan_terminal import plan_json, render_plan
-    from truetune.spec.settings_files import merge_settings
+    from truetune.settings.settings_files import merge_settings
 
     made = run(
         config_with_training(path, merge_settings(*_split_training(parse_nested_settings(pairs)))),

@@ -18,7 +18,7 @@ from truetune.cli.shell_completion import complete_rule_names
 from truetune.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from truetune.spec.run_spec import Severity
+    from truetune.settings.run_spec import Severity
 
 MAX_RUNS = 2
 """The page has two columns: three would be too narrow for the token views (chosen)"""
@@ -117,7 +117,7 @@ def _join_results(paths: tuple[str, ...], fail_on: str, chosen: dict[str, Any]) 
     from truetune.evaluation.run_report import build_run_report
     from truetune.report.as_json import report_as_dict
     from truetune.report.load_results import is_result, join_results, read_result
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
     written = [path for path in paths if is_result(path)]
     runs = [path for path in paths if path not in written]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from truetune.checks.reports import Report
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
 NOT_JUDGED = 3
 """The exit code where something that was asked for could not be judged"""

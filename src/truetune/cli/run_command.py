@@ -23,7 +23,7 @@ from truetune.errors import UsageError
 if TYPE_CHECKING:
     from truetune.auditing.run_with_hook import CommandOutcome
     from truetune.probe.run_record import Record
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
 FIRST_SIGNAL_CODE = 128
 """Exit codes from here on say which signal ended a command, as shells number them: 128 + its number"""

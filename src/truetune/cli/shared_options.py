@@ -13,7 +13,7 @@ from truetune.cli.result_output import note_former_codes
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
 LEARN_CHOICES = ("assistant", "last", "completion", "all")
 MASK_CHOICES = ("contract", "generation-tags", "response-marker")
@@ -53,7 +53,7 @@ class LateChoice(click.ParamType[str]):
 
 
 def _format_names() -> Iterable[str]:
-    from truetune.spec.row_formats import format_names
+    from truetune.settings.row_formats import format_names
 
     return format_names()
 
@@ -126,7 +126,7 @@ def drop_unset(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def spec_of_options(options: Mapping[str, Any]) -> RunSpec:
     """The settings that a command line alone gives; no settings file is read. Raises SpecError."""
-    from truetune.spec.settings_files import spec_of
+    from truetune.settings.settings_files import spec_of
 
     spec = spec_of(drop_unset(options), "command line")
     note_former_codes((*spec.select, *spec.ignore))
@@ -181,7 +181,7 @@ def read_settings(
         SpecError: For a file or a value that is not valid.
         UsageError: For a pair that is not NAME=VALUE.
     """
-    from truetune.spec.settings_files import find_settings, spec_of
+    from truetune.settings.settings_files import find_settings, spec_of
 
     config = options.pop("config")
     of_file, source = find_settings(config, Path())

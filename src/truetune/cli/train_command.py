@@ -116,7 +116,7 @@ def train(
     from truetune.cli.plan_command import parse_nested_settings
     from truetune.report.as_json import findings_json, not_judged_json
     from truetune.report.training_terminal import TrainingTerminal
-    from truetune.spec.settings_files import merge_settings
+    from truetune.settings.settings_files import merge_settings
 
     over = parse_nested_settings(pairs) | ({"rehearsal": False} if no_rehearsal else {})
     over = merge_settings(over, {"watch": {"stop_on": stop_on}} if stop_on else {})
@@ -151,7 +151,7 @@ def train(
 def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
     from truetune.data.guard_output_folder import Output, check_no_overlap
-    from truetune.spec.settings_files import find_settings, merge_settings, spec_of
+    from truetune.settings.settings_files import find_settings, merge_settings, spec_of
     from truetune.training.run_training import DEFAULT_OUTPUT
 
     if out is None:
@@ -163,7 +163,7 @@ def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str,
 def _write_report_page(folder: str, html: str) -> None:
     """The page of `truetune report`."""
     from truetune.evaluation.run_report import build_run_report
-    from truetune.spec.run_spec import RunSpec
+    from truetune.settings.run_spec import RunSpec
 
     Delivery("terminal", output=None, html=html, verbose=False, quiet=True).write(
         build_run_report([folder], RunSpec())

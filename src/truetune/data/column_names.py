@@ -15,8 +15,8 @@ from typing import Any
 
 from truetune.data.message_field_names import MessageNames, names_message_field
 from truetune.errors import DataError, SpecError, name_list
-from truetune.spec.row_formats import row_formats
-from truetune.spec.run_spec import FormatName
+from truetune.settings.row_formats import row_formats
+from truetune.settings.run_spec import FormatName
 
 Row = dict[str, Any]
 

@@ -12,7 +12,7 @@ from truetune.data.column_names import Row, find_column
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.parse_json_columns import parse_json_text
 from truetune.data.parse_messages import is_messages
-from truetune.spec.run_spec import FormatName
+from truetune.settings.run_spec import FormatName
 
 GROUP_COLUMNS = (
     "source",

@@ -18,7 +18,7 @@ from truetune.errors import DataError, name_list
 from truetune.parsing.decompression import COMPRESSED_SUFFIXES, UNREADABLE, open_decompressed
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import parse_json
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 KIND_BY_SUFFIX = {
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),

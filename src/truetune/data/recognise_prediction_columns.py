@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from truetune.errors import DataError, UsageError, name_list
-from truetune.spec.suggest_spelling import did_you_mean
+from truetune.settings.suggest_spelling import did_you_mean
 
 # Collected from the outputs of lm-eval, vLLM, LLaMA-Factory, W&B tables and scripts. The order
 # decides: `answer` is a prediction where nothing surer is there, and the reference beside a

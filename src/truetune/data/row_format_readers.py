@@ -26,8 +26,8 @@ from truetune.data.conversation_draft import ConversationDraft
 from truetune.data.pair_score_columns import pair_scores_of_row
 from truetune.data.parse_messages import read_messages_value
 from truetune.errors import DataError, name_list, shortened
-from truetune.spec.row_formats import row_formats
-from truetune.spec.run_spec import FormatName
+from truetune.settings.row_formats import row_formats
+from truetune.settings.run_spec import FormatName
 
 # A data set of classification has a `label` too, mostly 0 and 1: those are read as a verdict only
 # where KTO is named.

@@ -16,7 +16,7 @@ from truetune.data.find_data_files import Source, find_sources, open_raw
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
-from truetune.spec.run_spec import FormatName
+from truetune.settings.run_spec import FormatName
 
 # Chosen, not measured: often enough for a bar that moves, seldom enough to cost nothing.
 REPORT_EVERY = 256

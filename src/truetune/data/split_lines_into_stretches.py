@@ -20,7 +20,7 @@ from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import check_blank_lines, too_long_in_words
 from truetune.parsing.input_limits import ROW
-from truetune.spec.run_spec import FormatName
+from truetune.settings.run_spec import FormatName
 
 # Chosen, not measured: a call for each MiB costs nothing beside digesting it.
 BLOCK_BYTES = 1 << 20

@@ -27,7 +27,7 @@ from truetune.demo.train_with_both_pads import STEPS, BothTrainings, train_with_
 from truetune.report.report_terminal import render_brief
 from truetune.report.token_view_terminal import render_view
 from truetune.report.visible_text import visible
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Those of the extra `train` that the proof imports.
 NEEDED_PACKAGES = ("torch", "transformers")

@@ -25,7 +25,7 @@ from truetune.demo import DATA, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: enough for a share, few enough that a CPU learns them by heart in a minute.
 ROWS = 20

@@ -19,7 +19,7 @@ from truetune.encoding.source_file_names import source_names_of
 from truetune.package import __version__
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 VERSION = 3
 """Of what `encode` writes; a change that gives other columns or other values raises it."""

@@ -16,7 +16,7 @@ from truetune.encoding.encode_shard import Shard, Store, Task, encode_shard, mak
 from truetune.encoding.end_worker_with_parent import start_worker
 from truetune.encoding.make_documents import DocumentMaker
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TASKS_PER_WORKER = 2
 """Tasks a worker that wait for it; more would only hold rows in memory. With one, it would wait for the next."""

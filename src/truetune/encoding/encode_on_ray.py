@@ -23,7 +23,7 @@ from truetune.encoding.make_documents import DocumentMaker
 from truetune.errors import TruetuneError, UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer_folder import files_of
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 MAX_RETRIES = 5
 """Workers that may die over one task. Chosen: nodes of a cluster go for reasons of their own, but a task that kills

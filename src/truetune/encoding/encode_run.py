@@ -56,7 +56,7 @@ from truetune.encoding.stream_batches import describe_wrong_shortcut, with_proof
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError, FastPathError, SpecError, UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 MIN_SHARD_BYTES = 1 << 23
 """Bytes of data that make one shard. Chosen, not measured: a second or so of work, so that the cores end at about the

@@ -31,7 +31,7 @@ from truetune.encoding.stream_batches import ROWS
 from truetune.encoding.token_counts import Ledger
 from truetune.errors import DataError
 from truetune.render.probes import Probes
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 ORIGINS = ".origins.parquet"
 BrokenLine = tuple[Origin, str]

@@ -38,7 +38,7 @@ from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering, Source
 from truetune.render.text_origins_in_file import text_origins
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # (sources,) may a token of this source only stand for text? Control tokens of the template itself are no forgery.
 CONTENT = np.ones(len(Source), dtype=np.bool_)

@@ -32,7 +32,7 @@ from truetune.encoding.source_file_names import source_names_of
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.render.rendering import IGNORED
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 SHARDS = 2
 """Shards that the rows are taken from: each is read whole."""

@@ -23,7 +23,7 @@ from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: every example is decoded before the first question is asked. Ten times as many would keep a
 # user waiting for longer than the sampling takes; of fewer runs it would be known what was trained on.

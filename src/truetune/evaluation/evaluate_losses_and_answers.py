@@ -52,7 +52,7 @@ from truetune.generation.evaluation_results import (
 )
 from truetune.generation.parser_selftest import ParserSelftest
 from truetune.render.probes import Probes
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from truetune.evaluation.lm_eval_tasks import LmEvalResult

@@ -61,7 +61,7 @@ from truetune.generation.sample_files import (
     save_pass,
 )
 from truetune.render.probes import Probes
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Without it, nobody could say whether kept answers are to the same questions.
 QUESTIONS_FILE = "asked.json"

@@ -29,8 +29,8 @@ from truetune.logs.run_log import RunLog
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import LOG, LOG_RECORD
 from truetune.parsing.json_reader import parse_json
-from truetune.spec.recognise_input_kind import InputKind, recognise_kinds, title_of_kind
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.recognise_input_kind import InputKind, recognise_kinds, title_of_kind
+from truetune.settings.run_spec import RunSpec
 
 WATCH_FILE = "watch.json"
 # People name a data file or a model to `truetune report`: the command that they want is said.

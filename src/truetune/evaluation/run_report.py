@@ -25,7 +25,7 @@ from truetune.evaluation.summarize_run import list_facts, list_settings, summari
 from truetune.generation.answer_samples import SamplingPass
 from truetune.logs.curve_downsampling import downsample_curve, smooth_curve
 from truetune.logs.run_log import Curve
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 ANSWER_PREFIX = "answers/"
 MEAN_SCORES = (

@@ -47,8 +47,8 @@ from truetune.generation.parser_selftest import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import find_prompt_in_front
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
 
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"

@@ -43,7 +43,7 @@ from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, count_problem
 from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 from truetune.parsing.decompression import BROKEN_STREAM
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TABLES = ("parquet", "arrow")
 # Named here, since no remedy sees such a line: nothing of it can be edited.

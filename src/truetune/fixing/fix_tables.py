@@ -30,7 +30,7 @@ from truetune.fixing.row_body import TableBody
 from truetune.fixing.row_edits import Edit, EditError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.input_limits import MAX_BATCH_BYTES
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: as the reader of data has it, so that rows and batches are cut alike.
 ROWS_AT_ONCE = 512

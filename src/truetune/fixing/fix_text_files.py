@@ -23,7 +23,7 @@ from truetune.fixing.split_file_by_rows import (
     has_row_per_line,
     read_pieces,
 )
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # At half, proving a group costs more renderings for each fix; at double, more renderings are held.
 GROUP_ROWS = 256

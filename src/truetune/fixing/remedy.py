@@ -20,7 +20,7 @@ from truetune.fixing.row_body import Body
 from truetune.fixing.row_edits import Edit, ValuePath
 from truetune.fixing.row_judge import JudgedRows
 from truetune.fixing.row_turns import Turn, turns_of
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 # The order matters: a key that stands twice must go before anything reads it, and rows go last, for

@@ -32,7 +32,7 @@ from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_body import Body, JsonBody, TableBody
 from truetune.fixing.row_edits import Edit, EditError, path_in_words
 from truetune.fixing.row_judge import RowJudge
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TRIED_RULES = ("template-rejects-rows", "values-printed-as-python")
 """Rules whose remedy depends on row and template; the others know theirs by themselves"""

@@ -31,7 +31,7 @@ from truetune.render.rendering import Rendering, Source, Span
 from truetune.render.template import OWN_KEYS
 from truetune.render.tokenizer import Tokenizer
 from truetune.render.traced_string import parts
-from truetune.spec.run_spec import Learn, RunSpec
+from truetune.settings.run_spec import Learn, RunSpec
 
 # Chosen, not measured: a row costs little before it is tried, and data of which 15 in 16 rows have no answer is
 # another fault.

@@ -19,7 +19,7 @@ from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer, load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 QUESTIONS = (
     ("What is the capital of France?", "The capital of France is Paris."),

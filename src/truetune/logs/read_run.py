@@ -38,7 +38,7 @@ from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.logs.tensorboard_events import read_events
 from truetune.logs.wandb_offline_run import read_wandb
 from truetune.parsing import InputLimitError
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 SEARCHED_NAMES = (
     f"{STATE_FILE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "

@@ -15,7 +15,7 @@ from truetune.memory.architecture import Architecture
 from truetune.memory.estimate_memory import Estimate, estimate_memory
 from truetune.memory.memory_settings import MemorySettings
 from truetune.memory.spell_remedy_settings import spell_changes
-from truetune.spec.training_settings import Lora, Method
+from truetune.settings.training_settings import Lora, Method
 
 # Chosen, not measured: at 256 most chats lose their answers; at 1,024 small GPUs would have one remedy less.
 MIN_LENGTH = 512

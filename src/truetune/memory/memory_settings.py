@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from truetune.memory.architecture import Architecture, Matrix
 from truetune.memory.optimizer_states import OPTIMIZER_STATES
-from truetune.spec.config import Config, Stack
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Lora, Method, Training
+from truetune.settings.config import Config, Stack
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Lora, Method, Training
 
 Head = Literal["full", "tiles", "liger", "none"]
 """How logits become a loss: all at once; TRL's tiles; Liger's chunks; there are none (a reward head)."""

@@ -15,7 +15,7 @@ from truetune.checks.judgement import NotJudged
 from truetune.checks.recitation.recitation_record import MAX_LEARNED_LOSS
 from truetune.probe.run_record import Record
 from truetune.rehearsal.mutation_score import MutationTest, score_mutations
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 NO_PAIRS = "no two answers to one prompt were found"
 

@@ -18,7 +18,7 @@ from truetune.errors import UsageError
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import read_json
 from truetune.render.rendering import IGNORED
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: a rehearsal looks at a few batches, and encoding so many takes well under a second.
 MAX_ENCODED_ROWS = 64

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truetune.errors import UsageError
-from truetune.spec.config import Config
-from truetune.spec.recognise_input_kind import recognise_kinds, title_of_kind
-from truetune.spec.stacks.config_file import read_config
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.config import Config
+from truetune.settings.recognise_input_kind import recognise_kinds, title_of_kind
+from truetune.settings.stacks.config_file import read_config
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 TOOL_PROGRAMS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}
 # Chosen: those whose settings are read here; another method is refused, and its script can be rehearsed instead.

@@ -33,7 +33,7 @@ from truetune.render.prefix_renderings import PrefixRenderings, RenderedText, en
 from truetune.render.render_plan import Mark, Plan, TurnPlan, leaf_path, make_plan
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.traced_string import UNKNOWN, Node, Path, Trace, Traced
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 REWRITTEN = "the template rewrites this turn once a later one follows"
 NO_PROMPT = "a conversation that begins with the assistant has no serving prompt"

@@ -17,7 +17,7 @@ from truetune.render.render_plan import Mark, leaf_path
 from truetune.render.template import LimitError, Parts, Template
 from truetune.render.template_protocol import PrefixRequest
 from truetune.render.traced_string import UNKNOWN, Trace, Traced
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 OWN = ("messages", "tools", "documents", "add_generation_prompt")
 """What a template is always given."""

@@ -22,8 +22,8 @@ from truetune.render.stop_tokens import find_stop_tokens
 from truetune.render.template import Template
 from truetune.render.tokenizer import Special, Stop, Tokenizer, load_tokenizer
 from truetune.render.traced_string import parts
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.suggest_spelling import did_you_mean, did_you_mean_path
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.suggest_spelling import did_you_mean, did_you_mean_path
 
 # Texts that no template has in it, and that no template would treat in a special way.
 QUESTION = "Where is the lighthouse?"

@@ -20,7 +20,7 @@ from truetune.data.conversation import Conversation, Message
 from truetune.render.rendering import Rendering, Run, Source, Span, Turn
 from truetune.render.template import REASONING_KEYS, Template, path_text
 from truetune.render.traced_string import UNKNOWN, Node, Path, Segment, Traced
-from truetune.spec.run_spec import Learn
+from truetune.settings.run_spec import Learn
 
 THINK, THINK_END = "<think>", "</think>"
 

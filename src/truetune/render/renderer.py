@@ -26,7 +26,7 @@ from truetune.render.rendering import Rendering, Source, Span, Turn
 from truetune.render.reusable_render_recipe import Recipe, make_recipe, row_shape
 from truetune.render.template import Template
 from truetune.render.traced_string import Trace
-from truetune.spec.run_spec import Learn, RunSpec
+from truetune.settings.run_spec import Learn, RunSpec
 
 RECIPES_A_SHAPE = 8
 """Recipes that rows of one shape may have: rows of one shape differ in what a template asks (is there a `</think>`?).

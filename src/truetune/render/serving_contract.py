@@ -27,7 +27,7 @@ from truetune.render.template import OWN_KEYS, Template
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import files_of
 from truetune.render.traced_string import parts
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 FORMAT = 1
 MAX_PROMPT_TOKENS = 2048

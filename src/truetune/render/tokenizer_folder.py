@@ -14,7 +14,7 @@ from typing import Any
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json as read_json_file
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 TOKENIZER_FILES = (
     "tokenizer.json",

@@ -16,7 +16,7 @@ from rich.console import Console
 from truetune.checks.rule_catalogue import find_rule
 from truetune.fixing.fix_file import Fixed
 from truetune.report.visible_text import clip_text, count_noun, visible
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: a first fix of a large file leaves dozens of findings, and the line on
 # what to do next should still be on the screen.

@@ -18,7 +18,7 @@ from truetune.report.judgement_lines import judgement_counts, judgement_lines
 from truetune.report.record_drawing import result_page_values
 from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, visible
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from truetune.training.export import Exported

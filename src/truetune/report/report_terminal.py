@@ -33,7 +33,7 @@ from truetune.report.visible_text import (
     visible,
     wrap_text,
 )
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 SEVERITY_STYLES: dict[Severity, str] = {
     "error": "bold red",

@@ -40,7 +40,7 @@ from truetune.serving.server_client import ServerClient
 from truetune.serving.server_stops import observe_stops
 from truetune.serving.service_report import ServiceReport
 from truetune.serving.training_record import TrainedPrompt, TrainingRecord, load_training_record
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: reading twice as many takes a server without a GPU minutes; --longest asks for more.
 MAX_CONTEXT_PROMPT_TOKENS = 8192

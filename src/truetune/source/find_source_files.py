@@ -12,7 +12,7 @@ from pathlib import Path
 
 from truetune.errors import UsageError
 from truetune.parsing.shell_commands import is_command_file
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 SKIPPED_FOLDERS = frozenset(
     (

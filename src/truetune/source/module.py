@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.python_reader import parse_python
+from truetune.settings.release_pins import Pins, pins_of_notebook, pins_of_script
 from truetune.source import notebook
 from truetune.source.data_flow import DataFlow
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import Scope, Scopes
 from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
-from truetune.spec.release_pins import Pins, pins_of_notebook, pins_of_script
 
 if TYPE_CHECKING:
     from truetune.source.import_groups import Program

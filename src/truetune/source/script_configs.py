@@ -15,6 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from truetune.settings.config import Config, SettingLocation
+from truetune.settings.removed_names import first_of_major
+from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
+from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.stacks.python_calls import ConfigCall, config_of_calls
+from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.option_defaults import find_option_default
@@ -27,12 +33,6 @@ from truetune.source.version_guards import (
     find_guarded_arguments,
     find_possible_names,
 )
-from truetune.spec.config import Config, SettingLocation
-from truetune.spec.removed_names import first_of_major
-from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
-from truetune.spec.stacks.known_keys import load_known_keys
-from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
-from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 
 # Calls beside a trainer's arguments that its Config takes settings from.
 PART_CALLS = {

@@ -21,8 +21,8 @@ from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import parse_json
 from truetune.render.probes import Probes
 from truetune.render.tokenizer_folder import files_of
-from truetune.spec.recognise_input_kind import recognise_kinds
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.settings.run_spec import RunSpec
 
 SAVED_FILES = ("dataset_dict.json", "state.json")
 """What `datasets` writes into a folder of `save_to_disk`"""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from truetune.errors import DataError
 from truetune.render.probes import Probes
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
 from truetune.tokenized.round_trip import RoundTrip, RoundTripSampler
 from truetune.tokenized.row_chunks import Chunk, Progress, read_chunks

@@ -20,7 +20,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import stream_batches, with_proof
 from truetune.errors import DataError
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.place_tokens import TokenPlacer
 from truetune.tokenized.row_chunks import Chunk, read_chunks
 from truetune.tokenized.token_cache import TokenCache

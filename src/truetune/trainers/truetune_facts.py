@@ -44,7 +44,7 @@ FACTS = TrainerFacts(
         "DEFAULT_MAX_LENGTH",
     ),
     template=Fact("tokenizer", "truetune/render/probes.py", "probes"),
-    as_served=Fact(True, "truetune/spec/run_spec.py", "RunSpec.history"),
+    as_served=Fact(True, "truetune/settings/run_spec.py", "RunSpec.history"),
     file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load_tokenizer"),
     prepares_model=Fact(True, "truetune/training/enlarge_embeddings.py", "fit_embedding_rows"),
     packs=Fact("best-fit", "truetune/training/training_recipe.py", "_row_settings"),

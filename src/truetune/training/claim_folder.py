@@ -33,7 +33,7 @@ from truetune.data.guard_output_folder import (
     is_our_lock,
 )
 from truetune.errors import UsageError
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.run_files import (
     OTHER_FOLDER_HINT,
     check_run_folder,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from truetune.spec.training_settings import Lora, Method, Training
+from truetune.settings.training_settings import Lora, Method, Training
 
 # Chosen, not measured: twice as much doubles the activations of a step, and half leaves out more of
 # the long answers of reasoning data.

@@ -28,7 +28,7 @@ from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 from truetune.errors import SpecError, TokenizerError, UsageError
 from truetune.memory.architecture import read_architecture
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # Chosen, not measured: longer than any encoding. The processes wait without load, so that a large
 # value costs nothing but a late end if the first one hangs.

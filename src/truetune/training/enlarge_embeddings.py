@@ -13,7 +13,7 @@ import torch
 
 from truetune.errors import UsageError
 from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.training_recipe import Choice
 
 # Tensor cores take tiles of 8 to 64 values of 16 bits. Chosen, not measured: a larger multiple

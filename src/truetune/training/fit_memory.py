@@ -18,8 +18,8 @@ from truetune.memory.find_remedies import Proposal, Remedy, find_remedies
 from truetune.memory.plan_memory import Plan, parse_gpu_memory, plan_memory
 from truetune.memory.read_machine import read_machine
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import merge_settings, spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import merge_settings, spec_of
 from truetune.training.training_recipe import CHECKPOINTING
 
 # A table and not branches: a remedy of the memory plan whose field has no line here (length has its

@@ -23,7 +23,7 @@ from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from truetune.errors import UsageError
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Without them accelerate prints a paragraph about each default that it takes. The port 0 lets two

@@ -16,7 +16,7 @@ import transformers
 from truetune.errors import UsageError
 from truetune.render.embedding_weights import find_embedding
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.training_settings import Training
+from truetune.settings.training_settings import Training
 from truetune.training.training_recipe import Choice
 
 

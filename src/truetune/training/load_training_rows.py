@@ -18,7 +18,7 @@ from truetune.encoding.encode_run import Encoded, Progress, encode
 from truetune.encoding.pack_documents import pack_best_fit
 from truetune.errors import DataError, UsageError
 from truetune.render.rendering import IGNORED
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.training_recipe import Choice
 
 # Chosen, not measured: of 1,000 rows 20. Twice as many take data from small sets, half as many make

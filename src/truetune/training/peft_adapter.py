@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.spec.training_settings import Lora, Training
+from truetune.settings.training_settings import Lora, Training
 from truetune.training.enlarge_embeddings import trainable_token_rows
 from truetune.training.training_recipe import Choice
 

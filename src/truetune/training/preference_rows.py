@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from truetune.encoding.encode_run import Progress, encode
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.load_training_rows import (
     TrainingData,
     TrainingRows,

@@ -27,8 +27,8 @@ from truetune.errors import FindingsError
 from truetune.package import __version__
 from truetune.probe.peek_batches import peek_batches
 from truetune.probe.temporary_data_loader import temporary_data_loader
-from truetune.spec.config import Config
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec
 from truetune.training.progress_output import Listener
 
 # Other trainers choose to pack without borders or to train on raw text; truetune train never does,

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from truetune.render.probes import Probes, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Training
 from truetune.training.align_special_ids import align_special_ids
 from truetune.training.choose_collator import Collate, choose_collator
 from truetune.training.enlarge_embeddings import fit_embedding_rows

@@ -16,7 +16,7 @@ from truetune.data.rows import read_conversations
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.training_recipe import Choice
 
 ADDED_PAD = "<|pad|>"

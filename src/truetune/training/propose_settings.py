@@ -14,8 +14,8 @@ from typing import Any
 from truetune.errors import UsageError
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan, plan_memory
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Training
 from truetune.training.default_settings import DEFAULT_MAX_LENGTH
 from truetune.training.survey_data import DataSurvey, ExampleLengths
 from truetune.training.training_recipe import Recipe, make_recipe

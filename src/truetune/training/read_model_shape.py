@@ -10,7 +10,7 @@ from typing import NamedTuple
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read_architecture
 from truetune.render.tokenizer_folder import find_tokenizer_folder, read_json
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 class ModelShape(NamedTuple):

@@ -42,7 +42,7 @@ from truetune.data.guard_output_folder import (
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.generation.sample_files import SAMPLE_FILE_NAME, is_sample_file
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.write_extended_tokenizer import is_our_tokenizer
 
 OTHER_FOLDER_HINT = "name another folder with -o"

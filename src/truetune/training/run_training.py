@@ -18,7 +18,7 @@ from transformers import PrinterCallback, ProgressCallback, set_seed
 
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import NotJudged
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training import preflight_checks, write_contract
 from truetune.training.claim_folder import FolderClaim, check_same_run, claim_folder, lock_folder
 from truetune.training.distributed_run import (

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Training
 
 SUPPORTED_METHODS = ("sft", "dpo", "orpo", "kto")
 OTHER_STACKS = {

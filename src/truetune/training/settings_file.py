@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.training_settings import Lora, Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Lora, Training
 from truetune.training.default_settings import LORA_RANK
 from truetune.training.propose_settings import RECIPE_MEANINGS, StartingSettings
 from truetune.training.setting_conflicts import PREFERENCE_METHODS

@@ -20,7 +20,7 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as batch_of
 from truetune.errors import SpecError, TruetuneError
 from truetune.render.probes import prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.read_model_shape import ModelShape, read_model_shape
 
 # Chosen, not measured: the 95th percentile of 1,000 lengths is off by about 1.4 points of

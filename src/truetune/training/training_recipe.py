@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.errors import SpecError, TokenizerError
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
-from truetune.spec.training_settings import Method, Training
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
+from truetune.settings.training_settings import Method, Training
 from truetune.training.default_settings import (
     DEFAULT_MAX_LENGTH,
     Choice,

@@ -15,7 +15,7 @@ import tokenizers
 from truetune.data.write_atomically import write_atomically
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import files_of, read_json
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 # A run may replace this folder only where it wrote it. The mark and the test for links keep a
 # user's own folder of that name, and files behind a link, from being overwritten.

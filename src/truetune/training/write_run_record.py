@@ -35,7 +35,7 @@ from truetune.checkpoint.weight_files import ADAPTER_FILE
 from truetune.checks.findings import RANK, Finding
 from truetune.data import write_atomically
 from truetune.package import __version__
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from truetune.training.claim_folder import FolderClaim

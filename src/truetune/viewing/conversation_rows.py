@@ -21,7 +21,7 @@ from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.errors import DataError
 from truetune.report.page.compare_rendered_rows import RowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.viewing.row_index import SourcedRecords
 
 # Chosen, not measured: a file that begins with a thousand broken rows has other problems than

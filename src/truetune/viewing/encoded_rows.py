@@ -33,7 +33,7 @@ from truetune.report.page.token_rows import (
     source_letters,
     spell_tokens,
 )
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.viewing.row_index import SourcedRecords
 
 TOKEN_COLUMNS = ("input_ids", "labels")

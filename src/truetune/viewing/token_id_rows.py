@@ -21,7 +21,7 @@ from truetune.report.page.token_rows import (
     row_without_tokens,
     source_letters,
 )
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
 from truetune.tokenized.row_chunks import chunk_of
 from truetune.viewing.row_index import SourcedRecords

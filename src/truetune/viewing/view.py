@@ -27,8 +27,8 @@ from truetune.report.page.page_section import Result, Section
 from truetune.report.page.token_rows import TokenRow
 from truetune.report.page.tokens_section import tokens_section
 from truetune.report.visible_text import visible
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
 from truetune.tokenized.token_cache import open_token_cache
 from truetune.viewing.conversation_rows import ConversationRows
 from truetune.viewing.local_server import ViewServer

@@ -18,7 +18,7 @@ from truetune.checks.answers.bad_answer_counts import (
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import answer_findings, answer_report, new_or_worse
 from truetune.generation.answer_samples import SampledRun
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def rules(example: dict[str, Any]) -> dict[str, str]:

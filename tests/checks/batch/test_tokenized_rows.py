@@ -16,7 +16,7 @@ from tests.parts import folder
 from truetune.checks.reports import AuditReport
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 Row = dict[str, Any]
 RULES = (

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from tests.checks.pages.cause import inquest
 from truetune.checks.find_causes import find_causes
 from truetune.generation.model_evidence import StopEstimate, TrainingEffect
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 ENDLESS: dict[str, Any] = {
     "look": {"stopped": 0, "stop_probability": 0.00002}, "trained": ["<|im_end|>"], "served": ["<|im_end|>"],

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from tests.checks.config.settings import TRL
-from tests.spec.unasked import UNASKED
+from tests.settings.unasked import UNASKED
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.stacks.config_file import identify_stack, read_config
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.config_file import identify_stack, read_config
 
 DPO = {
     **{key: value for key, value in TRL.items() if key != "assistant_only_loss"},

@@ -12,7 +12,7 @@ from truetune.checks.diagnose_log import diagnose
 from truetune.checks.entropy_floor import loss_floor
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, UsageError
-from truetune.spec.settings_files import spec_of
+from truetune.settings.settings_files import spec_of
 
 RUNS = Path(__file__).parents[2] / "logs" / "runs"
 CHATS = [

@@ -24,7 +24,7 @@ from truetune.checks.judge_audit import AuditReport, audit
 from truetune.checks.rule import Rule
 from truetune.probe.observe_run import observe_run
 from truetune.probe.own_loop_hook import OwnLoop
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

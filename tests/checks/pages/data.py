@@ -25,8 +25,8 @@ from truetune.checks.check_data import check
 from truetune.checks.findings import Finding
 from truetune.checks.reports import DataReport
 from truetune.checks.rule import Rule
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
 
 LABELS = ("billing", "shipping", "account")
 DEMO = Path(str(resources.files("truetune.demo"))) / "tokenizer"

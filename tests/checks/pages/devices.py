@@ -16,8 +16,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.read_machine import Gpu, Launch, Machine
-from truetune.spec.config import Config
-from truetune.spec.settings_files import spec_of
+from truetune.settings.config import Config
+from truetune.settings.settings_files import spec_of
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

@@ -17,7 +17,7 @@ from truetune.probe.run_record import Record
 from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
 from truetune.rehearsal.rehearsal_report import judge_rehearsal
 from truetune.rehearsal.rehearse_in_process import record_rehearsal
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:

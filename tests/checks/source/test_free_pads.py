@@ -20,7 +20,7 @@ from truetune.checks.source.evidence.pad_candidates import (
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load_tokenizer
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 PARTS = [
     ("llama3.1-base", "meta-llama/Llama-3.1-8B"),

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.settings.unasked import UNASKED
 from tests.source.modules import notebook
-from tests.spec.unasked import UNASKED
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
 

@@ -16,7 +16,7 @@ from truetune.checks.source.evidence.published_families import (
     family_of_model,
 )
 from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 PARTS = {
     "qwen2.5-instruct": "Qwen/Qwen2.5-1.5B-Instruct", "qwen3": "Qwen/Qwen3-8B", "qwen3.5": "Qwen/Qwen3.5-9B",

@@ -66,7 +66,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 # Chosen, not measured: some answers are long by nature, and the limit of a watched run is short. At half, runs with
 # long answers would be warned; at double, only those that never stop.

@@ -62,7 +62,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 # Weights are numbers, which no batch shows as text: they are looked for by name.
 WEIGHT_COLUMNS = frozenset(

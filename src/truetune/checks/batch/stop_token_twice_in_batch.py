@@ -49,7 +49,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.texts_of_row import texts_in
 from truetune.render.probes import ANSWER, QUESTION, alternating_chat
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 SHOWN_TOKENS = 6
 

@@ -71,7 +71,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 # Audits see a few batches: with 8 for a warning most of them would say nothing, with 2 each binary
 # task would warn.

@@ -58,7 +58,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import Config
+from truetune.settings.config import Config
 
 
 class Range(NamedTuple):

@@ -50,7 +50,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import Config
+from truetune.settings.config import Config
 
 
 def _model_name(config: Config) -> str:

@@ -59,8 +59,8 @@ from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.spec.config import Config
-from truetune.spec.training_settings import Lora
+from truetune.settings.config import Config
+from truetune.settings.training_settings import Lora
 
 EMBEDDING_NAMES = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
 HEAD_NAMES = ("lm_head", "embed_out", "output", "output_layer")

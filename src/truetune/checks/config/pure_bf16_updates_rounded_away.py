@@ -65,7 +65,7 @@ from truetune.checks.config.evidence.setting_places import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import Config
+from truetune.settings.config import Config
 
 PLAIN_OPTIMIZERS = (
     "adamw_torch",

@@ -79,7 +79,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
 from truetune.parsing.read_modelfile import is_modelfile
-from truetune.spec.config import WeightUse
+from truetune.settings.config import WeightUse
 
 TEMPLATE_KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
 

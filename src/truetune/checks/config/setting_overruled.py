@@ -50,7 +50,7 @@ from truetune.checks.config.evidence.setting_places import is_value_unknown, set
 from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import Config
+from truetune.settings.config import Config
 
 MOST_OF_A_RUN = 0.5
 """Share of the epochs' steps: a limit above it hardly changes the run, and is often set on purpose"""

@@ -53,11 +53,11 @@ from truetune.checks.config.evidence.setting_places import case_at_place, is_of_
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.spec.config import RenamedKey
-from truetune.spec.evidence_of_past_run import has_run, severity_of_removed_name
-from truetune.spec.release_pins import ReleaseAge
-from truetune.spec.run_spec import Severity
-from truetune.spec.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_AXOLOTL
+from truetune.settings.config import RenamedKey
+from truetune.settings.evidence_of_past_run import has_run, severity_of_removed_name
+from truetune.settings.release_pins import ReleaseAge
+from truetune.settings.run_spec import Severity
+from truetune.settings.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_AXOLOTL
 
 
 class SettingRenamed(ConfigRule):

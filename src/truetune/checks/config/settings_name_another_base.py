@@ -60,7 +60,7 @@ from truetune.checks.model_identity import (
 )
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
-from truetune.spec.config import WeightUse
+from truetune.settings.config import WeightUse
 
 NO_ADAPTER = Unmet(
     "no adapter_config.json of the adapter that is named is on this machine",

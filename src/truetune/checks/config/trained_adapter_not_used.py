@@ -70,7 +70,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_same_folder, is_within
-from truetune.spec.config import Config, WeightUse
+from truetune.settings.config import Config, WeightUse
 
 NO_USES = Unmet(
     "it is about settings that are given together with a file that merges, serves or loads weights",

@@ -64,8 +64,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
-from truetune.spec.stacks.known_keys import load_known_keys
-from truetune.spec.suggest_spelling import find_misspelt_key
+from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.suggest_spelling import find_misspelt_key
 
 # Chosen, not measured: a line of a terminal holds about so many; the rest is counted.
 MAX_NAMES_SHOWN = 8

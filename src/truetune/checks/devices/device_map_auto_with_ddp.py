@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import estimate_memory
 from truetune.memory.memory_settings import resolve_settings
-from truetune.spec.stacks.find_config_consumer import launches_of_several
+from truetune.settings.stacks.find_config_consumer import launches_of_several
 
 
 class DeviceMapAutoWithDdp(DeviceRule):

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EnvironmentRule
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 # Warnings slow every step many times over. Notes have a use: NCCL_P2P_DISABLE=1 is how consumer GPUs without P2P work.
 HARMFUL_SETTINGS: dict[tuple[str, str], tuple[Severity, str]] = {

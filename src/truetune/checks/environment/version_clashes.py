@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 CHAT_COLUMNS = ("messages", "conversations", "prompt", "completion", "instruction")
 """Columns of rows that are chats or tasks, not plain text"""

@@ -56,7 +56,7 @@ from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
 from truetune.logs.run_log import Curve
 from truetune.logs.summed_loss import count_summed_means, find_loss_parts
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 TIMES = 1.2
 """Of guessing. Chosen, not measured: an untrained head begins a little above ln(vocabulary), a sum of two at twice"""

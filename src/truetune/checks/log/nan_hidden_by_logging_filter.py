@@ -61,7 +61,7 @@ from truetune.checks.rule import LogRule
 from truetune.logs.console.console_output import LABELS_MASKED, MARKER_TOKENS
 from truetune.logs.robust_statistics import is_falling
 from truetune.logs.run_log import Curve, Floats
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 ALIVE = 0.05
 """Losses above it are no rounded zeros."""

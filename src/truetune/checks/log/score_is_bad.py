@@ -48,7 +48,7 @@ from truetune.checks.rule import LogRule
 from truetune.logs.metric_direction import is_share_metric
 from truetune.logs.robust_statistics import end_medians, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 # Chosen, not measured. A score may be 0 in one evaluation of a few rows, hardly in three. A record of pairs is often of
 # one or two of them: with fewer than 20 records, small batches would look inverted.

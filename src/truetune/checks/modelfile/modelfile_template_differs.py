@@ -48,7 +48,7 @@ from truetune.checks.modelfile.weights_of_modelfile import is_file_of_weights, i
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
 from truetune.render.probes import QUESTION, Probes, alternating_chat, prepare_probes_of_run
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 MARK = re.compile(
     r"<\|[^|<>\s]+\|>|<\uff5c[^<>\s]+\uff5c>|<(?:start|end)_of_turn>|\[/?INST\]|<</?SYS>>|</?s>|### \w+:"

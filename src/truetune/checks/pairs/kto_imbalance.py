@@ -44,7 +44,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 MIN_RATIO, MAX_RATIO = 1.0, 4 / 3
 """Recommended by the KTO paper (equation 8) and TRL"""

@@ -50,7 +50,7 @@ from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_at_answer
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 # LLaMA-Factory's two sets of pairs have 12 % and 0.7 %, all by the cut at 1,024 tokens. At 0.005
 # the second would warn; where half of the pairs are, a column was mapped twice or the limit cuts

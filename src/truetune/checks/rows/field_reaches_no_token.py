@@ -60,7 +60,7 @@ from truetune.checks.token_cases import case_in_message
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.lost_fields import FieldTracker, LostField
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 EFFECTS = {
     "empties": "nothing of the turn is left, and it is trained as an empty answer",

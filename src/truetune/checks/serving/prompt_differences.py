@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from truetune.generation.server_observations import PromptComparison
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 PROMPT_REMEDY = (
     "start the server with the chat template, system prompt and BOS setting that are saved with the"

@@ -48,9 +48,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
+from truetune.settings.removed_names import SECOND_ADAPTER_HARMLESS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.removed_names import SECOND_ADAPTER_HARMLESS
 
 
 def _adapter_calls(module: Module) -> Iterator[Call]:

@@ -51,9 +51,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import training_places
 from truetune.errors import TruetuneError
+from truetune.settings import located_document
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec import located_document
 
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 MERGING_METHODS = ("merge_and_unload", "merge_adapter")

@@ -67,9 +67,9 @@ from truetune.checks.source.evidence.wrapped_models import (
     model_objects,
     wrapped_models,
 )
+from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.stacks.find_config_consumer import launches_of_several
 
 GRADIENT_AVERAGING = re.compile(
     r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I

@@ -59,12 +59,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.errors import SpecError
+from truetune.settings import located_document
+from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.module import Module
 from truetune.source.quantization_configs import find_quantization_configs
 from truetune.source.resolved_calls import Call
 from truetune.source.script_configs import extract_configs
-from truetune.spec import located_document
-from truetune.spec.stacks.find_config_consumer import launches_of
 
 FSDP_IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
 FSDP_IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)

@@ -57,9 +57,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.multi_process_loops import mentions_process
+from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.stacks.find_config_consumer import launches_of_several
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 PROCESS_WRAPPERS = (

@@ -64,9 +64,9 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.causal_model_metrics import trainers_of_causal
 from truetune.checks.source.evidence.metric_functions import functions_in_argument, picks_tokens
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.settings.run_spec import Severity
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.run_spec import Severity
 
 TRAINERS = ("transformers.Seq2SeqTrainer",)
 ARGUMENTS = ("transformers.Seq2SeqTrainingArguments", "transformers.TrainingArguments")

@@ -66,10 +66,10 @@ from truetune.checks.source.evidence.single_process_starts import (
     SingleProcessStart,
     find_single_process_starts,
 )
+from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.stacks.find_config_consumer import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 VARIABLE = "CUDA_VISIBLE_DEVICES"

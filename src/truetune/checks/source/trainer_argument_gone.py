@@ -2,8 +2,8 @@
 
 ## What it does
 Compares the arguments of `Trainer`, `SFTTrainer`, `DPOTrainer` and the others with what their constructors took,
-release by release (`spec/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask for
-a release that takes the argument, there is nothing to say. Where none of them names a release, the one that is
+release by release (`settings/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask
+for a release that takes the argument, there is nothing to say. Where none of them names a release, the one that is
 installed beside truetune decides whether it is an error; else it is a warning that says from which one on it holds.
 Arguments are followed through dictionaries (`**options`), in other files that are given too. Code that asks first
 (`inspect.signature`, a version) or tries again is left alone, and so are files that import unsloth, which takes the old
@@ -64,11 +64,11 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.renamed_arguments import place_of_argument, rename_changes
+from truetune.settings.evidence_of_past_run import severity_of_removed_name
+from truetune.settings.stacks.removed_arguments import RemovedArgument, find_removed_argument
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.version_guards import find_guarded_arguments, find_possible_names
-from truetune.spec.evidence_of_past_run import severity_of_removed_name
-from truetune.spec.stacks.removed_arguments import RemovedArgument, find_removed_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 

@@ -2,8 +2,8 @@
 
 ## What it does
 Looks at what a file imports from `trl` itself, or reads of it (`trl.ORPOTrainer`), and at what TRL exported, release by
-release (`spec/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask for a release
-that has the name, there is nothing to say. Where none of them names a release, the one that is installed beside
+release (`settings/stacks/signatures.json`). Where the notebook, the script or the project's requirements ask for a
+release that has the name, there is nothing to say. Where none of them names a release, the one that is installed beside
 truetune decides whether it is an error; else it is a warning that says from which one on it holds. An import that is
 tried (`except ImportError`), or made for one release alone, is left alone.
 
@@ -48,11 +48,11 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.settings.evidence_of_past_run import severity_of_removed_name
+from truetune.settings.stacks.removed_arguments import RemovedExport, find_removed_export
 from truetune.source.module import Module
 from truetune.source.source_edits import Changes, insert_before, replace_expression
 from truetune.source.version_guards import is_behind_version_check
-from truetune.spec.evidence_of_past_run import severity_of_removed_name
-from truetune.spec.stacks.removed_arguments import RemovedExport, find_removed_export
 
 INSTEAD = {
     "DataCollatorForCompletionOnlyLM": (

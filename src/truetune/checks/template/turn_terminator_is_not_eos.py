@@ -45,7 +45,7 @@ from truetune.checks.severity_by_trainer import MOOT, SeverityByFact
 from truetune.checks.token_cases import case_at_stop, first_answer
 from truetune.encoding.batch import Batch
 from truetune.render.tokenizer import Special
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 
 class TurnTerminatorIsNotEos(DataRule):

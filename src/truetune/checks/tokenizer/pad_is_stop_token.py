@@ -47,7 +47,7 @@ from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityFo
 from truetune.encoding.batch import Batch
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.tokenizer import Stop
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 
 class PadIsStopToken(DataRule):

@@ -36,7 +36,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 from truetune.checks.severity_by_trainer import MOOT, SeverityByFact, SeverityForFact
 from truetune.encoding.batch import Batch
-from truetune.spec.run_spec import Severity
+from truetune.settings.run_spec import Severity
 
 
 class TruncationStatePersisted(DataRule):

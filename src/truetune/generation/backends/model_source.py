@@ -26,9 +26,9 @@ from truetune.data.predictions import suggest_score_command
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.render.tokenizer import Tokenizer
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.settings_files import spec_of
-from truetune.spec.suggest_spelling import did_you_mean_path
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.settings_files import spec_of
+from truetune.settings.suggest_spelling import did_you_mean_path
 
 SourceKind = Literal["model", "adapter", "gguf", "endpoint"]
 GENERATION_CONFIG = "generation_config.json"

@@ -30,7 +30,7 @@ from truetune.report.page.token_rows import (
     row_without_tokens,
 )
 from truetune.report.page.trainer_masks import TrainerMasks
-from truetune.spec.run_spec import Learn, RunSpec
+from truetune.settings.run_spec import Learn, RunSpec
 
 
 class RowRenderer:

@@ -54,7 +54,7 @@ from truetune.errors import TruetuneError
 from truetune.render.rendering import IGNORED
 from truetune.render.text_origins_in_file import TextOrigin, text_origins
 from truetune.report.visible_text import clip_text, count_noun
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 TokenRow = dict[str, Any]
 

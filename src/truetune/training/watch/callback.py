@@ -26,7 +26,7 @@ from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.probe.find_trainer import trainer_of_frames
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.watch.experiment_trackers import track_pass
 from truetune.training.watch.forget_later_samples import forget_later_samples
 from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses

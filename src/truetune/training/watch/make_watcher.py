@@ -13,7 +13,7 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.generation.build_prompts import build_prompts
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 from truetune.training.load_training_rows import TrainingData
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.progress_output import Listener

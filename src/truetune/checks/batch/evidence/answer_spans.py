@@ -19,7 +19,7 @@ from truetune.auditing.audit import PAD, Audit, Sample
 from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.auditing.row_fields import parse_row
 from truetune.render.rendering import Source
-from truetune.spec.row_formats import row_formats
+from truetune.settings.row_formats import row_formats
 
 PROMPT_SOURCES = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT, Source.TOOLS)
 ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)

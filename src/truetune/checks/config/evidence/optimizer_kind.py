@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truetune.checks.config.evidence.setting_places import is_value_unknown
-from truetune.spec.config import Config
+from truetune.settings.config import Config
 
 OPTIMIZER_SWITCHES = (
     "use_galore",

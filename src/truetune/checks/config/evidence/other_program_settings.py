@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from truetune.checks.config.evidence.setting_places import is_of_program, known_keys
-from truetune.spec.config import Config, RenamedKey, SettingLocation
-from truetune.spec.stacks.registry import config_readers
-from truetune.spec.stacks.trl import SCRIPT_ONLY_KEYS
-from truetune.spec.suggest_spelling import find_misspelt_key
+from truetune.settings.config import Config, RenamedKey, SettingLocation
+from truetune.settings.stacks.registry import config_readers
+from truetune.settings.stacks.trl import SCRIPT_ONLY_KEYS
+from truetune.settings.suggest_spelling import find_misspelt_key
 
 DATA_SET_LISTS = ("datasets", "test_datasets", "pretraining_dataset")
 """Keys of Axolotl whose tables have keys of their own"""

@@ -8,12 +8,12 @@ from typing import Any
 
 from truetune.checks.findings import Case
 from truetune.errors import SpecError
-from truetune.spec.config import Config, SettingLocation
-from truetune.spec.located_document import TextPosition, parse_document
-from truetune.spec.run_spec import RunSpec
-from truetune.spec.stacks.known_keys import load_known_keys
-from truetune.spec.stacks.registry import config_readers
-from truetune.spec.training_settings import Training
+from truetune.settings.config import Config, SettingLocation
+from truetune.settings.located_document import TextPosition, parse_document
+from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.stacks.registry import config_readers
+from truetune.settings.training_settings import Training
 
 BUILT_ON_TRANSFORMERS = {
     "trl": ("trl", "transformers", "peft"),

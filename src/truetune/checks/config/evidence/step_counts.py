@@ -20,8 +20,8 @@ from truetune.data.find_data_files import Source, open_raw, open_unpacked
 from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE
-from truetune.spec.config import Config
-from truetune.spec.stacks.find_config_consumer import launched_processes
+from truetune.settings.config import Config
+from truetune.settings.stacks.find_config_consumer import launched_processes
 
 MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""

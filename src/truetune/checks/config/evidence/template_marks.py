@@ -9,8 +9,8 @@ from functools import lru_cache
 from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
-from truetune.spec.config import Config
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec
 
 CHATML = "<|im_start|>user"
 GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"

@@ -14,7 +14,7 @@ from truetune.data.find_data_files import (
 )
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
-from truetune.spec.config import Config
+from truetune.settings.config import Config
 
 DATA_SUFFIXES = frozenset((*KIND_BY_SUFFIX, *COMPRESSION_SUFFIXES))
 SAVED_DATA_SET_FILE = ("state.json", "dataset_dict.json")

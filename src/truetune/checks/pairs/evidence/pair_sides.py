@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
-from truetune.spec.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec
 
 DEFAULT_MAX_LENGTH = 1024
 """TRL's max_length for DPO and KTO where a run sets none"""

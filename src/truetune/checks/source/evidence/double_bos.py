@@ -12,8 +12,8 @@ from truetune.checks.source.evidence.published_families import (
 from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.settings.run_spec import RunSpec
 from truetune.source.module import Module
-from truetune.spec.run_spec import RunSpec
 
 NEW_TEMPLATES = ("get_chat_template", "setup_chat_format", "clone_chat_template")
 """Functions that give a tokenizer another chat template"""

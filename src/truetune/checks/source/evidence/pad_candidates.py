@@ -22,8 +22,8 @@ from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load_tokenizer
 from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.settings.run_spec import RunSpec
 from truetune.source.module import Module
-from truetune.spec.run_spec import RunSpec
 
 BY_GOOD_PAD = "good_pad on the published tokenizer"
 BY_TOKENIZER_FILES = (

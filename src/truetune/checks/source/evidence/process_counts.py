@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.settings.stacks.find_config_consumer import SEVERAL_PROCESSES, launches_of_several
 from truetune.source.module import Module
-from truetune.spec.stacks.find_config_consumer import SEVERAL_PROCESSES, launches_of_several
 
 VARIABLES = ("LOCAL_RANK", "WORLD_SIZE")
 STARTS = (

@@ -21,10 +21,10 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
+from truetune.settings.config import Config
+from truetune.settings.stacks.config_file import read_config
 from truetune.source.module import Module, read_module
 from truetune.source.script_preparation import find_message_mapping
-from truetune.spec.config import Config
-from truetune.spec.stacks.config_file import read_config
 
 ANSWER_BEGINS = re.compile(
     r"(?:^|\n|\{\}|\} ?)[ \t]*(?P<mark>#{2,4} ?[A-Z][\w ]{1,24}:?|<\|?(?:assistant|bot|model)\|?>"

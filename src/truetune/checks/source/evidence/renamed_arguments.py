@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from truetune.settings.stacks.removed_arguments import RemovedArgument
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import Change, Changes, replace_expression
-from truetune.spec.stacks.removed_arguments import RemovedArgument
 
 
 def place_of_argument(call: Call, name: str) -> ast.AST:

@@ -17,8 +17,8 @@ from truetune.checks.vllm_server_commands import (
 )
 from truetune.errors import DataError
 from truetune.parsing.shell_commands import is_command_file, last_option, read_commands
+from truetune.settings.stacks.find_config_consumer import files_around
 from truetune.source.module import Module
-from truetune.spec.stacks.find_config_consumer import files_around
 
 CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
 BESIDE = frozenset(("messages", "prompt", "input"))

@@ -35,9 +35,9 @@ from truetune.checks.source.evidence.published_families import likely_model_name
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.parsing.read_modelfile import is_modelfile
 from truetune.parsing.shell_commands import is_command_file
+from truetune.settings.config import WeightUse
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.config import WeightUse
 
 OWN_TEMPLATE = re.compile(r"\.chat_template\s*=[^=]|clone_chat_template")
 """A script that gives its tokenizer another template: what that writes is not seen here"""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.spec.stacks.find_config_consumer import (
+from truetune.settings.stacks.find_config_consumer import (
     LAUNCHERS,
     files_around,
     read_project_text,

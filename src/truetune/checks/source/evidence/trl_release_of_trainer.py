@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from packaging.version import Version
 
+from truetune.settings.removed_names import (
+    ARGUMENTS_MOVED_TO_CONFIG,
+    MOVED_TO_CONFIG,
+    RemovalWindow,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec.removed_names import ARGUMENTS_MOVED_TO_CONFIG, MOVED_TO_CONFIG, RemovalWindow
 
 
 def why_before(module: Module, trainer: Call, change: RemovalWindow) -> str | None:

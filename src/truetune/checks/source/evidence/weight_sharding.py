@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
+from truetune.settings import located_document
+from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
-from truetune.spec import located_document
-from truetune.spec.stacks.find_config_consumer import launches_of
 
 SHARDS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 OF_FSDP = (*SHARDS, "accelerate.FullyShardedDataParallelPlugin")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from truetune.spec.run_spec import Severity
+    from truetune.settings.run_spec import Severity
 
 Shown = Literal["exception", "notice", "end"]
 """`exception`: an exception's type and text. `notice`: at the beginning of a line, and the run continues. `end`: at the

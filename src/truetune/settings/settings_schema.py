@@ -1,0 +1,85 @@
+"""The JSON schema of truetune.yaml, for editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from truetune.parsing.input_limits import RESULT
+from truetune.parsing.json_reader import parse_json
+from truetune.settings.row_formats import format_names
+from truetune.settings.run_spec import RunSpec
+
+SCHEMA_NAME = "truetune.schema.json"
+"""The file that `truetune init` writes beside the settings"""
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_TITLE = "The settings of truetune"
+ONE_OR_MANY = ("data", "eval_data", "select", "ignore")
+
+
+class _SchemaWithoutTitles(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def build_settings_schema() -> dict[str, Any]:
+    """What may stand in truetune.yaml, with what each setting means. Names are spelled with underscores."""
+    made = RunSpec.model_json_schema(schema_generator=_SchemaWithoutTitles)
+    settings = made["properties"]
+    for name in ONE_OR_MANY:
+        many = {"type": settings[name].pop("type"), "items": settings[name].pop("items")}
+        settings[name]["anyOf"] = [{"type": "string"}, many]
+    what = made["$defs"]["Learn"]["properties"]["what"]["enum"]
+    settings["learn"] = {
+        "anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}],
+        **_without_key(settings["learn"], "$ref"),
+    }
+    named = next(part for part in settings["trained_by"]["anyOf"] if "enum" in part)
+    settings["trainer"] = {
+        "anyOf": [named, {"type": "object"}],
+        "description": settings["trainer"]["description"],
+    }
+    name = next(part for part in settings["format"]["anyOf"] if part["type"] == "string")
+    name["enum"] = list(format_names())
+    for setting in settings.values():
+        if isinstance(setting.get("default"), dict):
+            del setting["default"]
+    said: dict[str, Any] = _unwrap_descriptions({**made, "title": SCHEMA_TITLE})
+    return {"$schema": SCHEMA_DIALECT, **said}
+
+
+def is_schema_file(path: Path) -> bool:
+    """Is this a file that `text` was written to, by any version? Raises OSError, ValueError."""
+    value = parse_json(path.read_bytes(), RESULT)
+    return isinstance(value, dict) and (value.get("$schema"), value.get("title")) == (
+        SCHEMA_DIALECT,
+        SCHEMA_TITLE,
+    )
+
+
+def settings_schema_text() -> str:
+    """The schema as a file."""
+    return json.dumps(build_settings_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_key(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
+
+
+def _unwrap_descriptions(value: Any) -> Any:
+    """Descriptions without the line breaks of the source."""
+    if isinstance(value, list):
+        return [_unwrap_descriptions(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: (
+            " ".join(item.split())
+            if key == "description" and isinstance(item, str)
+            else _unwrap_descriptions(item)
+        )
+        for key, item in value.items()
+    }

@@ -1,0 +1,106 @@
+"""What several stacks hand to transformers, peft and DeepSpeed: read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import SpecError
+from truetune.settings import located_document
+from truetune.settings.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft
+
+
+def put_sharding(draft: ConfigDraft) -> None:
+    """`fsdp` with `fsdp_config`, and `deepspeed` with its stage."""
+    fsdp = draft.get("fsdp")
+    details = draft.get("fsdp_config")
+    draft.put("training.fsdp", bool(fsdp) or bool(details and fsdp is None), "fsdp", "fsdp_config")
+    value = draft.get("deepspeed")
+    if value is None or value is UNKNOWN_VALUE or value == "":
+        return
+    zero = _zero_settings(draft, value)
+    if zero is None:
+        return
+    draft.put("training.deepspeed_stage", _zero_stage(draft, zero), "deepspeed")
+    offloads = {key: zero[key] for key in OFFLOAD_KEYS if _is_on_cpu(zero.get(key))}
+    if offloads:
+        draft.put("training.other", offloads, "deepspeed")
+
+
+OFFLOAD_KEYS = ("offload_optimizer", "offload_param")
+
+
+def _is_on_cpu(value: Any) -> bool:
+    """Is it moved off the GPU: `{"device": "cpu"}` or `nvme`?"""
+    return isinstance(value, dict) and value.get("device") not in (None, "none")
+
+
+def _zero_settings(draft: ConfigDraft, value: Any) -> dict[str, Any] | None:
+    """`zero_optimization` of DeepSpeed's settings, empty where they have none; None where their file is not here."""
+    if isinstance(value, str):
+        path = draft.find(value)
+        if path is None or not path.is_file():
+            draft.notes.append(f"deepspeed: {value} is not here, so its ZeRO stage is not known")
+            return None
+        value = located_document.read_document(path).value
+    zero = value.get("zero_optimization", {}) if isinstance(value, dict) else {}
+    return zero if isinstance(zero, dict) else {}
+
+
+def _zero_stage(draft: ConfigDraft, zero: dict[str, Any]) -> int:
+    stage = zero.get("stage", 0)
+    if stage not in (0, 1, 2, 3):
+        raise SpecError(
+            f"{draft.at('deepspeed')}: zero_optimization.stage: expected 0, 1, 2 or 3, found"
+            f" {stage!r}"
+        )
+    return int(stage)
+
+
+def put_checkpointing(draft: ConfigDraft) -> None:
+    """`gradient_checkpointing`, or `activation_checkpointing` where that is set, and `use_reentrant` of its kwargs."""
+    names = ("activation_checkpointing", "gradient_checkpointing")
+    value = next(
+        (v for v in map(draft.get, names) if v is not None), False if draft.defaults else None
+    )
+    draft.put("training.gradient_checkpointing", value, *names)
+    for name in (f"{name}_kwargs" for name in names):
+        if (reentrant := draft.table(name).get("use_reentrant")) is not None:
+            draft.put("training.use_reentrant", reentrant, name)
+            return
+
+
+def join_loss_types(value: Any) -> str:
+    """`sigmoid`, or `sigmoid+sft` of several."""
+    return "+".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def flatten_token_indices(value: Any) -> Any:
+    """peft's `trainable_token_indices`: a list, or a list for each layer."""
+    if not isinstance(value, dict):
+        return value
+    return [
+        index
+        for of_layer in value.values()
+        for index in (of_layer if isinstance(of_layer, list) else [of_layer])
+    ]
+
+
+def device_map_name(value: Any) -> str | None:
+    """`auto` and the like; a table of devices as `{...}`."""
+    return value if isinstance(value, str) else None if value is None else str(value)
+
+
+def put_special_tokens(draft: ConfigDraft, *keys: str) -> None:
+    """Keys that set a special token (`pad_token: <|pad|>`)."""
+    found = {key: draft.values[key] for key in keys if isinstance(draft.values.get(key), str)}
+    if found:
+        draft.put("training.special_tokens", found, *found)
+
+
+def find_local_template(draft: ConfigDraft, value: str) -> str | None:
+    """The path of a template file that is here."""
+    if "{" in value or "\n" in value:
+        return None
+    found = draft.find(value)
+    return str(found) if found is not None and Path(found).is_file() else None

@@ -1,0 +1,169 @@
+"""LLaMA-Factory's data sets: names that dataset_info.json explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import SpecError
+from truetune.settings import located_document
+from truetune.settings.config import SettingLocation
+from truetune.settings.run_spec import FormatName
+from truetune.settings.stacks.config_datasets import ConfigDataset, put_datasets
+from truetune.settings.stacks.config_draft import ConfigDraft, split_names
+
+DATASET_INFO = "dataset_info.json"
+ALPACA_COLUMNS = {
+    "instruction": "prompt",
+    "input": "query",
+    "output": "response",
+    "history": "history",
+}
+SHARED_COLUMNS = {"system": "system", "tools": "tools"}
+DEFAULT_COLUMNS = {
+    "prompt": "instruction",
+    "query": "input",
+    "response": "output",
+    "messages": "conversations",
+}
+DEFAULT_TAGS = {
+    "role_tag": "from",
+    "content_tag": "value",
+    "user_tag": "human",
+    "assistant_tag": "gpt",
+    "observation_tag": "observation",
+    "function_tag": "function_call",
+    "system_tag": "system",
+}
+HUB_KEYS = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
+KNOWN_ROLE_TAGS = {
+    "user_tag": ("human", "user"),
+    "assistant_tag": ("gpt", "assistant"),
+    "system_tag": ("system",),
+    "observation_tag": ("observation", "tool"),
+    "function_tag": ("function_call",),
+}
+
+
+MEDIA_KEYS = ("images", "videos", "audios")
+
+
+def put_llama_factory_datasets(draft: ConfigDraft) -> None:
+    """`dataset` and `eval_dataset`. Raises SpecError where dataset_info.json is broken."""
+    draft.get("dataset_dir")
+    for key, field in (("dataset", "data"), ("eval_dataset", "eval_data")):
+        wanted = split_names(draft.get(key))
+        info, folder = _read_dataset_info(draft) if wanted else (None, None)
+        put_datasets(
+            draft,
+            [_read_dataset(draft, name, key, info, folder) for name in wanted],
+            key,
+            field=field,
+        )
+
+
+def _read_dataset_info(draft: ConfigDraft) -> tuple[Mapping[str, Any] | None, Path | None]:
+    where = draft.get("dataset_dir")
+    folder = draft.find(str(where)) if isinstance(where, str) else None
+    if isinstance(where, dict):
+        return where, Path(draft.path).parent
+    if folder is None or not (folder / DATASET_INFO).is_file():
+        draft.notes.append(f"dataset_dir: {where}/{DATASET_INFO} is not here")
+        return None, None
+    value = located_document.read_document(folder / DATASET_INFO).value
+    if not isinstance(value, dict):
+        raise SpecError(
+            f"{folder / DATASET_INFO}: expected data sets by name, found a {type(value).__name__}"
+        )
+    return value, folder
+
+
+def _read_dataset(
+    draft: ConfigDraft, name: str, key: str, info: Mapping[str, Any] | None, folder: Path | None
+) -> ConfigDataset:
+    if info is None or folder is None:
+        return ConfigDataset(name, ())
+    about = info.get(name)
+    if not isinstance(about, dict):
+        draft.missing.append(
+            draft.where.get(key, SettingLocation(draft.path, 1, key))._replace(key=name)
+        )
+        return ConfigDataset(name, ())
+    if any(hub in about for hub in HUB_KEYS):
+        return ConfigDataset(name, ())
+    path = folder / str(about.get("file_name"))
+    made = _dataset_form(about, str(draft.get("stage")))
+    paths = (str(path),) if path.exists() else ()
+    return (
+        ConfigDataset(name, paths, why_not=made)
+        if isinstance(made, str)
+        else ConfigDataset(name, paths, *made)
+    )
+
+
+def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dict[str, str]] | str:
+    """The format and the map of a data set.
+
+    Args:
+        about: its entry of dataset_info.json.
+        stage: of the training; `pt` takes plain text.
+
+    Returns:
+        Or why truetune does not read it.
+    """
+    columns = about.get("columns")
+    columns = columns if isinstance(columns, dict) else None
+
+    def column_of(key: str) -> str | None:
+        # An entry with `columns` has no other columns: LLaMA-Factory's defaults count only where there is none.
+        return DEFAULT_COLUMNS.get(key) if columns is None else columns.get(key)
+
+    if any(map(column_of, MEDIA_KEYS)):
+        return "it holds images, sound or video"
+    extra = {ours: column_of(theirs) for ours, theirs in SHARED_COLUMNS.items()}
+    label_format: FormatName | None = None
+    if column_of("kto_tag"):
+        label_format = "kto"
+        extra["label"] = column_of("kto_tag")
+    if about.get("ranking"):
+        label_format = "preference"
+        extra |= {side: column_of(side) for side in ("chosen", "rejected")}
+    if about.get("formatting", "alpaca") == "alpaca":
+        columns_of_row = dict(
+            zip(ALPACA_COLUMNS, map(column_of, ALPACA_COLUMNS.values()), strict=True)
+        )
+        if stage == "pt" and not columns_of_row["output"]:
+            return "text", _column_map({"text": columns_of_row["instruction"]})
+        return label_format or "alpaca", _column_map({**columns_of_row, **extra})
+    return _message_form(about, column_of("messages"), label_format, extra)
+
+
+def _message_form(
+    about: Mapping[str, Any],
+    messages: str | None,
+    label_format: FormatName | None,
+    extra: Mapping[str, str | None],
+) -> tuple[FormatName, dict[str, str]] | str:
+    """The same of rows that hold messages.
+
+    Args:
+        about: the entry of dataset_info.json.
+        messages: the column of the messages.
+        label_format: preference or kto, where the rows are of these.
+        extra: the other columns, by truetune's names.
+    """
+    entry_tags = about.get("tags")
+    tags = {**DEFAULT_TAGS, **(entry_tags if isinstance(entry_tags, dict) else {})}
+    keys = tags["role_tag"], tags["content_tag"]
+    unknown_roles = [tags[tag] for tag, known in KNOWN_ROLE_TAGS.items() if tags[tag] not in known]
+    if keys not in (("from", "value"), ("role", "content")) or unknown_roles:
+        names = ", ".join(unknown_roles or keys)
+        return f"its messages name {names}, which truetune does not read"
+    form: FormatName = "messages" if keys == ("role", "content") else "sharegpt"
+    ours = "messages" if form == "messages" and label_format is None else "conversations"
+    return label_format or form, _column_map({ours: messages, **extra})
+
+
+def _column_map(columns: Mapping[str, str | None]) -> dict[str, str]:
+    return {ours: str(theirs) for ours, theirs in columns.items() if theirs and theirs != ours}

@@ -1,0 +1,163 @@
+"""Calls in a Python program, as a Config: `SFTConfig(...)`, `LoraConfig(...)`, `from_pretrained(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from truetune.settings.config import Config, SettingLocation
+from truetune.settings.stacks.arguments_of_several_stacks import flatten_token_indices
+from truetune.settings.stacks.config_draft import ConfigDraft, is_on
+from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.settings.stacks.trainer_arguments import (
+    METHOD_OF_CLASS,
+    class_defaults,
+    put_model_arguments,
+    put_quantization,
+    put_trainer_arguments,
+)
+
+LORA_ARGUMENTS = (
+    "r",
+    "lora_alpha",
+    "lora_dropout",
+    "target_modules",
+    "modules_to_save",
+    "trainable_token_indices",
+    "use_rslora",
+    "use_dora",
+    "init_lora_weights",
+)
+
+
+class ConfigCall(NamedTuple):
+    """One call with the values of its arguments; UNKNOWN_VALUE where a value is not a constant."""
+
+    name: str
+    """`SFTConfig`, `LoraConfig`, `from_pretrained`"""
+    arguments: Mapping[str, Any]
+    places: Mapping[str, SettingLocation] = {}
+    complete: bool = True
+    """No `**kwargs` whose content is not known: what is not given has its default."""
+
+
+def config_of_arguments(
+    class_name: str,
+    arguments: Mapping[str, Any],
+    places: Mapping[str, SettingLocation],
+    path: str,
+    text: str,
+) -> Config:
+    """One call as a Config. Raises SpecError for a value that its field does not take."""
+    return config_of_calls([ConfigCall(class_name, arguments, places)], path, text)
+
+
+def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config:
+    """The calls of one run as a Config.
+
+    Args:
+        calls: of several calls of one name, the last counts; other names are left alone.
+        path: of the program.
+        text: of the program, for fixes.
+
+    Raises:
+        SpecError: a value that its field does not take.
+    """
+    by_name = {call.name: call for call in calls}
+    trainer = next((name for name in by_name if name in METHOD_OF_CLASS), None)
+    package = "trl" if trainer in load_known_keys("trl").classes else "transformers"
+    arguments_call = by_name[trainer] if trainer else ConfigCall("", {})
+    draft = _draft_of_call(arguments_call, package, path, text)
+    known: set[str] = set()
+    limit = None
+    if trainer is not None:
+        known = set(class_defaults(trainer))
+        # `**kwargs` may set any key: then nothing is known to have its default.
+        draft.defaults = class_defaults(trainer) if arguments_call.complete else {}
+        limit = put_trainer_arguments(draft, trainer)
+    unknown = {key for key in draft.values if key not in known}
+    draft.raw, draft.where = dict(draft.values), dict(draft.where)
+    for name in PART_READERS:
+        if name in by_name:
+            part = _draft_of_call(by_name[name], package, path, text)
+            unknown |= _merge_part(draft, part, by_name[name])
+    return draft.config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
+
+
+def _merge_part(draft: ConfigDraft, part: ConfigDraft, call: ConfigCall) -> set[str]:
+    """Put what a call beside that of the arguments says into the draft; returns its keys that its class lacks.
+
+    Its keys are named after the call (`LoraConfig.r`), so that they do not hide those of the arguments.
+    """
+    PART_READERS[call.name](part, call.complete)
+    draft.fields |= part.fields
+    draft.places |= part.places
+    draft.raw = {
+        **(draft.raw or {}),
+        **{f"{call.name}.{key}": value for key, value in part.values.items()},
+    }
+    draft.where = {
+        **draft.where,
+        **{f"{call.name}.{key}": place for key, place in part.where.items()},
+    }
+    # Of the other classes not all keys are recorded, so nothing is said of theirs.
+    if call.name != "LoraConfig":
+        return set()
+    known = load_known_keys("peft").classes["LoraConfig"]
+    return {f"{call.name}.{key}" for key in part.values if key not in known}
+
+
+def _draft_of_call(call: ConfigCall, package: str, path: str, text: str) -> ConfigDraft:
+    stack: Any = package
+    return ConfigDraft(
+        stack, load_known_keys(package).release, path, dict(call.arguments), call.places, text=text
+    )
+
+
+def _put_lora(draft: ConfigDraft, complete: bool) -> None:
+    draft.defaults = load_known_keys("peft").classes["LoraConfig"] if complete else {}
+    draft.fields["training.lora"] = {}
+    for key in LORA_ARGUMENTS:
+        draft.take(
+            f"training.lora.{key}",
+            key,
+            made=flatten_token_indices if key == "trainable_token_indices" else _sorted_if_set,
+        )
+    if draft.where:
+        draft.places["training.lora"] = next(iter(draft.where.values()))
+
+
+def _sorted_if_set(value: Any) -> Any:
+    return sorted(value) if isinstance(value, (set, frozenset)) else value
+
+
+def _put_bits_and_bytes(draft: ConfigDraft, complete: bool) -> None:
+    put_quantization(draft)
+
+
+def _put_from_pretrained(draft: ConfigDraft, complete: bool) -> None:
+    put_model_arguments(draft)
+    name = draft.folder(draft.get("pretrained_model_name_or_path"))
+    draft.put("tokenizer", name, "pretrained_model_name_or_path")
+    draft.put("model", name, "pretrained_model_name_or_path")
+
+
+def _put_train_arguments(draft: ConfigDraft, complete: bool) -> None:
+    draft.take("training.resume_from_checkpoint", "resume_from_checkpoint")
+
+
+def _put_model_config(draft: ConfigDraft, complete: bool) -> None:
+    draft.defaults = load_known_keys("trl").classes["ModelConfig"] if complete else {}
+    put_model_arguments(draft)
+    if is_on(draft.get("use_peft")):
+        draft.fields["training.lora"] = {}
+
+
+PART_READERS: Mapping[str, Callable[[ConfigDraft, bool], None]] = {
+    "LoraConfig": _put_lora,
+    "BitsAndBytesConfig": _put_bits_and_bytes,
+    "from_pretrained": _put_from_pretrained,
+    "train": _put_train_arguments,
+    "ModelConfig": _put_model_config,
+}
+"""Calls beside that of the arguments"""

@@ -1,0 +1,122 @@
+"""The config readers there are: what is known of each program whose settings files truetune reads.
+
+The table here is the only place where such a program is registered. One of another package is an entry point of the
+group `truetune.config_readers` whose object is a `ConfigReader`. Rules that hold for one program name it themselves
+(`ConfigRule.stacks`); all others read the `Config` that `read` makes, and so hold for plug-ins too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from truetune.errors import UsageError
+from truetune.plugins import load_plugins
+from truetune.settings.config import Config, Stack
+from truetune.settings.located_document import LocatedDocument
+from truetune.settings.stacks import axolotl, llama_factory, torchtune, trl, truetune_yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigReader:
+    """One program, and how its settings files are read."""
+
+    name: Stack
+    title: str
+    """As a report calls its files: `Axolotl configuration`"""
+    read: Callable[[LocatedDocument], Config]
+    """The settings of a parsed file. Raises SpecError."""
+    keys: Callable[[], frozenset[str]]
+    """All keys that tell a file of this program, those of earlier releases among them"""
+    model_key: str
+    """What its files call the model"""
+    unknown_key: str
+    """What becomes of a key that it does not know: `Axolotl drops it without a word`"""
+    command: str = ""
+    """What trains by such a file: `axolotl train FILE`; empty where scripts alone do"""
+    command_in_text: re.Pattern[str] | None = None
+    """Finds that command in shell scripts and READMEs; None where a file is told by its keys alone"""
+
+
+BUILT_IN = (
+    ConfigReader(
+        name="truetune",
+        title="truetune settings",
+        read=truetune_yaml.read_truetune_config,
+        keys=truetune_yaml.truetune_keys,
+        model_key="model",
+        unknown_key="truetune stops at it",
+        command="truetune train FILE",
+    ),
+    ConfigReader(
+        name="trl",
+        title="TRL configuration",
+        read=trl.read_trl_config,
+        keys=trl.trl_keys,
+        model_key="model_name_or_path",
+        unknown_key="TRL's own scripts drop it without a word, the command `trl` stops at it",
+        command="trl sft --config FILE",
+        command_in_text=re.compile(r"\btrl\s+(?:sft|dpo|grpo|kto|reward|rloo|orpo|cpo)\b"),
+    ),
+    ConfigReader(
+        name="axolotl",
+        title="Axolotl configuration",
+        read=axolotl.read_axolotl_config,
+        keys=axolotl.axolotl_keys,
+        model_key="base_model",
+        unknown_key="Axolotl drops it without a word",
+        command="axolotl train FILE",
+        command_in_text=re.compile(
+            r"\baxolotl(?:\s+|\.cli\.)(?:train|preprocess|evaluate|merge[-_]lora|inference)\b"
+        ),
+    ),
+    ConfigReader(
+        name="llama-factory",
+        title="LLaMA-Factory configuration",
+        read=llama_factory.read_llama_factory_config,
+        keys=llama_factory.llama_factory_keys,
+        model_key="model_name_or_path",
+        unknown_key="LLaMA-Factory stops at it",
+        command="llamafactory-cli train FILE",
+        command_in_text=re.compile(
+            r"\b(?:llamafactory-cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"
+        ),
+    ),
+    ConfigReader(
+        name="torchtune",
+        title="torchtune recipe",
+        read=torchtune.read_torchtune_config,
+        keys=torchtune.torchtune_keys,
+        model_key="model",
+        unknown_key="torchtune hands it to the recipe, which may not read it",
+        command="tune run RECIPE --config FILE",
+        command_in_text=re.compile(r"\btune\s+run\b"),
+    ),
+)
+
+
+@cache
+def config_readers() -> Mapping[Stack, ConfigReader]:
+    """All readers by the names of their programs, truetune's own first.
+
+    Raises:
+        UsageError: a plug-in's object is no ConfigReader, or reads a program that is registered already.
+    """
+    readers = {reader.name: reader for reader in BUILT_IN}
+    for name, brought in load_plugins("truetune.config_readers").items():
+        if not isinstance(brought, ConfigReader):
+            raise UsageError(
+                f"the plug-in {name}: expected a truetune.settings.stacks.registry.ConfigReader, found"
+                f" a {type(brought).__name__}"
+            )
+        if brought.name in readers:
+            raise UsageError(f"the plug-in {name}: {brought.name} is read already")
+        readers[brought.name] = brought
+    return readers
+
+
+def foreign_readers() -> Mapping[Stack, ConfigReader]:
+    """Those of other programs than truetune."""
+    return {name: reader for name, reader in config_readers().items() if name != "truetune"}

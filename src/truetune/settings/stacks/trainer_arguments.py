@@ -1,0 +1,161 @@
+"""The arguments of transformers, TRL and peft, whatever file or call they come from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from truetune.settings.stacks.arguments_of_several_stacks import (
+    device_map_name,
+    join_loss_types,
+    put_checkpointing,
+    put_sharding,
+    put_special_tokens,
+)
+from truetune.settings.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_on
+from truetune.settings.stacks.dataset_columns import columns_of_first_row
+from truetune.settings.stacks.known_keys import load_known_keys
+from truetune.trainers import TRAINERS
+from truetune.trainers.trainer_facts import RowKind
+
+METHOD_OF_CLASS = {
+    "TrainingArguments": "sft", "Seq2SeqTrainingArguments": "sft", "SFTConfig": "sft", "DPOConfig": "dpo",
+    "KTOConfig": "kto", "RewardConfig": "reward", "GRPOConfig": "grpo", "RLOOConfig": "grpo",
+    "DistillationConfig": "sft", "ORPOConfig": "orpo", "CPOConfig": "cpo",
+}  # fmt: skip
+"""Class of arguments -> method"""
+GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
+SHUFFLES_BY_STRATEGY = {"random": True, "group_by_length": True, "sequential": False}
+
+
+def class_defaults(name: str) -> dict[str, Any]:
+    """The keys and defaults of a class of arguments."""
+    base = load_known_keys("transformers").classes["TrainingArguments"]
+    return {
+        **base,
+        **load_known_keys("transformers").classes.get(name, {}),
+        **load_known_keys("trl").classes.get(name, {}),
+    }
+
+
+def put_trainer_arguments(draft: ConfigDraft, name: str) -> int | None:
+    """The fields that a class of arguments gives; returns the limit on an example's length."""
+    draft.same()
+    draft.put("training.method", METHOD_OF_CLASS[name])
+    of_trl = name in load_known_keys("trl").classes
+    bf16, fp16 = draft.get("bf16"), draft.get("fp16")
+    if of_trl and draft.defaults and bf16 is None and fp16 is not UNKNOWN_VALUE:
+        draft.put("training.bf16", not is_on(fp16), "bf16")
+    put_checkpointing(draft)
+    put_sharding(draft)
+    draft.take(
+        "training.shuffle",
+        "train_sampling_strategy",
+        made=lambda value: SHUFFLES_BY_STRATEGY.get(str(value), True),
+    )
+    if (
+        draft.get("eval_strategy", "evaluation_strategy") == "steps"
+        and draft.get("eval_steps") is None
+    ):
+        draft.put("training.eval_steps", draft.get("logging_steps"))
+    draft.take("training.eval_strategy", "eval_strategy", "evaluation_strategy")
+    draft.take("training.loss_type", "loss_type", made=join_loss_types)
+    put_special_tokens(draft, "pad_token", "eos_token")
+    if name == "SFTConfig":
+        _put_sft_arguments(draft)
+    _put_model_init_kwargs(draft, draft.table("model_init_kwargs"), "model_init_kwargs")
+    return _put_length_limit(draft)
+
+
+def _put_sft_arguments(draft: ConfigDraft) -> None:
+    if draft.get("eval_packing") is None:
+        draft.put("training.eval_packing", draft.get("packing"))
+    draft.put(
+        "training.skip_prepare_dataset",
+        draft.table("dataset_kwargs").get("skip_prepare_dataset"),
+        "dataset_kwargs",
+    )
+    draft.put("append_eos", True)
+    draft.put("history", "single")
+
+
+def put_trl_supervision(draft: ConfigDraft) -> None:
+    """What TRL's SFTTrainer supervises, once the data are known: without a word from the file, what follows a prompt
+    column, and every token of rows that have none."""
+    found = columns_of_first_row(draft.fields.get("data", ()))
+    text = draft.get("dataset_text_field")
+    if isinstance(text, str) and text != "text" and text in found:
+        draft.put("map", {"text": text}, "dataset_text_field")
+    if is_on(draft.get("assistant_only_loss")):
+        draft.put("learn", {"what": "assistant"}, "assistant_only_loss")
+        if _has_generation_tags(draft.fields.get("tokenizer")):
+            draft.put("mask_by", "generation-tags", "assistant_only_loss")
+    elif found:
+        kind: RowKind = "prompt-completion" if {"prompt", "completion"} <= found else "chat"
+        decision = TRAINERS["trl"].decision(kind, lambda name: _switch_or_none(draft.get(name)))
+        draft.put("learn", {"what": decision.learned}, "completion_only_loss")
+
+
+def _switch_or_none(value: Any) -> bool | None:
+    """A switch as it is set; None where it is not."""
+    return None if value is None else is_on(value)
+
+
+def _has_generation_tags(tokenizer: str | None) -> bool:
+    """Has the template `{% generation %}` tags? TRL puts a template of its own in the place of those that it knows and
+    that have none, and stops at the others."""
+    files = [
+        Path(tokenizer or "", name) for name in ("chat_template.jinja", "tokenizer_config.json")
+    ]
+    there = [file for file in files if tokenizer and file.is_file()]
+    return any(
+        GENERATION_TAG.search(file.read_text(encoding="utf-8", errors="replace")) for file in there
+    )
+
+
+def _put_length_limit(draft: ConfigDraft) -> int | None:
+    value = draft.get("max_length", "max_seq_length")
+    if draft.stack == "trl" and draft.values.get("max_length", 0) is None:
+        draft.put("training.no_length_limit", True, "max_length")
+    if "max_length" in draft.values or "max_seq_length" in draft.values:
+        draft.put("max_length", value, "max_length", "max_seq_length")
+    try:
+        return None if value is None or value is UNKNOWN_VALUE else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _dtype_name(value: Any) -> str:
+    return str(value).removeprefix("torch.")
+
+
+def _put_model_init_kwargs(draft: ConfigDraft, given: Any, key: str) -> None:
+    """What `from_pretrained` is given."""
+    for name, field in (
+        ("attn_implementation", "attn_implementation"),
+        ("dtype", "dtype"),
+        ("torch_dtype", "dtype"),
+    ):
+        value = given.get(name)
+        if value is not None and value is not UNKNOWN_VALUE:
+            draft.put(f"training.{field}", _dtype_name(value), key)
+    if given.get("device_map") is not None:
+        draft.put("training.device_map", device_map_name(given["device_map"]), key)
+
+
+def put_model_arguments(draft: ConfigDraft) -> None:
+    """TRL's ModelConfig, or the arguments of `from_pretrained` by their own names."""
+    draft.take("training.dtype", "dtype", "torch_dtype", made=_dtype_name)
+    draft.take("training.attn_implementation", "attn_implementation")
+    draft.take("training.device_map", "device_map", made=device_map_name)
+    if "use_flash_attention_2" in draft.values and is_on(draft.get("use_flash_attention_2")):
+        draft.put("training.attn_implementation", "flash_attention_2", "use_flash_attention_2")
+    put_quantization(draft)
+
+
+def put_quantization(draft: ConfigDraft) -> None:
+    """`load_in_4bit` and `load_in_8bit`."""
+    for bits in (8, 4):
+        if is_on(draft.get(f"load_in_{bits}bit")):
+            draft.put("training.load_in", bits, f"load_in_{bits}bit")
