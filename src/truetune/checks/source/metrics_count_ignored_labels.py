@@ -3,8 +3,9 @@
 ## What it does
 Looks at the function given as `compute_metrics` to a trainer of a causal model, and at evaluation loops of one's own:
 are tokens that `argmax` picks compared with labels, and does nothing in it (nor in the functions that it calls) leave
-out labels of -100? It speaks where the labels hold -100 in this file: a collator that writes it on padding, or code
-that writes it on prompts.
+out labels of -100? It speaks where the labels hold -100: by a collator that writes it on padding (that of `SFTTrainer`
+among them), or by code that writes it on prompts, here or in a file that is imported. What comments, docstrings and
+names of functions say is not taken for a mask.
 
 Labels that `DataCollatorForSeq2Seq` pads with -100 and that a tokenizer decodes as they are count as well: no id has
 that number.
@@ -13,6 +14,7 @@ that number.
 Prompts and padding have the label -100, which no prediction equals: a model that is right on all of its answers scores
 the share that answers have of all positions, often 0.1 to 0.3. The figure moves with the length of the prompts and with
 the padding of the batch, and hardly with the model. `eval_loss` leaves these positions out, and falls all the same.
+Between batches the trainer pads predictions and labels alike with -100: these positions count as right.
 
 ## Example
 ```python
@@ -57,6 +59,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -82,10 +85,22 @@ from truetune.source.resolved_calls import Call
 
 WRITES_ON_PADS = ("transformers.DataCollatorForSeq2Seq", "trl.DataCollatorForCompletionOnlyLM")
 """Collators whose labels hold -100 wherever rows differ in length"""
-OF_ONE_LENGTH = ("group_texts", "block_size", "packing=True", "batch_size=1,")
+MASKS_PADS = "transformers.DataCollatorForLanguageModeling"
+"""Writes -100 wherever the padding token stands, unless it masks words at random"""
+OF_ONE_LENGTH = (
+    "group_texts",
+    "block_size",
+    "chunk",
+    "overflowing",
+    "packing=",
+    "'packing'",
+    '"packing"',
+    "batch_size=1,",
+)
 """Signs that rows have one length, or are alone, so that nothing is padded"""
 MASKS = re.compile(
-    r"mask|ignore|nonzero|valid(?!at)|keep|\bpad|sample_weight|!= *-|>= *0|> *-|not in", re.I
+    # `keepdim=True` keeps a dimension, and no positions.
+    r"mask|ignore|nonzero|valid(?!at)|keep(?!_?dim)|\bpad|sample_weight|!= *-|>= *0|> *-|not in", re.I
 )
 """Signs that positions are left out where tokens are compared"""
 
@@ -226,10 +241,30 @@ def _pads_with_ignored(module: Module, collator: Call) -> bool:
 
 def _leaves_out_labels(module: Module, functions: Sequence[ast.AST]) -> bool:
     """Is anything left out in these functions: by -100, by a name or argument that says so, by a comparison?"""
+    # A function's name says nothing where its body is read as well: `keep_argmax` keeps every position.
+    names = {function.name for function in functions if isinstance(function, ast.FunctionDef)}
     for function in functions:
-        if holds_ignored_label(module, function) or MASKS.search(module.text_of(function)):
+        if holds_ignored_label(module, function):
+            return True
+        words = MASKS.finditer(_code_without_comments(function))
+        if any(_word_around(match) not in names for match in words):
             return True
     return False
+
+
+def _code_without_comments(function: ast.AST) -> str:
+    """The code of a function without its name, comments and docstring, which say what was meant and do nothing."""
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return ast.unparse(function)
+    body = function.body if ast.get_docstring(function) is None else function.body[1:]
+    return "\n".join(ast.unparse(part) for part in (function.args, *body))
+
+
+def _word_around(match: re.Match[str]) -> str:
+    """The whole name in which a sign was found."""
+    before = re.search(r"\w*$", match.string[: match.start()])
+    behind = re.match(r"\w*", match.string[match.end() :])
+    return (before[0] if before else "") + match[0] + (behind[0] if behind else "")
 
 
 def _first_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
@@ -250,13 +285,32 @@ def _ignored_labels(
         # Outside of the functions: there -100 is what they leave out, here what somebody wrote into labels.
         if node not in inside and module.flow.value(node) == -100:
             return f"line {module.place(node)[0]} writes -100 into labels"
+    for other in module.with_linked:
+        for node in other.nodes(ast.UnaryOp) if other is not module else ():
+            # What is imported may name -100 for many purposes: only a statement on labels counts.
+            statement = module.statement(node)
+            text = ast.unparse(statement) if statement is not None else ""
+            if node not in inside and "label" in text and module.flow.value(node) == -100:
+                return f"{Path(other.path).name}:{module.place(node)[0]} writes -100 into labels"
     if module.mentions(*OF_ONE_LENGTH):
         return None
-    collator_argument = trainer.keywords.get("data_collator") if trainer is not None else None
-    collator = (
-        module.flow.producing_call(collator_argument) if collator_argument is not None else None
+    return _padding_of_trainer(module, trainer) if trainer is not None else None
+
+
+def _padding_of_trainer(module: Module, trainer: Call) -> str | None:
+    """What gives padding the label -100 in the batches of a trainer; None where nothing is sure to."""
+    given = trainer.keywords.get("data_collator")
+    if given is None:
+        is_own = trainer.named("trl.SFTTrainer") and not trainer.open
+        return "the collator of SFTTrainer gives padding the label -100" if is_own else None
+    collator = module.flow.producing_call(given)
+    if collator is None:
+        return None
+    masks_pads = (
+        collator.named(MASKS_PADS)
+        and module.flow.value(collator.argument(1, "mlm") or ast.Constant(True)) is False
     )
-    if collator is not None and collator.named(*WRITES_ON_PADS):
+    if masks_pads or collator.named(*WRITES_ON_PADS):
         name = collator.names[0].rpartition(".")[2]
         return f"{name} gives padding the label -100"
     return None
