@@ -8,6 +8,10 @@ is the chat template, a text written by hand, told by the line behind which the 
 own and has no marks of turns. Scripts that do both ways, and models from
 elsewhere, are left alone.
 
+Chats that `apply_chat_template` renders without `add_generation_prompt` are followed to the model that continues them,
+through helpers, lists of prompts and the thread of a streamer. Chats that end in an answer, families whose templates
+write no header, and templates or headers of the script's own are left alone.
+
 ## Why it is bad
 What was learned belongs to the prompt that it was learned behind. Behind another one the model answers much as its
 base does: the loss fell, the adapter is loaded, and it looks as if nothing had been learned.
@@ -73,6 +77,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
+from truetune.checks.source.evidence.prompts_without_header import prompts_without_header
 from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import served_folders
@@ -86,10 +91,6 @@ from truetune.source.resolved_calls import Call
 
 SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
-
-
-HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
-"""Families whose templates write no header in front of an answer"""
 
 
 class Trained(NamedTuple):
@@ -126,7 +127,7 @@ def _prompts_asked(module: Module) -> Iterator[object]:
     yield from other_templates(module)
     yield from other_named_templates(module)
     yield from (text for _, text in _bare_questions(module))
-    yield from _prompts_without_header(module)
+    yield from prompts_without_header(module)
     question = _question_without_system(module)
     if question is not None:
         yield question
@@ -233,7 +234,7 @@ class AskedInAnotherForm(SourceRule):
         yield from self._of_servers()
         yield from self._of_named_templates()
         yield from self._of_system_prompts()
-        for rendered in _prompts_without_header(self.subject):
+        for rendered in prompts_without_header(self.subject):
             yield self.finding(
                 "the prompt ends behind the question: without add_generation_prompt the header of the answer is"
                 " missing,"
@@ -317,46 +318,6 @@ def _question_without_system(module: Module) -> ast.AST | None:
         if isinstance(role, ast.Constant) and role.value == "user" and "content" in values:
             return node
     return None
-
-
-def _prompts_without_header(module: Module) -> Iterator[ast.AST]:
-    """Chats that end in a question, and are rendered for generation without the header of the answer."""
-    calls = list(module.methods("apply_chat_template"))
-    if (
-        trains_a_model(module)
-        or not asks_a_model(module)
-        or any(_has_header(module, call) for call in calls)
-    ):
-        return
-    if any(HEADERLESS_FAMILY.search(name) for name in loaded_names(module)):
-        return
-    for call in calls:
-        chat = call.argument(0, "conversation")
-        if not call.open and chat is not None and _ends_in_question(module, chat):
-            yield call.node
-
-
-def _has_header(module: Module, call: Call) -> bool:
-    """Is a chat rendered with the header of the answer, or to be continued, or may it be?"""
-    given = [
-        call.keywords.get(name) for name in ("add_generation_prompt", "continue_final_message")
-    ]
-    return any(one is not None and module.flow.value(one) is not False for one in given)
-
-
-def _ends_in_question(module: Module, chat: ast.expr) -> bool:
-    """Is it a list of messages in the file whose last one is the user's?"""
-    lists = [origin.node for origin in module.flow.origins(chat)]
-    return bool(lists) and all(
-        isinstance(one, ast.List) and bool(one.elts) and _is_question(module, one.elts[-1])
-        for one in lists
-    )
-
-
-def _is_question(module: Module, message: ast.expr) -> bool:
-    """Is a message of a chat the user's?"""
-    role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
-    return role is not None and module.flow.value(role) == "user"
 
 
 def _is_served_with_system(module: Module) -> bool:

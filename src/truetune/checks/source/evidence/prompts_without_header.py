@@ -1,0 +1,180 @@
+"""Chats that are rendered for an answer without the header that the answer begins behind.
+
+A render counts where its chat surely ends in a question, or where its text is seen to reach a model that generates.
+Renders to which a file adds something itself (a sum, an f-string, `+=`) are not followed, for that may be the header.
+The trade-off: a chat that may end in an answer is left alone, and some faults with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.source.evidence.generate_call_inputs import (
+    encoding_calls,
+    generate_calls,
+    generate_ids,
+)
+from truetune.checks.source.evidence.prompt_forms import (
+    asks_a_model,
+    loaded_names,
+    training_scripts_beside,
+    trains_a_model,
+)
+from truetune.checks.source.evidence.text_generation_calls import (
+    completion_prompts,
+    engine_prompts,
+    model_questions,
+)
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
+"""Families whose templates write no header in front of an answer"""
+OWN_TEMPLATES = (".chat_template =", "chat_template=", "get_chat_template", "from_template")
+"""Signs that a file gives its tokenizer a template of its own, which may write the header always"""
+WHOLE_CHATS = ("messages", "conversations", "conversation", "chosen", "rejected")
+"""Columns of rows whose chats end in the answer"""
+SERVERS = ("fastapi", "flask", "gradio", "streamlit", "aiohttp", "starlette", "runpod", "chainlit")
+"""Libraries of servers: there `messages` come from a request, and end in a question"""
+# Chosen: a list of texts, of which one is made by a helper; a circle of names ends there.
+MAX_STEPS = 4
+
+
+def prompts_without_header(module: Module) -> Iterator[ast.AST]:
+    """The calls that render a chat for generation without the header of the answer."""
+    calls = list(module.methods("apply_chat_template"))
+    if not calls or all(_has_header(module, call) for call in calls):
+        return
+    trainings = training_scripts_beside(module)
+    names = loaded_names(module).union(*(loaded_names(other) for other in trainings))
+    if any(HEADERLESS_FAMILY.search(name) for name in names):
+        return
+    asked = set() if module.mentions(*OWN_TEMPLATES) else set(_renders_asked(module))
+    # Without a way to the model: only where no render of the file has a header, and the file asks.
+    is_plain = (
+        not trains_a_model(module)
+        and asks_a_model(module)
+        and not any(_has_header(module, call) for call in calls)
+    )
+    for call in calls:
+        chat = call.argument(0, "conversation")
+        if call.open or chat is None or _has_header(module, call):
+            continue
+        is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
+        if is_asked or (is_plain and _ends_in_question(module, chat)):
+            yield call.node
+
+
+def _has_header(module: Module, call: Call) -> bool:
+    """Is a chat rendered with the header of the answer, or to be continued, or may it be?"""
+    given = [
+        call.keywords.get(name) for name in ("add_generation_prompt", "continue_final_message")
+    ]
+    return any(one is not None and module.flow.value(one) is not False for one in given)
+
+
+def _ends_in_question(module: Module, chat: ast.expr) -> bool:
+    """Is it a list of messages in the file whose last one is the user's?"""
+    lists = [origin.node for origin in module.flow.origins(chat)]
+    return bool(lists) and all(
+        isinstance(one, ast.List) and bool(one.elts) and _role(module, one.elts[-1]) == "user"
+        for one in lists
+    )
+
+
+def _role(module: Module, message: ast.expr) -> object:
+    """Whose message of a chat it is; None where that is not known."""
+    role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
+    return None if role is None else module.flow.value(role)
+
+
+def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
+    """Is the last message an answer, or may it be: a begun answer, or the whole chat of a row?"""
+    if isinstance(chat, ast.Name):
+        line = call.node.lineno
+        added = [one for one in module.additions_to(chat) if one.lineno < line]
+        if added:
+            return _ends_with_role(module, added[-1], "assistant")
+    for origin in module.flow.origins(chat):
+        node = origin.node
+        if isinstance(node, ast.expr) and _ends_with_role(module, node, "assistant"):
+            return True
+        if _is_column_of_chats(module, node) and not module.mentions(*SERVERS):
+            return True
+    return False
+
+
+def _ends_with_role(module: Module, node: ast.expr, role: str) -> bool:
+    """Is it a message of this role, or a list that ends in one?"""
+    last = node.elts[-1] if isinstance(node, ast.List) and node.elts else node
+    return _role(module, last) == role
+
+
+def _is_column_of_chats(module: Module, node: ast.AST) -> bool:
+    """Is it `row["messages"]`, with the answer at its end?"""
+    return isinstance(node, ast.Subscript) and module.flow.value(node.slice) in WHOLE_CHATS
+
+
+def _renders_asked(module: Module) -> Iterator[ast.AST]:
+    """The calls of `apply_chat_template` whose text or ids a model is given to continue, as they are."""
+    for value in _values_generated_from(module):
+        for encoding in encoding_calls(module, value):
+            if encoding.method == "apply_chat_template":
+                yield encoding.node
+                continue
+            text = encoding.argument(0, "text")
+            if text is not None:
+                yield from _renders(module, text)
+    prompts = [question.text for question in model_questions(module)]
+    prompts += [prompt for _, prompt in completion_prompts(module)]
+    prompts += [prompt for _, prompt in engine_prompts(module)]
+    for prompt in prompts:
+        yield from _renders(module, prompt)
+
+
+def _values_generated_from(module: Module) -> Iterator[ast.expr]:
+    """What `generate` is given as ids, or by `**`, also where a thread calls it."""
+    for call in generate_calls(module):
+        ids = generate_ids(call)
+        if ids is not None:
+            yield getattr(ids, "value", ids)
+            yield ids
+        yield from (keyword.value for keyword in call.node.keywords if keyword.arg is None)
+    for call in module.all_calls:
+        target, given = call.keywords.get("target"), call.keywords.get("kwargs")
+        # A streamer is read in one thread while `generate` runs in another.
+        if isinstance(target, ast.Attribute) and target.attr == "generate" and given is not None:
+            for origin in module.flow.origins(given):
+                yield from _spread_values(origin.node)
+
+
+def _spread_values(node: ast.AST) -> Iterator[ast.expr]:
+    """What a dictionary takes over from others: `dict(inputs, ...)`, `{**inputs, ...}`, and its `input_ids`."""
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None or getattr(key, "value", None) in ("inputs", "input_ids"):
+                yield getattr(value, "value", value) if key is not None else value
+    elif isinstance(node, ast.Call):
+        yield from node.args
+        for keyword in node.keywords:
+            if keyword.arg is None or keyword.arg in ("inputs", "input_ids"):
+                yield keyword.value
+
+
+def _renders(module: Module, text: ast.expr, depth: int = 0) -> Iterator[ast.AST]:
+    """The calls of `apply_chat_template` whose texts these are, each as it was returned."""
+    if depth > MAX_STEPS:
+        return
+    added = module.additions_to(text) if isinstance(text, ast.Name) else []
+    for origin in module.flow.origins(text):
+        node = origin.node
+        if isinstance(node, ast.List):
+            for part in (*node.elts, *added):
+                yield from _renders(module, part, depth + 1)
+        elif isinstance(node, ast.ListComp):
+            yield from _renders(module, node.elt, depth + 1)
+        elif isinstance(node, ast.Call) and not added:
+            if module.flow.call(node).method == "apply_chat_template":
+                yield node
