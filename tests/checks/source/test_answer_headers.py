@@ -88,9 +88,7 @@ net.generate(tok.apply_chat_template(history, return_tensors="pt"), max_new_toke
 @pytest.mark.parametrize(
     "text",
     [
-        HELPER.replace(
-            "tokenize=False%s)", 'tokenize=False) + "<|im_start|>assistant\\n"'
-        ),
+        HELPER.replace("tokenize=False%s)", 'tokenize=False) + "<|im_start|>assistant\\n"'),
         "tok.chat_template = open('chat.jinja').read()\n" + HELPER % "",
         HELPER % "" + 'other = LLM("out/mistral-7b")\n',
         BEGUN,

@@ -40,7 +40,47 @@ BASE |= {
     "a new adapter of transformers": "model = base\nmodel.add_adapter(LoraConfig(r=8))\n" + ASK,
     "a new adapter around it": "model = PeftModel(base, LoraConfig(r=8))\n" + ASK,
 }
+ENGINE = """
+from vllm.lora.request import LoRARequest
+llm = LLM(model="some/base", enable_lora=True)
+def answers(texts, lora=None):
+    return llm.generate(texts, SamplingParams(max_tokens=9){})
+before, after = answers(rows), answers(rows, {})
+"""
+REQUEST = 'LoRARequest("tone", 1, "out")'
+LOADER = """
+def load(name, adapter_path=None):
+    net = AutoModelForCausalLM.from_pretrained(name){}
+    return net
+before, after = load("some/base"), load("some/base", adapter_path="out")
+print(before.generate(**rows), after.generate(**rows))
+"""
+CLIENT = """
+from openai import OpenAI
+client = OpenAI(base_url="http://localhost:8000/v1")
+def ask(question, model):
+    reply = client.chat.completions.create(model={}, messages=[{{"role": "user", "content": question}}])
+    return reply.choices[0].message.content
+print(ask("Is it?", "some/base"), ask("Is it?", "tone"))
+"""
+BASE |= {
+    "a request that a function takes and does not pass on": ENGINE.format("", REQUEST),
+    "a request by its place": ENGINE.format("", REQUEST).replace("lora=None", "adapter"),
+    "a request that is made and kept": (
+        'model = LLM(model="some/base", enable_lora=True)\nfrom vllm.lora.request import LoRARequest\n'
+        f"request = {REQUEST}\nprint(model.generate(rows))\n"
+    ),
+    "an adapter that a loader takes and does not load": LOADER.format(""),
+    "a name that a client takes and does not send": CLIENT.format('"some/base"'),
+}
 TUNED = {
+    "a request that is passed on": ENGINE.format(", lora_request=lora", REQUEST),
+    "a request that nobody gives": ENGINE.format("", "None"),
+    "an adapter that a loader loads": LOADER.format(
+        "\n    if adapter_path:\n        net = PeftModel.from_pretrained(net, adapter_path)"
+    ),
+    "a name that a client sends": CLIENT.format("model"),
+    "one name, for a report": CLIENT.format('"tone"').replace(', ask("Is it?", "tone")', ""),
     "an adapter that Unsloth leaves alone": UNSLOTH.format("lora_model") + ASK,
     "an adapter of a hub": UNSLOTH.format("me/parcels-lora") + ASK,
     "an adapter of transformers": "model = base\nmodel.load_adapter('out')\n" + ASK,

@@ -3,9 +3,10 @@
 ## What it does
 In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model` (of PEFT or of
 Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` and no
-`lora_request`; answers under `disable_adapter()`; a second adapter that `load_adapter` puts beside the first, without
-`set_adapter`; an adapter's file loaded into a plain model with `strict=False`; and
-a plain base beside a tokenizer that is read from the folder of a training script of the project.
+`lora_request`; a function that loads or asks a model, is given an adapter, and never reads it; answers under
+`disable_adapter()`; a second adapter that `load_adapter` puts beside the first, without `set_adapter`; an adapter's
+file loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of
+a training script of the project.
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -44,6 +45,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.adapters_left_unread import unread_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -130,6 +132,7 @@ class BaseAskedInstead(SourceRule):
             return
         for look in (
             _untrained_new_adapter,
+            _adapter_given_and_not_read,
             _engine_without_adapter_request,
             _answers_with_adapter_off,
             _adapter_loaded_not_strictly,
@@ -218,18 +221,48 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
     return None
 
 
+def _adapter_given_and_not_read(module: Module) -> Instead | None:
+    """A function that takes an adapter, or the name of a model, and answers without it."""
+    unread = next(unread_adapters(module), None)
+    if unread is None:
+        return None
+    return Instead(
+        unread.parameter,
+        f"{unread.function} takes {unread.parameter.arg} and never reads it: its answers are the same, whatever"
+        " adapter or model it is given",
+        "pass it on: " + unread.remedy,
+    )
+
+
 def _engine_without_adapter_request(module: Module) -> Instead | None:
     """vLLM with adapters, of which no question names one."""
     engine = next(module.calls(*ENGINES), None)
     if engine is None or module.flow.value(engine.keywords.get("enable_lora")) is not True:
         return None
     if "lora_request" in module.text or "LoRARequest" in module.text:
-        return None
+        return _request_made_and_not_sent(module)
     return Instead(
         engine.node,
         "the engine takes adapters, and no question is asked with a lora_request: the base answers",
         'give generate and chat lora_request=LoRARequest("name", 1, "folder of the adapter")',
     )
+
+
+def _request_made_and_not_sent(module: Module) -> Instead | None:
+    """A `LoRARequest` that nothing reads, in a file whose questions all go without one."""
+    for made in module.calls("*.LoRARequest"):
+        kept = module.statement(made.node)
+        # A call around it, or another kind of target, may hand it on.
+        if not isinstance(kept, ast.Assign) or kept.value is not made.node:
+            continue
+        target = kept.targets[0]
+        if isinstance(target, ast.Name) and target.id not in module.name_reads:
+            return Instead(
+                made.node,
+                f"{target.id} is made and never sent with a question: the base answers",
+                f"give generate and chat lora_request={target.id}",
+            )
+    return None
 
 
 def _answers_with_adapter_off(module: Module) -> Instead | None:

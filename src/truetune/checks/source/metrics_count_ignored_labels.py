@@ -100,7 +100,8 @@ OF_ONE_LENGTH = (
 """Signs that rows have one length, or are alone, so that nothing is padded"""
 MASKS = re.compile(
     # `keepdim=True` keeps a dimension, and no positions.
-    r"mask|ignore|nonzero|valid(?!at)|keep(?!_?dim)|\bpad|sample_weight|!= *-|>= *0|> *-|not in", re.I
+    r"mask|ignore|nonzero|valid(?!at)|keep(?!_?dim)|\bpad|sample_weight|!= *-|>= *0|> *-|not in",
+    re.I,
 )
 """Signs that positions are left out where tokens are compared"""
 

@@ -2,9 +2,10 @@
 
 ## What it does
 Looks for what loads a model (`from_pretrained`, an adapter, a pipeline, vLLM) inside the handler of a request
-(`@app.post`, `@app.route`, a function of Gradio, a script of Streamlit), or inside a loop over rows that generates,
-also in functions that these call. Silent where the result is kept (`lru_cache`, `st.cache_resource`,
-`if model is None`), where the loop goes over models or checkpoints, and where the file trains.
+(`@app.post`, `@app.route`, a function of Gradio), in a script of Streamlit, which runs anew at every input, or inside a
+loop over rows that generates; also in functions and classes that these call. Silent where the result is kept
+(`lru_cache`, `st.cache_resource`, `st.session_state`, `if model is None`), where the loop goes over models or
+checkpoints, and where the file trains.
 
 ## Why it is bad
 The weights are read from the disk, copied to the GPU and, with `merge_and_unload`, merged before the first token of
@@ -39,15 +40,18 @@ def ask(question: str):
 ```
 
 ## Fix safety
-Safe where one process serves one model. Load it where the process starts: at the top of the file or in its start-up.
+Safe where one process serves one model. Load it where the process starts: at the top of the file or in its start-up;
+in Streamlit, in a function under `@st.cache_resource`.
 
 ## References
 - fastapi documentation, "Lifespan events": a model that is loaded once and shared by requests
+- streamlit documentation, "Caching overview": `st.cache_resource` for models
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -55,7 +59,14 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains_anything
-from truetune.checks.source.evidence.repeated_code import CodeRepetition, repeats_of, takes_element
+from truetune.checks.source.evidence.repeated_code import (
+    CodeRepetition,
+    Function,
+    callers_of,
+    is_kept,
+    repeats_of,
+    takes_element,
+)
 from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -67,6 +78,26 @@ LOADS = (
     "transformers.pipeline",
     "vllm.LLM",
 )
+IN_THE_HANDLER = (
+    "for each request",
+    "load it once, where the process starts, and use that object in the handler",
+)
+IN_THE_LOOP = (
+    "for each row",
+    "load it once, where the process starts, and use that object in the loop",
+)
+ADVICE = {
+    "request": IN_THE_HANDLER,
+    "loop": IN_THE_LOOP,
+    "map": IN_THE_LOOP,
+    "rerun": (
+        "at every input, for streamlit runs the script anew",
+        "load it in a function with @st.cache_resource above it",
+    ),
+}
+"""When a model is loaded again, and what to do, by what makes the code run again"""
+IS_ABSENT = re.compile(r"session_state|\bNone\b|\bnot\b|hasattr|cache")
+"""Signs of a condition that is true once, or never again"""
 
 
 def _model_loads(module: Module) -> Iterator[Call]:
@@ -145,26 +176,32 @@ class ModelLoadedForEachAnswer(SourceRule):
             if repeat is None or repeat.node in reported:
                 continue
             reported.add(repeat.node)
-            when = "for each request" if repeat.kind == "request" else "for each row"
+            when, remedy = ADVICE[repeat.kind]
             yield self.finding(
                 f"the model is loaded again {when}: every answer waits for it",
-                "load it once, where the process starts, and use that object in the "
-                + ("handler" if repeat.kind == "request" else "loop"),
+                remedy,
                 cases=[
                     case_at(module, load.node),
                     case_at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
                 ],
             )
+            if repeat.kind == "rerun":
+                return
 
 
 def _repeated_by(module: Module, load: Call) -> CodeRepetition | None:
     """The handler or loop that a model is loaded in; None where it is loaded once, or is another one each time."""
-    # A load under a condition is a cache that is filled once.
-    if _is_conditional(module, load.node):
+    place = _place_of_rerun(module, load.node)
+    if place is not None:
+        return CodeRepetition("rerun", place)
+
+    def runs_once(node: ast.AST) -> bool:
+        """Is a load, or what calls one, under a condition, which is a cache that is filled once?"""
+        return _is_conditional(module, node)
+
+    if runs_once(load.node):
         return None
-    if _runs_again(module, load.node):
-        return CodeRepetition("request", load.node)
-    for repeat in repeats_of(module, load.node):
+    for repeat in repeats_of(module, load.node, runs_once=runs_once):
         if repeat.kind == "request":
             return repeat
         names = [*load.args, *load.keywords.values()]
@@ -175,34 +212,81 @@ def _repeated_by(module: Module, load: Call) -> CodeRepetition | None:
     return None
 
 
-def _runs_again(module: Module, load: ast.AST) -> bool:
-    """Does streamlit run this place again for each input: is it outside of functions, or in one that is not cached?"""
-    if not module.mentions("import streamlit") or module.mentions("session_state"):
-        return False
-    functions = [
-        one
-        for one in module.parents(load)
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    ]
-    if not functions:
-        return True
-    # A function that nothing calls runs in no rerun; what streamlit caches is kept.
-    is_called = bool(module.flow.calls_of(functions[0]))
-    return is_called and not any("cache" in ast.unparse(d) for d in functions[0].decorator_list)
+def _place_of_rerun(module: Module, load: ast.AST) -> ast.AST | None:
+    """The place outside of functions from which streamlit loads again at every input; None where it is kept."""
+    if not module.mentions("import streamlit", "from streamlit"):
+        return None
+    seen, waiting = {load}, [load]
+    while waiting:
+        node = waiting.pop()
+        if _outlives_rerun(module, node):
+            continue
+        around = next((one for one in module.parents(node) if isinstance(one, Function)), None)
+        if around is None:
+            # What another file loads at its top stays: only the script of the app runs anew.
+            if "streamlit" in module.home(node).text:
+                return node
+        elif not is_kept(around) and "cache" not in _decorators(around):
+            calls = [one for one in callers_of(module, around) if one not in seen]
+            seen.update(calls)
+            waiting += calls
+    return None
+
+
+def _decorators(function: ast.AST) -> str:
+    """The decorators of a function as they are written."""
+    return " ".join(ast.unparse(one) for one in getattr(function, "decorator_list", ()))
+
+
+def _outlives_rerun(module: Module, node: ast.AST) -> bool:
+    """Is what is loaded here put into the session, or only loaded where it is not there yet?"""
+    statement = module.statement(node)
+    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
+        if "session_state" in ast.unparse(statement):
+            return True
+    for around in module.parents(node):
+        if isinstance(around, Function):
+            return False
+        if isinstance(around, ast.Try) or (
+            isinstance(around, ast.If | ast.IfExp | ast.While)
+            and IS_ABSENT.search(ast.unparse(around.test))
+        ):
+            return True
+        # A button that answers all rows of a file loads once for all of them.
+        if isinstance(around, ast.If) and _answers_rows(module, around):
+            return True
+    return False
+
+
+def _answers_rows(module: Module, around: ast.If) -> bool:
+    """Is a model asked in a loop in the body of a condition?"""
+    loops = [part for part in ast.walk(around) if isinstance(part, ast.For | ast.ListComp)]
+    questions = {question.call.node for question in model_questions(module)}
+    return any(part in questions for loop in loops for part in ast.walk(loop))
 
 
 def _is_conditional(module: Module, load: ast.AST) -> bool:
     """Is it loaded under a condition, as `if model is None`, or kept under a name that outlives the call?"""
     statement = module.statement(load)
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    if any(isinstance(part, ast.Attribute) or _is_global(module, part) for part in targets):
+    if any(_is_kept_under(module, part) for part in targets):
         return True
     for around in module.parents(load):
         if isinstance(around, ast.If | ast.IfExp | ast.Try | ast.While):
-            return True
+            # `if request.method == "POST"` is true for each question of a form.
+            return not (isinstance(around, ast.If) and "request.method" in ast.unparse(around.test))
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return False
     return False
+
+
+def _is_kept_under(module: Module, target: ast.expr) -> bool:
+    """Does a name outlive the call: a global, or an attribute of an object that is not just being made?"""
+    if isinstance(target, ast.Attribute | ast.Subscript):
+        is_own = isinstance(target.value, ast.Name) and target.value.id == "self"
+        function = next((one for one in module.parents(target) if isinstance(one, Function)), None)
+        return not (is_own and getattr(function, "name", "") == "__init__")
+    return _is_global(module, target)
 
 
 def _is_global(module: Module, target: ast.expr) -> bool:

@@ -38,6 +38,7 @@ WHOLE_CHATS = ("messages", "conversations", "conversation", "chosen", "rejected"
 """Columns of rows whose chats end in the answer"""
 SERVERS = ("fastapi", "flask", "gradio", "streamlit", "aiohttp", "starlette", "runpod", "chainlit")
 """Libraries of servers: there `messages` come from a request, and end in a question"""
+QUESTION_ROLES = ("system", "user", "tool")
 # Chosen: a list of texts, of which one is made by a helper; a circle of names ends there.
 MAX_STEPS = 4
 
@@ -96,20 +97,21 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
         line = call.node.lineno
         added = [one for one in module.additions_to(chat) if one.lineno < line]
         if added:
-            return _ends_with_role(module, added[-1], "assistant")
+            return _ends_with_answer(module, added[-1])
     for origin in module.flow.origins(chat):
         node = origin.node
-        if isinstance(node, ast.expr) and _ends_with_role(module, node, "assistant"):
+        if isinstance(node, ast.expr) and _ends_with_answer(module, node):
             return True
         if _is_column_of_chats(module, node) and not module.mentions(*SERVERS):
             return True
     return False
 
 
-def _ends_with_role(module: Module, node: ast.expr, role: str) -> bool:
-    """Is it a message of this role, or a list that ends in one?"""
+def _ends_with_answer(module: Module, node: ast.expr) -> bool:
+    """Is it a message that asks nothing, or a list that ends in one?"""
     last = node.elts[-1] if isinstance(node, ast.List) and node.elts else node
-    return _role(module, last) == role
+    # A role that is computed may be a speaker of a model of speech, whose template has no headers.
+    return isinstance(last, ast.Dict) and _role(module, last) not in QUESTION_ROLES
 
 
 def _is_column_of_chats(module: Module, node: ast.AST) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
@@ -28,31 +28,46 @@ KEPT = ("cache", "lru_cache", "cache_resource", "cache_data", "experimental_sing
 class CodeRepetition(NamedTuple):
     """What makes code run again."""
 
-    kind: Literal["loop", "map", "request"]
+    kind: Literal["loop", "map", "request", "rerun"]
     node: ast.AST
-    """The loop or comprehension, the call that applies the function, or the function that answers requests"""
+    """The loop or comprehension, the call that applies the function, the function that answers requests, or the place
+    that runs anew with its script"""
     iterated: tuple[ast.AST, ...] = ()
     """What a loop goes over"""
 
 
-def repeats_of(module: Module, node: ast.AST) -> Iterator[CodeRepetition]:
-    """What makes a node run again, from the inside out, through the functions that call its own."""
+def repeats_of(
+    module: Module, node: ast.AST, *, runs_once: Callable[[ast.AST], bool] = lambda call: False
+) -> Iterator[CodeRepetition]:
+    """What makes a node run again, from the inside out, through the functions that call its own.
+
+    A call that `runs_once`, as one whose result is kept, is not followed further.
+    """
     seen: set[ast.AST] = set()
     waiting = [(node, 0)]
     while waiting:
         inner, depth = waiting.pop()
         for around in module.parents(inner):
             if isinstance(around, Function):
-                if around in seen or _is_kept(around):
+                if around in seen or is_kept(around):
                     break
                 seen.add(around)
                 yield from _of_function(module, around)
                 if depth < CALLERS:
-                    waiting += [(call, depth + 1) for call in module.flow.calls_of(around)]
+                    calls = [one for one in callers_of(module, around) if not runs_once(one)]
+                    waiting += [(call, depth + 1) for call in calls]
                 break
             repeat = _of_loop(module, around, inner)
             if repeat is not None:
                 yield repeat
+
+
+def callers_of(module: Module, function: Function) -> list[ast.Call]:
+    """The calls that run a function; of an `__init__` those that make an object of its class."""
+    owner = module.scopes.parent.get(function)
+    if isinstance(owner, ast.ClassDef) and getattr(function, "name", "") == "__init__":
+        return module.flow.calls_of(owner)
+    return module.flow.calls_of(function)
 
 
 def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> CodeRepetition | None:
@@ -94,7 +109,7 @@ def _answers_events(module: Module, function: Function) -> bool:
     return False
 
 
-def _is_kept(function: Function) -> bool:
+def is_kept(function: Function) -> bool:
     """Is the result of a function kept, so that it runs once?"""
     decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
     return any(_last_name(one) in KEPT for one in decorators)
