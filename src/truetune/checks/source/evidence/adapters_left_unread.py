@@ -36,18 +36,25 @@ def unread_adapters(module: Module) -> Iterator[UnreadAdapter]:
     """The parameters for an adapter or a model that a function leaves unread which loads or asks a model."""
     asking: set[ast.AST] = {call.node for call in generate_calls(module)}
     asking.update(question.call.node for question in model_questions(module))
-    loading = {call.node for call in module.calls(*LOADS)}
-    for function in module.nodes(ast.FunctionDef):
-        if function.decorator_list or isinstance(module.scopes.parent.get(function), ast.ClassDef):
-            continue
+    loading: set[ast.AST] = {call.node for call in module.calls(*LOADS)}
+    for function in _own_functions(module):
         inside = set(ast.walk(function))
-        asks, loads = inside & asking, inside & loading
-        if not (asks or loads) or _reads_by_other_ways(function):
+        if not inside & (asking | loading):
             continue
+        is_engine = bool(inside & asking) and "vllm" in module.text
         for parameter in _unread_parameters(function):
             if _is_given(module, function, parameter):
-                remedy = _remedy(parameter, is_engine=bool(asks) and "vllm" in module.text)
-                yield UnreadAdapter(function.name, parameter, remedy)
+                yield UnreadAdapter(
+                    function.name, parameter, _remedy(parameter, is_engine=is_engine)
+                )
+
+
+def _own_functions(module: Module) -> Iterator[ast.FunctionDef]:
+    """The functions whose signature is the file's own choice, and that read a parameter only by its name."""
+    for function in module.nodes(ast.FunctionDef):
+        is_method = isinstance(module.scopes.parent.get(function), ast.ClassDef)
+        if not (function.decorator_list or is_method or _reads_by_other_ways(function)):
+            yield function
 
 
 def _reads_by_other_ways(function: ast.FunctionDef) -> bool:
