@@ -111,7 +111,8 @@ class CollectiveTimeoutReader:
         if self._work_before:
             yield (
                 f"under way when the time was over: {self._work_before}; the others waited for the rank that did it:"
-                " do it once before the run (and save it), with more workers, or set a limit that is longer than it takes"
+                " do it once before the run (and save it), with more workers, or set a limit that is longer than it"
+                " takes"
             )
         elif self._before:
             yield f"printed last before it: {self._before}"
