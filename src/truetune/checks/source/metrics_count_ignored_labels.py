@@ -286,6 +286,16 @@ def _ignored_labels(
         # Outside of the functions: there -100 is what they leave out, here what somebody wrote into labels.
         if node not in inside and module.flow.value(node) == -100:
             return f"line {module.place(node)[0]} writes -100 into labels"
+    imported = _imported_label(module, inside)
+    if imported is not None:
+        return imported
+    if module.mentions(*OF_ONE_LENGTH):
+        return None
+    return _padding_of_trainer(module, trainer) if trainer is not None else None
+
+
+def _imported_label(module: Module, inside: set[ast.AST]) -> str | None:
+    """Where an imported file writes -100 into labels, outside of these functions; None where none does."""
     for other in module.with_linked:
         for node in other.nodes(ast.UnaryOp) if other is not module else ():
             # What is imported may name -100 for many purposes: only a statement on labels counts.
@@ -293,9 +303,7 @@ def _ignored_labels(
             text = ast.unparse(statement) if statement is not None else ""
             if node not in inside and "label" in text and module.flow.value(node) == -100:
                 return f"{Path(other.path).name}:{module.place(node)[0]} writes -100 into labels"
-    if module.mentions(*OF_ONE_LENGTH):
-        return None
-    return _padding_of_trainer(module, trainer) if trainer is not None else None
+    return None
 
 
 def _padding_of_trainer(module: Module, trainer: Call) -> str | None:

@@ -45,27 +45,37 @@ MAX_STEPS = 4
 
 def prompts_without_header(module: Module) -> Iterator[ast.AST]:
     """The calls that render a chat for generation without the header of the answer."""
-    calls = list(module.methods("apply_chat_template"))
-    if not calls or all(_has_header(module, call) for call in calls):
-        return
-    trainings = training_scripts_beside(module)
-    names = loaded_names(module).union(*(loaded_names(other) for other in trainings))
-    if any(HEADERLESS_FAMILY.search(name) for name in names):
+    calls = list(_renders_without_header(module))
+    if not calls or _writes_no_headers(module):
         return
     asked = set() if module.mentions(*OWN_TEMPLATES) else set(_renders_asked(module))
-    # Without a way to the model: only where no render of the file has a header, and the file asks.
-    is_plain = (
-        not trains_a_model(module)
-        and asks_a_model(module)
-        and not any(_has_header(module, call) for call in calls)
-    )
-    for call in calls:
-        chat = call.argument(0, "conversation")
-        if call.open or chat is None or _has_header(module, call):
-            continue
+    is_plain = _asks_without_headers(module)
+    for call, chat in calls:
         is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
         if is_asked or (is_plain and _ends_in_question(module, chat)):
             yield call.node
+
+
+def _renders_without_header(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls that render a chat, and surely ask for no header; each with its chat."""
+    for call in module.methods("apply_chat_template"):
+        chat = call.argument(0, "conversation")
+        if chat is not None and not call.open and not _has_header(module, call):
+            yield call, chat
+
+
+def _writes_no_headers(module: Module) -> bool:
+    """Is the model, or what a training beside tunes, of a family whose template has no header?"""
+    trainings = training_scripts_beside(module)
+    names = loaded_names(module).union(*(loaded_names(other) for other in trainings))
+    return any(HEADERLESS_FAMILY.search(name) for name in names)
+
+
+def _asks_without_headers(module: Module) -> bool:
+    """Does a file ask a model and train none, with no header in any of its renders?"""
+    if trains_a_model(module) or not asks_a_model(module):
+        return False
+    return not any(_has_header(module, call) for call in module.methods("apply_chat_template"))
 
 
 def _has_header(module: Module, call: Call) -> bool:
