@@ -779,3 +779,29 @@ def test_evaluations_whose_answers_end_by_themselves_are_left_alone(
     lengths: tuple[float, ...],
 ) -> None:
     assert "completions-always-cut" not in _evaluated(*lengths)
+
+
+SERVED = (
+    "Engine 000: Avg prompt throughput: 915.4 tokens/s, Avg generation throughput: 171.9 tokens/s, Running: {running}"
+    " reqs, Waiting: {waiting} reqs, GPU KV cache usage: {usage}%, Prefix cache hit rate: 10.2%"
+)
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "usage", "reports", "waits"),
+    [
+        (5, 80, "98.3", 12, True),
+        (24, 3, "100.0", 30, True),
+        (5, 80, "98.3", 4, False),  # a short peak
+        (64, 0, "97.1", 40, False),
+        (128, 40, "31.5", 40, False),  # --max-num-seqs is reached, not the cache
+    ],
+)
+def test_requests_that_wait_for_the_cache(
+    tmp_path: Path, running: int, waiting: int, usage: str, reports: int, waits: bool
+) -> None:
+    line = SERVED.format(running=running, waiting=waiting, usage=usage)
+    log = tmp_path / "vllm.log"
+    log.write_text("vLLM API server version 0.10.2\n" + f"{line}\n" * reports, encoding="utf-8")
+    found = [one for one in diagnose(str(log)).findings if "requests wait" in one.message]
+    assert bool(found) is waits
