@@ -196,8 +196,8 @@ def _slow_in_vllm_alone(options: tuple[str, ...]) -> Iterator[SlowOption]:
     if share.replace(".", "", 1).isdecimal() and 0 < float(share) < LOW_SHARE:
         yield SlowOption(
             f"--gpu-memory-utilization {share}",
-            f"--gpu-memory-utilization {share} leaves {100 * (1 - float(share)):.0f} % of the GPU unused, where the cache of"
-            " keys and values decides how many requests run at once",
+            f"--gpu-memory-utilization {share} leaves {100 * (1 - float(share)):.0f} % of the GPU unused, where the"
+            " cache of keys and values decides how many requests run at once",
             "raise it to 0.90 (the default) where no other process uses this GPU",
             is_certain=False,
         )
