@@ -37,6 +37,8 @@ Author = Literal[
     "fresh reader, fifth set",
     "fresh reader, sixth set",
     "fresh reader, seventh set",
+    "fresh reader, eighth set",
+    "fresh reader, ninth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""

@@ -805,3 +805,26 @@ def test_requests_that_wait_for_the_cache(
     log.write_text("vLLM API server version 0.10.2\n" + f"{line}\n" * reports, encoding="utf-8")
     found = [one for one in diagnose(str(log)).findings if "requests wait" in one.message]
     assert bool(found) is waits
+
+
+@pytest.mark.parametrize(
+    ("norms_at_the_end", "goes_on", "is_ruined"),
+    [(math.nan, False, True), (math.nan, True, False), (0.0, False, False)],
+)
+def test_weights_that_are_nan_from_a_step_on(
+    norms_at_the_end: float, goes_on: bool, is_ruined: bool, tmp_path: Path
+) -> None:
+    """Zeros to the end without a gradient norm are no batches without a label; zeros that pass may be."""
+    records = [
+        {"step": 10 * i, "loss": 2.0 - 0.02 * i, "grad_norm": 1.0 + 0.01 * i} for i in range(1, 30)
+    ]
+    records += [{"step": 10 * i, "loss": 0.0, "grad_norm": norms_at_the_end} for i in range(30, 60)]
+    if goes_on:
+        records.append({"step": 600, "loss": 1.4, "grad_norm": 1.2})
+    (tmp_path / "trainer_state.json").write_text(
+        json.dumps({"log_history": records}), encoding="utf-8"
+    )
+    findings = diagnose(tmp_path).findings
+    finding = next(f for f in findings if f.rule == "nan-hidden-by-logging-filter")
+    assert ("the weights are ruined" in finding.message) is is_ruined
+    assert ("begin again" in str(finding.remedy)) is is_ruined

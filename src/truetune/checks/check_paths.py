@@ -174,7 +174,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
-    if run.data and run.tokenizer is None:
+    if run.data and run.tokenizer is None and run.model is None:
         _judge_texts_of_rows(run, seen, progress)
         return None
     if seen.rows_of_scripts:

@@ -126,3 +126,27 @@ def test_nodes_that_never_meet(
     assert "known as nodes-did-not-meet" in text
     assert "watchdog" not in text
     assert (part in text) == is_there
+
+
+WORK = (
+    "Running tokenizer on dataset (num_proc=1):   9%|9         | {}/2969526"
+    " [29:00<4:45:38, 159.06 examples/s]"
+)
+
+
+@pytest.mark.parametrize(
+    ("last_lines", "is_named"),
+    [
+        ((WORK.format(273000),), True),
+        ((WORK.format(2969526),), False),
+        ((WORK.format(273000), "saving step-200"), False),
+        ((" 12%|#2        | 60/500 [01:00<07:20,  1.00s/it]",), False),
+    ],
+)
+def test_work_that_the_others_waited_for_is_named(
+    last_lines: tuple[str, ...], is_named: bool, tmp_path: Path
+) -> None:
+    """A bar with a description that had not come to its end is what one rank did; another line ends it."""
+    lines = (RECORD, *last_lines, TIMEOUT.format(1, 1, "ALLREDUCE", 1), EXITED)
+    text = said(tmp_path, "\n".join(lines) + "\n")
+    assert ("under way when the time was over: Running tokenizer" in text) is is_named

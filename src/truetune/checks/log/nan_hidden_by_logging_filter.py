@@ -6,7 +6,8 @@ of logarithms is exactly 0 there, and no gradient either. (The loss of a prefere
 count, at margins below 5.)
 
 Where every loss is 0.0 and no gradient norm is a number, the output above the records tells whether it is float16: fp16
-in the command or the banner, a model that overflows in it, a learning rate that never leaves 0.
+in the command or the banner, a model that overflows in it, a learning rate that never leaves 0. Where the loss is 0.0
+from some step to the end, and no norm is a number there, the weights themselves are NaN since then.
 
 ## Why it is bad
 A batch without any label has the loss 0 / 0. Trainers put a 0 or the last mean in its place
@@ -154,13 +155,17 @@ class NanHiddenByLoggingFilter(LogRule):
         if zeros.of_norm.size:
             doubt = "" if is_measured else ": perhaps it was not measured"
             evidence.append(f"gradient norm 0.0 at {describe_steps(zeros.of_norm)}{doubt}")
-        overflow = tuple(overflow_evidence(self.subject)) if self._is_never_finite(zeros) else ()
+        ends = self._ends_in_nan(loss, zeros)
+        overflow: tuple[str, ...] = ()
+        if ends or self._is_never_finite(zeros):
+            overflow = tuple(overflow_evidence(self.subject))
         return self.finding(
             f"the {'loss' if by_loss else 'gradient norm'} is exactly 0.0 at {zeros.steps.size:,} of"
             f" {loss.step.size:,} logged steps"
-            + ("" if zeros.at_every_step else " while the run learns")
-            + self._reading(is_overflow=bool(overflow)),
-            self._remedy(zeros, is_overflow=bool(overflow)),
+            + self._reading(zeros, ends=ends, is_overflow=bool(overflow)),
+            self._remedy_of_ruined_weights(zeros, is_overflow=bool(overflow))
+            if ends
+            else self._remedy(zeros, is_overflow=bool(overflow)),
             severity="error" if by_loss or some_norms else severity,
             evidence=[*evidence, *overflow],
             count=int(zeros.steps.size),
@@ -177,8 +182,35 @@ class NanHiddenByLoggingFilter(LogRule):
         norm = self.subject.curve("grad_norm")
         return zeros.at_every_step and norm.step.size > 1 and not norm.finite()
 
-    def _reading(self, *, is_overflow: bool) -> str:
+    def _ends_in_nan(self, loss: Curve, zeros: Zeros) -> bool:
+        """Is every loss 0 from some step on, to the end, and no gradient norm a number there?"""
+        norm = self.subject.curve("grad_norm")
+        if zeros.at_every_step or zeros.of_loss.size < 2 or not norm:
+            return False
+        first = zeros.of_loss[0]
+        rest = norm.value[norm.step >= first]
+        is_to_the_end = bool(np.all(loss.value[loss.step >= first] == 0))
+        return is_to_the_end and rest.size > 1 and not np.any(np.isfinite(rest))
+
+    def _remedy_of_ruined_weights(self, zeros: Zeros, *, is_overflow: bool) -> str:
+        """What to do where one step made the weights NaN, and all later ones learned nothing."""
+        again = f"begin again, or go on from a checkpoint of before step {zeros.of_loss[0]:,.0f}"
+        if is_overflow:
+            return f"{overflow_remedy(self.subject)}, and {again}"
+        return (
+            f"{again}, in bf16 if it was float16, with a lower learning rate or max_grad_norm=1.0; look whether a"
+            " batch without a label came right before (`truetune check` on the data)"
+        )
+
+    def _reading(self, zeros: Zeros, *, ends: bool, is_overflow: bool) -> str:
         """What the zeros are. Only a model that is known to overflow excludes rows without a label."""
+        if ends:
+            return (
+                f", from step {zeros.of_loss[0]:,.0f} to the end, and no gradient norm is a number there: each is a"
+                " NaN, the weights are ruined, and nothing is learned any more"
+            )
+        if not zeros.at_every_step:
+            return " while the run learns"
         if not is_overflow:
             return ""
         family = overflowing_model(self.subject)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from truetune.logs.console.progress_bars import ProgressBar
+
 TIMEOUT_LINE = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\("
     r"(?:SeqNum=(?P<number>\d{1,15}), )?OpType=(?P<kind>\w{1,40})(?:, NumelIn=(?P<size>\d{1,18}))?"
@@ -29,6 +31,8 @@ MAX_RANKS = 1024
 """Chosen, not measured: it bounds the memory"""
 MAX_NAMED_RANKS = 8
 """Ranks that a line of evidence names"""
+MAX_QUOTED = 200
+"""Characters of a line of the output that evidence quotes; chosen, not measured: a bar of tqdm has some 100"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,9 @@ class CollectiveTimeoutReader:
     _waiting: dict[int, PendingCollective] = field(default_factory=dict)
     _last: str = ""
     _before: str = ""
+    _work: str = ""
+    """A piece of work that a bar shows as begun and not ended"""
+    _work_before: str = ""
 
     def add_line(self, text: str, process: str, *, is_printed: bool) -> None:
         """One line without its prefixes, and the process that they name; `is_printed` where the script itself printed
@@ -60,14 +67,23 @@ class CollectiveTimeoutReader:
         if match is None:
             if is_printed and text.strip():
                 self._last = text.strip()
+                self._work = ""
             return
         # What was printed before the first time-out names the code that one rank ran alone. Later ones only follow.
         if not self._before:
-            self._before = self._last[:200]
+            self._before = self._last[:MAX_QUOTED]
+            self._work_before = self._work[:MAX_QUOTED]
         rank = int(process) if process.isdecimal() else -1
         if rank >= 0 and len(self._waiting) < MAX_RANKS:
             waiting = PendingCollective(match["number"] or "", match["kind"], match["size"] or "")
             self._waiting.setdefault(rank, waiting)
+
+    def add_bar(self, text: str, bar: ProgressBar) -> None:
+        """One drawing of a bar. One with a description is a piece of work of its own (`Map`), which one rank may do
+        while the others wait; the bar of the training has none."""
+        if not bar.is_described:
+            return
+        self._work = text.strip() if bar.done < bar.total else ""
 
     def finish(self) -> tuple[str, ...]:
         """What the processes waited in, as lines of evidence; none where nothing was printed of it."""
@@ -92,7 +108,13 @@ class CollectiveTimeoutReader:
             )
         elif missing:
             yield f"{_name_ranks(missing)} printed no time-out: something else ran there, or the process had ended"
-        if self._before:
+        if self._work_before:
+            yield (
+                f"under way when the time was over: {self._work_before}; the others waited for the rank that did it:"
+                " do it once before the run (and save it), with more workers, or set a limit that is longer than it"
+                " takes"
+            )
+        elif self._before:
             yield f"printed last before it: {self._before}"
 
 

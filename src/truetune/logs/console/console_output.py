@@ -231,6 +231,7 @@ class ConsoleReader:
             if not bar.is_described and bar.total >= self._total:
                 self._done, self._total = bar.done, bar.total
                 self._step_seconds = bar.seconds or self._step_seconds
+            self._collectives.add_bar(text, bar)
             # stderr of another process may follow on the same line
             text = text[text.rfind("]") + 1 :]
             if not text.strip():
