@@ -64,6 +64,16 @@ SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights"
         ("serve.sh", "docker run h/text-generation-inference:3 --quantize awq", []),
         ("serve.sh", "vllm serve m --max-num-seqs 64 --dtype bfloat16 --cpu-offload-gb 0", []),
         ("serve.sh", "vllm serve m --max-num-seqs $SEQS", []),
+        ("serve.sh", "vllm serve m --gpu-memory-utilization 0.45", [(SLOW[0], "info")]),
+        (
+            "Dockerfile",
+            "FROM python\nCMD vllm serve m --gpu_memory_utilization=.3",
+            [(SLOW[0], "info")],
+        ),
+        ("serve.sh", "vllm serve m --gpu-memory-utilization 0.85", []),
+        ("serve.sh", "vllm serve m --gpu-memory-utilization $SHARE", []),
+        # Two servers share the GPU.
+        ("serve.sh", "vllm serve a --gpu-memory-utilization 0.45 &\nvllm serve b", []),
         ("serve.sh", "# vllm serve m --enforce-eager\nvllm serve m", []),
         ("serve.sh", "echo 'vllm serve m --enforce-eager'", []),
         ("serve.sh", "vllm bench throughput --enforce-eager", []),

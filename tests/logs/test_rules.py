@@ -524,6 +524,33 @@ def test_a_flat_loss_leads_with_a_rate_that_is_too_low(
     assert finding.remedy.count("learning rate") <= 1
 
 
+@pytest.mark.parametrize(
+    ("printed", "is_adapter"),
+    [
+        ('  "adapter": "lora",', True),  # Axolotl
+        ("trainable params: 20,971,520 || all params: 7,268,995,072 || trainable%: 0.2885", True),
+        ("[INFO|2026] llamafactory: Fine-tuning method: LoRA", True),
+        ("Trainable parameters = 41,943,040 of 8,072,204,288 (0.52% trained)", True),  # Unsloth
+        ("python sft.py --model_name_or_path some/model --use_peft --lora_r 8", True),
+        ("trainable params: 7,615,616,512 || all params: 7,615,616,512 || trainable%: 100", False),
+        ("Number of trainable parameters = 494,032,768", False),
+        ("finetuning_type: full", False),
+    ],
+)
+def test_console_output_tells_that_an_adapter_is_trained(
+    tmp_path: Path, printed: str, is_adapter: bool
+) -> None:
+    noise = np.random.default_rng(3).normal(0, 0.01, 60)
+    records = [
+        f"{{'loss': {1.9 + noise[n]:.4f}, 'learning_rate': 1e-05, 'epoch': {3 * (n + 1) / 60:.2f}}}"
+        for n in range(60)
+    ]
+    log = tmp_path / "train.log"
+    log.write_text("\n".join([printed, *records]), encoding="utf-8")
+    (finding,) = (one for one in diagnose(str(log)).findings if one.rule == "flat-loss")
+    assert finding.remedy.startswith("raise the learning rate from 1e-05") is is_adapter
+
+
 RISING = [5e-7 * (n + 1) for n in range(50)]
 
 
@@ -752,6 +779,32 @@ def test_evaluations_whose_answers_end_by_themselves_are_left_alone(
     lengths: tuple[float, ...],
 ) -> None:
     assert "completions-always-cut" not in _evaluated(*lengths)
+
+
+SERVED = (
+    "Engine 000: Avg prompt throughput: 915.4 tokens/s, Avg generation throughput: 171.9 tokens/s, Running: {running}"
+    " reqs, Waiting: {waiting} reqs, GPU KV cache usage: {usage}%, Prefix cache hit rate: 10.2%"
+)
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "usage", "reports", "waits"),
+    [
+        (5, 80, "98.3", 12, True),
+        (24, 3, "100.0", 30, True),
+        (5, 80, "98.3", 4, False),  # a short peak
+        (64, 0, "97.1", 40, False),
+        (128, 40, "31.5", 40, False),  # --max-num-seqs is reached, not the cache
+    ],
+)
+def test_requests_that_wait_for_the_cache(
+    tmp_path: Path, running: int, waiting: int, usage: str, reports: int, waits: bool
+) -> None:
+    line = SERVED.format(running=running, waiting=waiting, usage=usage)
+    log = tmp_path / "vllm.log"
+    log.write_text("vLLM API server version 0.10.2\n" + f"{line}\n" * reports, encoding="utf-8")
+    found = [one for one in diagnose(str(log)).findings if "requests wait" in one.message]
+    assert bool(found) is waits
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
     `uses` is what the files that are given together with the settings do with weights.
     """
     config = replace(config, uses=(*config.uses, *uses))
+    # What the caller names takes the place of what the settings say, as it does for their rows.
+    if spec.tokenizer is not None and "tokenizer" in spec.model_fields_set:
+        named = config.spec.model_copy(update={"tokenizer": spec.tokenizer})
+        config = replace(config, spec=named)
     trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
     trainer = trainer_facts_of_run(config.spec.model_copy(update={"trained_by": trained_by}))
     unknown = Judgement(not_judged=tuple(_methods_without_rules(config)))

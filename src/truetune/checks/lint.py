@@ -17,7 +17,7 @@ from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Examined, Judgement, NotJudged, list_unjudged_parts
 from truetune.checks.measurement import Measurement
 from truetune.checks.reports import Report, Subject
-from truetune.checks.rule import CommandRule, SourceRule
+from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
 from truetune.checks.rule_families import former_code
 from truetune.checks.rule_runner import choose_rules, run_rules
@@ -26,6 +26,7 @@ from truetune.checks.source.evidence.training_row_files import training_files, t
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
+from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
@@ -271,8 +272,12 @@ def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) ->
 
 
 def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...]) -> Judgement:
-    """What the rules on commands say, and those on the settings that commands give as options."""
+    """What the rules say on commands, on settings that they give as options, and on Modelfiles that they write."""
     parts = [_of_this_file(run_rules(file, choose_rules(spec, CommandRule)), file.path)]
+    parts += [
+        run_rules(modelfile, choose_rules(spec, ModelfileRule))
+        for modelfile in modelfiles_in_script(Path(file.path))
+    ]
     try:
         parts += [judge_settings(config, spec, uses) for config in configs_of_commands(file)]
     except SpecError as error:

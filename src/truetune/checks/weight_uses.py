@@ -22,7 +22,8 @@ from truetune.checks.vllm_server_commands import (
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
-from truetune.parsing.read_modelfile import is_modelfile, read_modelfile
+from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
+from truetune.parsing.read_modelfile import Modelfile, is_modelfile, read_modelfile
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
@@ -127,22 +128,28 @@ def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
     """What one file does with weights."""
     if is_command_file(path):
         yield from _of_commands(read_commands(path))
+        for modelfile in modelfiles_in_script(path):
+            yield from _of_modelfile(modelfile)
     elif is_modelfile(path):
-        modelfile = read_modelfile(path)
-        template = modelfile.last("template")
-        written = template.value if template is not None else ""
-        for word in ("from", "adapter"):
-            for one in modelfile.all(word):
-                text = f"{word.upper()} {one.value}"
-                yield WeightUse(
-                    str(path), one.line, text, "serves", (one.value,), word == "adapter", written
-                )
+        yield from _of_modelfile(read_modelfile(path))
     elif path.suffix in SCRIPTS:
         head = path.read_bytes()[:HEAD]
         if any(word in head for word in LOADERS):
             yield from _of_module(read_module(path))
     elif path.suffix in SETTINGS and recognise_kinds(path, trained_by)[0] == "llama-factory":
         yield from _of_llama_factory(read_config(path, trained_by))
+
+
+def _of_modelfile(modelfile: Modelfile) -> Iterator[WeightUse]:
+    """What Ollama serves by a Modelfile."""
+    template = modelfile.last("template")
+    written = template.value if template is not None else ""
+    for word in ("from", "adapter"):
+        for one in modelfile.all(word):
+            text = f"{word.upper()} {one.value}"
+            yield WeightUse(
+                modelfile.path, one.line, text, "serves", (one.value,), word == "adapter", written
+            )
 
 
 def _of_llama_factory(config: Config) -> Iterator[WeightUse]:

@@ -94,9 +94,17 @@ def read_modelfile(path: Path) -> Modelfile:
         text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError) as error:
         raise UsageError(f"{path}: {error}") from None
+    modelfile = parse_modelfile(text, str(path))
+    if not modelfile.instructions:
+        raise UsageError(f"{path}: holds no instruction of a Modelfile, as FROM or ADAPTER")
+    return modelfile
+
+
+def parse_modelfile(text: str, path: str, first_line: int = 1) -> Modelfile:
+    """What the text of a Modelfile says, which begins at a line of its file; without instructions where it is none."""
     instructions, commented, start = [], None, 0
     while start < len(text):
-        line = text.count("\n", 0, start) + 1
+        line = text.count("\n", 0, start) + first_line
         match, comment = INSTRUCTION.match(text, start), COMMENTED_ADAPTER.match(text, start)
         if match is not None:
             instructions.append(Instruction(match[1].lower(), _strip_quotes(match[2]), line))
@@ -106,9 +114,7 @@ def read_modelfile(path: Path) -> Modelfile:
             commented = Instruction("adapter", _strip_quotes(comment[1]), line)
         end = text.find("\n", start)
         start = len(text) if end < 0 else end + 1
-    if not instructions:
-        raise UsageError(f"{path}: holds no instruction of a Modelfile, as FROM or ADAPTER")
-    return Modelfile(str(path), tuple(instructions), commented)
+    return Modelfile(path, tuple(instructions), commented)
 
 
 def _strip_quotes(value: str) -> str:

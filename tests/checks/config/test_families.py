@@ -9,6 +9,10 @@ import pytest
 from tests import parts
 from tests.checks.config import found
 from tests.checks.config.settings import AXOLOTL, LLAMA_FACTORY, LORA
+from tests.checks.pages.config import lay_out
+from truetune.checks.check_paths import check_paths
+from truetune.checks.lint import lint
+from truetune.settings.run_spec import RunSpec
 
 TEMPLATES = {
     "qwen2.5-instruct": "qwen", "qwen3": "qwen3", "llama3.1-instruct": "llama3", "gemma3": "gemma3", "gemma4": "gemma4",
@@ -44,3 +48,74 @@ def test_axolotl_is_told_the_end_of_a_turn(family: str, tmp_path: Path) -> None:
     assert "stop-token-not-trained" not in found(
         told, {**config, "eot_tokens": [ENDS.get(family, "</s>")]}
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "template", "differs"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "llama3", True),
+        ("/models/Mistral-7B-Instruct-v0.3", "gemma", True),
+        ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "qwen", True),
+        ("Qwen/Qwen3-8B", "mistral", True),
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen", False),
+        ("Qwen/Qwen2.5-7B", "llama3", False),  # a base has no format of its own
+        ("allenai/Llama-3.1-Tulu-3-8B-SFT", "zephyr", False),
+        ("Qwen/Qwen2.5-7B-Instruct", "alpaca", False),  # saved with the tokenizer
+        ("ours/support-7b-instruct", "llama3", False),
+    ],
+)
+def test_a_chat_model_is_known_by_its_name(
+    model: str, template: str, differs: bool, tmp_path: Path
+) -> None:
+    config = {**LLAMA_FACTORY, "model_name_or_path": model, "template": template}
+    assert ("served-template-differs" in found(tmp_path, config)) is differs
+
+
+@pytest.mark.parametrize(
+    ("model", "template", "tokens", "differs"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct", "llama3", [], True),
+        ("meta-llama/Llama-3.1-8B-Instruct", "gemma", ["<start_of_turn>", "<end_of_turn>"], False),
+        ("mistralai/Mistral-7B-v0.3", "llama3", [], False),
+    ],
+)
+def test_axolotl_saves_its_template(
+    model: str, template: str, tokens: list[str], differs: bool, tmp_path: Path
+) -> None:
+    config = {**AXOLOTL, **LORA, "base_model": model, "chat_template": template, "tokens": tokens}
+    assert ("served-template-differs" in found(tmp_path, config)) is differs
+
+
+@pytest.mark.parametrize(
+    ("command", "differs"),
+    [
+        ("swift sft --model Qwen/Qwen2.5-7B-Instruct --template llama3 --dataset a.jsonl", True),
+        ("swift sft --model Qwen/Qwen2.5-7B-Instruct --template qwen --dataset a.jsonl", False),
+        (
+            "llamafactory-cli train --stage sft --do_train true --finetuning_type lora --dataset rows"
+            " --model_name_or_path Qwen/Qwen2.5-7B-Instruct --template llama3 --output_dir out",
+            True,
+        ),
+        (
+            "llamafactory-cli train --stage pt --do_train true --finetuning_type lora --dataset rows"
+            " --model_name_or_path Qwen/Qwen2.5-7B-Instruct --template llama3 --output_dir out",
+            False,
+        ),
+    ],
+)
+def test_templates_of_commands(command: str, differs: bool, tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text(command + "\n", encoding="utf-8")
+    rules = {finding.rule for finding in lint([str(script)]).findings}
+    assert ("served-template-differs" in rules) is differs
+
+
+@pytest.mark.parametrize(("template", "differs"), [("llama3", True), ("qwen", False)])
+def test_the_tokenizer_that_is_named_beside_settings(
+    template: str, differs: bool, tmp_path: Path
+) -> None:
+    settings = {**LLAMA_FACTORY, "model_name_or_path": "ours/a-model", "template": template}
+    config = lay_out({"config": settings}, tmp_path)
+    spec = RunSpec(tokenizer=str(parts.folder("qwen2.5-instruct")))
+    rules = {finding.rule for finding in check_paths([str(config)], spec).findings}
+    assert ("served-template-differs" in rules) is differs

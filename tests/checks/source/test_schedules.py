@@ -74,6 +74,37 @@ class Tuner(L.LightningModule):
         scheduler = get_cosine_schedule_with_warmup(optimizer, 100, self.trainer.estimated_stepping_batches)
         return {result}
 """
+MONITORED = (
+    LIGHTNING.format(result="[optimizer], [scheduler]")
+    + "monitor = L.pytorch.callbacks.LearningRateMonitor(logging_interval='step')\n"
+)
+"""Another `interval`: how often a callback logs"""
+IN_A_METHOD = """
+import pytorch_lightning as pl
+import torch
+from transformers import get_linear_schedule_with_warmup
+class Base(pl.LightningModule):
+    def make_schedule(self, optimizer):
+        steps = self.trainer.estimated_stepping_batches
+        return get_linear_schedule_with_warmup(optimizer, self.warmup, steps)
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=2e-5)
+        return {{"optimizer": optimizer, "lr_scheduler": {result}}}
+"""
+ONE_CYCLE = """
+import lightning.pytorch as pl
+import torch
+class Tuner(pl.LightningModule):
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=2e-5)
+        total = {total}
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-5, total_steps=total)
+        return [optimizer], [{result}]
+"""
+STEPPED_BY_HAND = """
+    def lr_scheduler_step(self, scheduler, metric):
+        scheduler.step()
+"""
 WRONG = {
     "warm-up in steps": (
         script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=True),
@@ -97,6 +128,15 @@ WRONG = {
         LIGHTNING.format(result="[optimizer], [scheduler]"),
         "Lightning steps it once an epoch",
     ),
+    "lightning with a monitor": (MONITORED, "Lightning steps it once an epoch"),
+    "lightning in a method": (
+        IN_A_METHOD.format(result="self.make_schedule(optimizer)"),
+        "Lightning steps it once an epoch",
+    ),
+    "lightning, one cycle": (
+        ONE_CYCLE.format(total="self.trainer.estimated_stepping_batches", result="scheduler"),
+        "Lightning steps it once an epoch",
+    ),
 }
 RIGHT = {
     "steps": script(STEPS.format(100, "len(loader) * args.epochs"), by_epoch=False),
@@ -108,6 +148,19 @@ RIGHT = {
     "a longer half-wave": script(ONE.format("20"), by_epoch=True),
     "lightning by step": LIGHTNING.format(
         result='{"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}'
+    ),
+}
+
+RIGHT |= {
+    "lightning in a method by step": IN_A_METHOD.format(
+        result='dict(scheduler=self.make_schedule(optimizer), interval = "step")'
+    ),
+    "lightning over epochs": ONE_CYCLE.format(total="self.trainer.max_epochs", result="scheduler"),
+    "lightning, stepped by hand": LIGHTNING.format(result="[optimizer], [scheduler]")
+    + STEPPED_BY_HAND,
+    "lightning, set later": ONE_CYCLE.format(
+        total="self.trainer.estimated_stepping_batches",
+        result="{'scheduler': scheduler, 'interval': 'step'}",
     ),
 }
 

@@ -623,6 +623,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             ' msg="no compatible GPUs were discovered"'
         ),
     ),
+    "requests-wait-for-the-cache": (
+        (
+            "INFO 10-14 09:00:10 [loggers.py:123] Engine 000: Avg prompt throughput: 915.4 tokens/s, Avg generation"
+            " throughput: 171.9 tokens/s, Running: 6 reqs, Waiting: 76 reqs, GPU KV cache usage: 98.3%, Prefix cache"
+            " hit rate: 10.2%"
+        ),
+        (
+            "INFO 03-02 10:11:12 metrics.py:455] Avg prompt throughput: 90.1 tokens/s, Avg generation throughput: 71.5"
+            " tokens/s, Running: 4 reqs, Swapped: 0 reqs, Pending: 31 reqs, GPU KV cache usage: 99.1%, CPU KV cache"
+            " usage: 0.0%."
+        ),
+    ),
     "pipeline-called-row-by-row": (
         (
             "You seem to be using the pipelines sequentially on GPU. In order to maximize efficiency"

@@ -3,10 +3,11 @@
 ## What it does
 Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles and
 compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`,
-`--cpu-offload-gb` above 0, `--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels.
-SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and `--cpu-offload-gb`. TGI:
-`--cuda-graphs 0`, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers. Variables:
-`OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0` and `CUDA_LAUNCH_BLOCKING=1`.
+`--cpu-offload-gb` above 0, `--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels; as
+a note, `--gpu-memory-utilization` below 0.6 where the file starts one server alone. SGLang: `--disable-cuda-graph`,
+`--max-running-requests 1`, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`.
+llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers. Variables: `OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0`
+and `CUDA_LAUNCH_BLOCKING=1`.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -59,6 +60,9 @@ WHOLE_MODEL = 20
 larger number may be all that there are"""
 OLD_KERNELS = ("awq", "gptq")
 """Values of vLLM's --quantization that keep the Marlin kernels from being taken"""
+# vLLM's default is 0.9. Half and less is what two servers on one GPU are given.
+LOW_SHARE = 0.6
+"""--gpu-memory-utilization below which a server alone leaves much of its GPU unused"""
 # 0 is no limit to some engines, and one request at a time to others: both are told.
 PLAIN_NUMBERS = ("0", "1")
 
@@ -144,8 +148,9 @@ SlowOptions = Callable[[tuple[str, ...]], Iterator[SlowOption]]
 
 def _started_servers(file: CommandFile) -> Iterator[tuple[VllmServerCommand, SlowOptions]]:
     """The servers that a file starts, each with what reads its options."""
-    for server in find_vllm_server_commands(file):
-        yield server, _slow_in_vllm
+    servers = list(find_vllm_server_commands(file))
+    for server in servers:
+        yield server, _slow_in_vllm if len(servers) > 1 else _slow_in_vllm_alone
     for command in file.commands:
         of_sglang = command.behind("-m", SGLANG)
         if of_sglang is not None:
@@ -180,6 +185,21 @@ def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
             "--quantization bitsandbytes",
             "--quantization bitsandbytes dequantizes each layer for each token",
             "leave --quantization bitsandbytes out where bfloat16 fits, else serve AWQ, GPTQ or FP8",
+        )
+
+
+def _slow_in_vllm_alone(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """What the options cost of the only vLLM server of a file."""
+    yield from _slow_in_vllm(options)
+    share = last_option(options, "--gpu-memory-utilization") or ""
+    # A text that is no number is the shell's variable, whose value is not known.
+    if share.replace(".", "", 1).isdecimal() and 0 < float(share) < LOW_SHARE:
+        yield SlowOption(
+            f"--gpu-memory-utilization {share}",
+            f"--gpu-memory-utilization {share} leaves {100 * (1 - float(share)):.0f} % of the GPU unused, where the"
+            " cache of keys and values decides how many requests run at once",
+            "raise it to 0.90 (the default) where no other process uses this GPU",
+            is_certain=False,
         )
 
 

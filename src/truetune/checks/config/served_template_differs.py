@@ -1,9 +1,11 @@
 r"""The template that is trained is not the tokenizer's, which is what will be served.
 
 ## What it does
-Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's `template`) with
-what the tokenizer's own chat template writes there, and with the template that a file given beside the settings asks
-the trained weights with: `template` of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a
+Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's and ms-swift's
+`template`) with
+what the tokenizer's own chat template writes there; where the tokenizer is not on this machine, with that of the
+published chat model, by its name. Compares it also with the template that a file given beside the settings asks the
+trained weights with: `template` of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a
 Modelfile. Names and templates that it does not know are left alone.
 
 ## Why it is bad
@@ -70,6 +72,8 @@ from truetune.checks.config.evidence.template_marks import (
     MARKERS,
     SAVED_TEMPLATES,
     first_mark,
+    mark_of_chat_model,
+    mark_of_model,
     mark_of_template,
     template_opening,
     tokenizer_has_token,
@@ -81,7 +85,9 @@ from truetune.checks.weight_uses import is_within
 from truetune.parsing.read_modelfile import is_modelfile
 from truetune.settings.config import WeightUse
 
-TEMPLATE_KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
+TEMPLATE_KEYS = {"axolotl": "chat_template", "llama-factory": "template", "ms-swift": "template"}
+SAVES_TOKENIZERS_TEMPLATE = ("llama-factory", "ms-swift")
+"""Stacks that train by their own template, and save the tokenizer with its own"""
 
 
 class ServedTemplateDiffers(ConfigRule):
@@ -89,20 +95,35 @@ class ServedTemplateDiffers(ConfigRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    stacks = ("axolotl", "llama-factory")
+    stacks = ("axolotl", "llama-factory", "ms-swift")
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
         if self._marker() is None:
             return Unmet("it is about a template that is named in the settings, and known")
-        return NO_TOKENIZER if template_opening(self.subject) is None else None
+        if template_opening(self.subject) is None and self._mark_of_name() is None:
+            return NO_TOKENIZER
+        return None
 
     def figure(self) -> str:
-        return f"a question begins with {self._marker()}, in the tokenizer's template too"
+        by_tokenizer = template_opening(self.subject) is not None
+        owner = "the tokenizer's template" if by_tokenizer else "the template of the model's family"
+        return f"a question begins with {self._marker()}, in {owner} too"
+
+    def _mark_of_name(self) -> str | None:
+        """The mark of the chat model that the settings name; None where its name does not say one.
+
+        None as well where the tokenizer is that of another model.
+        """
+        spec = self.subject.spec
+        is_own = spec.tokenizer in (None, spec.model)
+        return mark_of_chat_model(spec.model) if spec.model and is_own else None
 
     def _marker(self) -> str | None:
-        """What the named template writes before a question."""
+        """What the named template writes before a question; None where it is unknown, or no question is trained."""
+        if self.subject.spec.training.method == "pretrain":
+            return None
         return MARKERS.get(str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, ""))))
 
     def findings(self) -> Iterator[Finding]:
@@ -114,10 +135,17 @@ class ServedTemplateDiffers(ConfigRule):
             return
         own = template_opening(config)
         yield from self._of_servers(key, name, marker)
-        if own is None or marker in own:
+        if own is None:
+            yield from self._of_name(key, name, marker)
+        # The tokenizer that the command names may be that of another run, where several are checked.
+        if (
+            own is None
+            or marker in own
+            or mark_of_model(config.spec.model or "") == first_mark(marker)
+        ):
             return
         unknown = self._unknown_tokens(marker)
-        lost = config.stack == "llama-factory" and name not in SAVED_TEMPLATES
+        lost = self._is_template_lost(name)
         evidence = [
             f"the tokenizer's template begins a question with {own[-60:]!r}",
             f"the tokenizer is saved with {'its own template' if lost else 'the named one'}",
@@ -132,6 +160,34 @@ class ServedTemplateDiffers(ConfigRule):
             cases=[
                 setting_case(config, name, key),
                 Case("the tokenizer's template", file=str(config.spec.tokenizer)),
+            ],
+        )
+
+    def _is_template_lost(self, name: str) -> bool:
+        """Is the tokenizer saved with another template than the one that is trained?"""
+        return self.subject.stack in SAVES_TOKENIZERS_TEMPLATE and name not in SAVED_TEMPLATES
+
+    def _of_name(self, key: str, name: str, marker: str) -> Iterator[Finding]:
+        """A template of another family than the chat model's, by the model's name."""
+        config, mark = self.subject, self._mark_of_name()
+        if mark is None or mark == first_mark(marker):
+            return
+        training = config.spec.training
+        added = {*training.added_tokens, *training.special_tokens.values()}
+        tokens = [token for token in CONTROL_TOKEN.findall(marker) if token not in added]
+        # What is saved with the weights, and written in tokens that the settings add, may be what is wanted.
+        if not self._is_template_lost(name) and (not tokens or name in SAVED_TEMPLATES):
+            return
+        yield self.finding(
+            f"{key} {name} writes {first_mark(marker)} before a question, and {config.spec.model} is of a family"
+            f" that writes {mark}",
+            "name the template of the model's own family: every server that reads the tokenizer asks by that",
+            evidence=[
+                "told by the model's name: no chat template of its tokenizer is on this machine"
+            ],
+            cases=[
+                setting_case(config, name, key),
+                setting_case(config, config.spec.model, "model"),
             ],
         )
 

@@ -4,9 +4,11 @@
 Takes the Theil-Sen slope of the loss with its 95 % interval. It fires where even the steepest slope of that interval
 lowers the loss by less than 2 % over the whole run, and either the learning rate is 0 or below 5e-8 throughout, or
 the run saw its rows at least twice. Where the slope itself is below 3 %, and 6 % at the steepest, of rows that were
-seen twice, it is a note with what may be the cause. Gradients that are never finite are `grad-norm-explodes`. A
-plateau on rows that are seen once is healthy and no finding, and so is a loss that falls slowly while the learning
-rate is still being warmed up. A loss that fell in its first records, and is flat from there on, was learned from.
+seen twice, it is a note with what may be the cause, and a warning where the rate is too low: below 2e-5 for an adapter,
+which its files or the printed settings tell, and below 2e-6 for all weights. Gradients that are never finite are
+`grad-norm-explodes`. A plateau on rows that are seen once is healthy and no finding, and so is a loss that falls slowly
+while the learning rate is still being warmed up. A loss that fell in its first records, and is flat from there on, was
+learned from.
 
 ## Why it is bad
 A model that reads the same rows again knows them better, so the loss falls at least a little if anything is learned.
@@ -46,6 +48,7 @@ from truetune.checks.log.loss_diverges import jumps_at_once
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
+from truetune.settings.run_spec import Severity
 
 NO_RATE = 5e-8
 """Learning rate below which nothing moves: a twentieth of DPO's default of 1e-6, the smallest in use"""
@@ -126,11 +129,15 @@ class FlatLoss(LogRule):
             why = f": the learning rate is at most {fall.peak_rate:.3g}"
         else:
             why = f" although the rows were seen {log.epochs:.3g} times"
+        names_cause = is_certain or _is_rate_too_low(log, fall.peak_rate)
+        severity: Severity = "warning" if names_cause else "info"
+        if fall.peak_rate == 0:
+            severity = "error"
         return self.finding(
             f"the loss {'stays' if is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
             f" {loss.step.size:,} records{why}",
             _remedy(log, fall),
-            severity="error" if fall.peak_rate == 0 else "warning" if is_certain else "info",
+            severity=severity,
             evidence=(
                 f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
                 f"{line.high * fall.span:+.3g}), noise {fall.noise:.3g}",
@@ -229,7 +236,13 @@ def _is_rate_too_low(log: RunLog, peak: float | None) -> bool:
     """Is the peak of the learning rate so low that nothing else need be looked for first?"""
     if peak is None:
         return False
-    return peak < (ADAPTER_RATE if "adapter" in log.facts else LOWEST_RATE)
+    return peak < (ADAPTER_RATE if _trains_adapter(log) else LOWEST_RATE)
+
+
+def _trains_adapter(log: RunLog) -> bool:
+    """Is an adapter trained, as its files or the settings in the console output say?"""
+    printed = log.output is not None and log.output.settings.trains_adapter
+    return "adapter" in log.facts or printed
 
 
 def _remedy(log: RunLog, fall: _Fall) -> str:
@@ -238,7 +251,7 @@ def _remedy(log: RunLog, fall: _Fall) -> str:
         return "raise the learning rate"
     if not _is_rate_too_low(log, fall.peak_rate):
         return _what_remains(log, fall.peak_rate)
-    if "adapter" in log.facts:
+    if _trains_adapter(log):
         usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
     else:
         usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -249,18 +250,41 @@ def _counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool
 def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> bool:
     """Does a LightningModule return this schedule of steps without saying that it is one?"""
     function = next((p for p in module.parents(call.node) if isinstance(p, ast.FunctionDef)), None)
-    if function is None or function.name != "configure_optimizers" or _warmup_steps(call) is None:
+    if function is None or not _is_of_configure_optimizers(module, function):
         return False
-    if not _is_of_lightning_module(module, function) or any(
-        word in module.text for word in TELL_LIGHTNING
-    ):
+    if any(TELLS_LIGHTNING.search(part.text) for part in module.with_linked):
         return False
+    # Lightning's own count of a run's steps: whoever gives it to a schedule, undivided, counts steps.
+    if any(_counts_steps_of_lightning(node) for node in expressions_within(module, total)):
+        return not is_divided(module, total)
     has_length_call = any(True for _ in length_calls(module, total))
-    return has_length_call or "epoch" not in ast.unparse(total)
+    counts_steps = has_length_call or "epoch" not in ast.unparse(total)
+    return _warmup_steps(call) is not None and counts_steps
 
 
-TELL_LIGHTNING = ("interval", "lr_scheduler_step", "lr_schedulers(", "automatic_optimization")
-"""Words of a file that steps its schedule by itself, or says when Lightning does"""
+def _counts_steps_of_lightning(node: ast.AST) -> bool:
+    """Is it the trainer's number of optimizer steps?"""
+    return isinstance(node, ast.Attribute) and node.attr == "estimated_stepping_batches"
+
+
+def _is_of_configure_optimizers(module: Module, function: ast.FunctionDef) -> bool:
+    """Is it `configure_optimizers` of a LightningModule, or a function that it calls?"""
+    calls = [call for call in module.flow.calls_of(function) if isinstance(call, ast.Call)]
+    around = [function, *(parent for call in calls for parent in module.parents(call))]
+    return any(
+        isinstance(node, ast.FunctionDef)
+        and node.name == "configure_optimizers"
+        and _is_of_lightning_module(module, node)
+        for node in around
+    )
+
+
+# Not every `interval`: LearningRateMonitor and progress bars have a `logging_interval` of their own.
+TELLS_LIGHTNING = re.compile(
+    r"(?<![\w.])['\"]?interval['\"]?\]?\s*[:=]|lr_scheduler_step|lr_schedulers\(|automatic_optimization"
+    r"|LRSchedulerConfig"
+)
+"""What a file holds that steps its schedule by itself, or says when Lightning does"""
 
 
 def _decay_factor(module: Module, call: Call) -> tuple[float, int] | None:

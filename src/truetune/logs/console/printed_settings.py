@@ -114,6 +114,13 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         "warmup_steps",
         r"--warmup[_-]steps[\s=]{1,2}" + COUNT_GROUP.format("warmup_steps") + r"(?![\w.])",
     ),
+    (
+        "adapter",
+        r"\b(?:adapter|finetuning_type|peft_type|tuner_type|train_type|fine_tune_type)['\"]?(?:\s?[:=]\s?| )"
+        r"['\"]?(?:PeftType\.)?(?:q?lora|dora|LORA)\b"
+        r"|\buse_peft['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--use_peft(?=\s*$|\s+-)"
+        r"|\bLoraConfig\(|Loading pretrained PEFT|Fine-tuning method: (?:LoRA|DoRA)",
+    ),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
@@ -168,6 +175,15 @@ SETTING_WORDS = (
     "vllm",
     "vLLM API",
     "VLLMClient",
+    "adapter",
+    "finetuning_type",
+    "peft",
+    "PEFT",
+    "tuner_type",
+    "train_type",
+    "fine_tune_type",
+    "LoraConfig(",
+    "Fine-tuning method",
 )
 # What a line holds that any of the patterns fits: a search for words costs a tenth of the patterns. A new pattern needs
 # its word here, or it is never tried.
@@ -218,6 +234,12 @@ SERVER_WORDS = (
 # the same for SERVER_PATTERNS
 
 
+# LoRA of rank 256 on all layers of an 8B model trains 8 %; two whole layers of 32, as freezing does, are 5 % of it, and
+# an adapter that trains the embedding as well needs the rates of all weights.
+MAX_ADAPTER_SHARE = 0.04
+"""Of all parameters, below which it is an adapter that is trained"""
+
+
 @dataclass(frozen=True, slots=True)
 class PrintedSettings:
     """What the output says of the run; None or empty where it does not."""
@@ -258,6 +280,8 @@ class PrintedSettings:
     """The model as a command names it"""
     old_gpu: str = ""
     """A GPU of the machine that computes no bfloat16 (before Ampere)"""
+    adapter: bool = False
+    """The settings that are printed are those of an adapter (LoRA)"""
     engine_cache: float | None = None
     """GiB that an engine for generation (vLLM) has reserved for its cache"""
     engine_apart: bool = False
@@ -269,6 +293,12 @@ class PrintedSettings:
     def share(self) -> float | None:
         """Share of the parameters that are trained; None where it is not printed."""
         return self.trained / self.parameters if self.trained and self.parameters else None
+
+    @property
+    def trains_adapter(self) -> bool:
+        """Is an adapter trained, by its settings or by its share of the parameters?"""
+        share = self.share
+        return share < MAX_ADAPTER_SHARE if share is not None else self.adapter
 
 
 @dataclass(slots=True)
@@ -317,6 +347,7 @@ class SettingsReader:
             fused_loss="fused_loss" in self._flags,
             model=self._names.get("model", ""),
             old_gpu=self._names.get("old_gpu", ""),
+            adapter="adapter" in self._flags,
             engine_cache=self._figures.get("engine_cache"),
             engine_apart="engine_apart" in self._flags,
             server=self._server,

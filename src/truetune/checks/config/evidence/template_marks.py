@@ -76,6 +76,13 @@ MARKS_OF_MODELS = (
     ("phi-?(3|4-mini)", PHI),
 )
 """Beginning of a published model's name, as `mark_of_model` writes it -> the marker of a question in its template"""
+# What stands between family and `instruct` is listed, for `Llama-3.1-Tulu-3-8B-SFT` and its like have own templates.
+CHAT_MODEL = re.compile(
+    r"(?:meta-)?(?:qwen|llama|gemma|mistral|mixtral|ministral|phi|smollm)"
+    r"(?:-?(?:\d[0-9a-z]*|coder|math|vl|vision|mini|small|nemo|next|moe|a\d+b))*-(?:instruct|it|chat)(?:-|$)"
+    r"|qwen3(?:-\d+)*-?\d+b(?:-a\d+b)?$|qwq-"
+)
+"""Name of a published chat model, as `mark_of_model` writes it; a base is trained by any template"""
 CONTROL_TOKEN = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
 MIN_NAME_CHARS = 5
 """Letters of a template's name that may stand inside of a file's: `yi` and `phi` stand in many words"""
@@ -114,9 +121,19 @@ def _mark_in_text(template: str) -> str | None:
 
 def mark_of_model(name: str) -> str | None:
     """The first mark before a question in the published template of a model, by its name; None where it is unknown."""
-    plain = re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
+    plain = _plain_model_name(name)
     marker = next((marker for start, marker in MARKS_OF_MODELS if re.match(start, plain)), None)
     return first_mark(marker) if marker is not None else None
+
+
+def mark_of_chat_model(name: str) -> str | None:
+    """As `mark_of_model`, of chat models alone: None for a base, which is trained by any template."""
+    return mark_of_model(name) if CHAT_MODEL.match(_plain_model_name(name)) is not None else None
+
+
+def _plain_model_name(name: str) -> str:
+    """The last part of a model's name, its words separated by dashes: `qwen2-5-7b-instruct`."""
+    return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
 
 
 def template_opening(config: Config) -> str | None:

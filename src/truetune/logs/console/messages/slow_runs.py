@@ -51,6 +51,22 @@ MESSAGES = (
         severity="warning",
     ),
     define_message(
+        "requests-wait-for-the-cache",
+        "requests wait while vLLM's cache of keys and values is full: few are answered at once",
+        r"(?:Engine \d+: )?Avg prompt throughput: .{1,120}Running: \d+ reqs?, (?:Swapped: \d+ reqs?, )?"
+        r"(?:Waiting|Pending): [1-9]\d* reqs?,.{0,40}?KV cache usage: (?:9\d(?:\.\d+)?|100(?:\.0+)?)%",
+        "the cache takes what --gpu-memory-utilization leaves behind the weights, and each running request holds its"
+        " whole prompt and answer in it (`Available KV cache memory`, `Maximum concurrency` at the start say how"
+        " much): a low utilization, weights that fill the GPU, or long prompts",
+        "raise --gpu-memory-utilization to 0.90 (vLLM's default) where nothing else uses the GPU; then"
+        " --kv-cache-dtype fp8, quantized weights (FP8, AWQ), or more GPUs (--tensor-parallel-size). A larger"
+        " --max-num-seqs changes nothing here",
+        "vllm/v1/metrics/loggers.py; vLLM documentation, optimization and tuning",
+        shown="notice",
+        severity="warning",
+        least=10,
+    ),
+    define_message(
         "pipeline-called-row-by-row",
         "a pipeline is called for one row at a time: the GPU generates with a batch of one",
         r"You seem to be using the pipelines sequentially on GPU",
