@@ -22,7 +22,6 @@ OPEN = frozenset(
     (
         "adapter-wrapped-again-in-the-run",
         "dpo-against-another-reference",
-        "evaluate-in-train-mode",
         "ids-only-with-completion-only-loss",
         "labels-shifted-in-the-rows",
         "metric-of-teacher-forcing",

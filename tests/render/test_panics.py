@@ -44,9 +44,9 @@ def panicking(tmp_path: Path) -> Path:
 LOADS = """
 import sys
 from truetune.errors import TokenizerError
-from truetune.render.tokenizer import load
+from truetune.render.tokenizer import load_tokenizer
 try:
-    load(sys.argv[1])
+    load_tokenizer(sys.argv[1])
 except TokenizerError as error:
     print(error)
 """

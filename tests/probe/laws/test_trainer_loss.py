@@ -90,5 +90,6 @@ def test_the_laws_give_what_the_run_gives(mixed: bool) -> None:
     by_laws = GIVEN[:]
     GIVEN.clear()
     make(Recording, **settings).train()
-    assert len(by_laws) == 4
-    assert by_laws == GIVEN
+    assert len(GIVEN) == 4
+    # The first batch once more: which function computes the loss is seen as it is computed.
+    assert by_laws == [GIVEN[0], *GIVEN]
