@@ -380,11 +380,11 @@ def of_others() -> dict[str, list[Reader]]:
         "fixing.fix_tables": [
             Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")
         ],
-        "spec.settings_files": [
+        "settings.settings_files": [
             Reader("truetune.yaml", SETTINGS, _settings),
             Reader("pyproject.toml", b"[tool.truetune]\nmax-length = 5\ndata = ['a']\n", _settings),
         ],
-        "spec.located_document": [
+        "settings.located_document": [
             Reader(
                 "c.yaml", b"base_model: x\ndatasets:\n  - {path: a, type: chat_template}\n", _config
             ),
@@ -392,11 +392,11 @@ def of_others() -> dict[str, list[Reader]]:
                 "c.json", b'{"model_name_or_path": "x", "stage": "sft", "dataset": "a"}', _config
             ),
         ],
-        "spec.recognise_input_kind": [
+        "settings.recognise_input_kind": [
             Reader("k.json", array, _kind),
             Reader("k.yaml", SETTINGS, _kind),
         ],
-        "spec.stacks.dataset_columns": [
+        "settings.stacks.dataset_columns": [
             Reader("k.jsonl", LINES, _columns),
             Reader("k.parquet", parquet_file("parquet"), _columns),
         ],
@@ -487,14 +487,14 @@ OWN = {
     "checks.source.evidence.serving_templates": TELLS,
     "checks.check_paths": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
-    "spec.stacks.command_options": TYPES_ALONE,
+    "settings.stacks.command_options": TYPES_ALONE,
     "checks.source.evidence.published_families": SWALLOWS,
     "checks.source.evidence.added_tokens": SWALLOWS,
-    "spec.stacks.find_config_consumer": SWALLOWS,
-    "spec.stacks.removed_arguments": WRITES,
+    "settings.stacks.find_config_consumer": SWALLOWS,
+    "settings.stacks.removed_arguments": WRITES,
     "evaluation.custom_loop": TELLS,
-    "spec.release_pins": SWALLOWS,
-    "spec.evidence_of_past_run": SWALLOWS,
+    "settings.release_pins": SWALLOWS,
+    "settings.evidence_of_past_run": SWALLOWS,
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
@@ -523,13 +523,13 @@ OWN = {
     "checks.vllm_server_commands": TYPES_ALONE,
     "checks.detect_text_encoding": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
-    "spec.advise_unknown_setting": WRITES,
+    "settings.advise_unknown_setting": WRITES,
     "encoding.encoded_folder": TELLS,
     "encoding.encoded_folder_layout": TELLS,
     "encoding.encoded_object_store": TELLS,
     "evaluation.sample_report": TELLS,
     "report.recognise_own_files": TELLS,
-    "spec.settings_schema": TELLS,
+    "settings.settings_schema": TELLS,
     "auditing.process_listener": "a message of truetune's own child, which knows a key",
     "auditing.recognise_rows": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
@@ -547,7 +547,7 @@ OWN = {
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
     "rehearsal.train_miniature_run": WRITES,
-    "spec.stacks.known_keys": WRITES,
+    "settings.stacks.known_keys": WRITES,
     "training.save_checkpoints": WRITES,
     "generation.sample_files": WRITES,
     "viewing.encoded_rows": WRITES,
