@@ -122,14 +122,8 @@ class AdapterFileEmpty(CheckpointRule):
 
     def _zero_factors(self) -> Iterator[Finding]:
         """The finding on modules of which one factor is zero throughout."""
-        values = self.subject.values
         pairs = self._pairs()
-        dead = [
-            (module, tensor)
-            for module, tensors in pairs
-            for tensor in tensors
-            if tensor.name in values and values[tensor.name].zero
-        ]
+        dead = self._zero_tensors(pairs)
         if not dead:
             return
         cases = [
@@ -140,15 +134,17 @@ class AdapterFileEmpty(CheckpointRule):
         count = len({module for module, _ in dead})
         # All of them: nothing was trained, or it was saved before. Some: the others were, and these were never called.
         if count == len(pairs):
-            is_initial = all(_begins_as_zero(tensor) for _, tensor in dead)
-            yield self.finding(
+            message = (
                 f"{factors} is zero in all {count:,} adapted modules: the adapter does nothing"
-                + (", for these are its initial weights" if is_initial else ""),
-                REMEDY_OF_INITIAL_WEIGHTS if is_initial else REMEDY,
-                evidence=self._what_was_trained() if is_initial else (),
-                cases=cases,
-                count=count,
-                total=count,
+            )
+            remedy = REMEDY
+            evidence: tuple[str, ...] = ()
+            if all(_begins_as_zero(tensor) for _, tensor in dead):
+                message += ", for these are its initial weights"
+                remedy = REMEDY_OF_INITIAL_WEIGHTS
+                evidence = self._what_was_trained()
+            yield self.finding(
+                message, remedy, evidence=evidence, cases=cases, count=count, total=count
             )
             return
         yield self.finding(
@@ -159,6 +155,18 @@ class AdapterFileEmpty(CheckpointRule):
             count=count,
             total=len(pairs),
         )
+
+    def _zero_tensors(
+        self, pairs: list[tuple[str, list[StoredTensor]]]
+    ) -> list[tuple[str, StoredTensor]]:
+        """The tensors of low-rank pairs that are zero throughout, each with its module."""
+        values = self.subject.values
+        return [
+            (module, tensor)
+            for module, tensors in pairs
+            for tensor in tensors
+            if tensor.name in values and values[tensor.name].zero
+        ]
 
     def _what_was_trained(self) -> tuple[str, ...]:
         """What the folder says of a training whose weights are not in it."""

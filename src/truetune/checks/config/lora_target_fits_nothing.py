@@ -132,15 +132,16 @@ class LoraTargetFitsNothing(ConfigRule):
             for name in names
             if not PATTERN_SIGN.search(name)
         }
+        unmatched = [name for name, count in counts.items() if not count]
         candidates = _likely_names(field, there, known)
-        lost: dict[str, str | None] = {}
-        for name, count in counts.items():
-            if count or name in trusted or name == "all-linear":
-                continue
-            likely = likely_module_name(name, candidates)
+        lost = {
+            name: likely_module_name(name, candidates)
+            for name in unmatched
+            if name not in trusted and name != "all-linear"
+        }
+        if not there:
             # Without the weights, a name that resembles no known one may be right.
-            if there or likely:
-                lost[name] = likely
+            lost = {name: likely for name, likely in lost.items() if likely}
         evidence = [
             f"{name}: {count:,} modules" for name, count in counts.items() if count and there
         ]
@@ -148,10 +149,10 @@ class LoraTargetFitsNothing(ConfigRule):
             evidence = ["the model's weights are not here: judged by the names of published models"]
         where = " of the model" if there else ""
         for name, likely in lost.items():
-            hint = f"; {likely} was meant?" if likely else ""
+            hint, remedy = _hint_and_remedy(name, likely)
             yield self.finding(
                 f"{name} fits no module{where}{hint}",
-                f"write {likely} for {name}" if likely else f"correct {name}, or leave it out",
+                remedy,
                 evidence=evidence,
                 cases=[setting_case(self.subject, ", ".join(names), field)],
                 count=len(lost),
@@ -188,3 +189,10 @@ def _likely_names(
     parts = {module.rpartition(".")[2] for module in there}
     lasts = frozenset(part for part in parts if not part.isdecimal())
     return lasts | known if field == SAVED else lasts or known
+
+
+def _hint_and_remedy(name: str, likely: str | None) -> tuple[str, str]:
+    """What a message adds of the name that was meant, and what to write; `likely` is None where none resembles it."""
+    if likely is None:
+        return "", f"correct {name}, or leave it out"
+    return f"; {likely} was meant?", f"write {likely} for {name}"

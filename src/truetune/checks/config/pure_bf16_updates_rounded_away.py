@@ -107,13 +107,9 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
         return f"{self.compared()}; {how}"
 
     def findings(self) -> Iterator[Finding]:
-        config, training = self.subject, self.subject.spec.training
-        rate = training.learning_rate
-        if not rate or not _is_pure_bfloat16(config):
-            return
-        if str(
-            training.optim or PLAIN_OPTIMIZERS[0]
-        ) not in PLAIN_OPTIMIZERS or has_special_optimizer(config):
+        config = self.subject
+        rate = config.spec.training.learning_rate
+        if not rate or not _is_pure_bfloat16(config) or not _has_plain_optimizer(config):
             return
         weights = sampled_weights(config)
         lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
@@ -141,6 +137,12 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
                 *_cases_of_dtype(config),
             ],
         )
+
+
+def _has_plain_optimizer(config: Config) -> bool:
+    """Does the optimizer write its step into the weights as it is, without a copy of them or a rounding of its own?"""
+    name = str(config.spec.training.optim or PLAIN_OPTIMIZERS[0])
+    return name in PLAIN_OPTIMIZERS and not has_special_optimizer(config)
 
 
 def _is_sure(config: Config, rate: float, lost: float | None) -> bool:

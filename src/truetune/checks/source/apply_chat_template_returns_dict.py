@@ -90,18 +90,16 @@ class ApplyChatTemplateReturnsDict(SourceRule):
             evidence.append(
                 "no file here says which release of transformers runs; before 5 it is a list of ids"
             )
+        calls = [one.call.node for one in together]
         # Two uses show the fault; more places would hide the calls that have to change.
-        places = [*(*silent, *loud)[:2], *(one.call.node for one in together)]
+        places = [*(silent + loud)[:2], *calls]
         return self.finding(
             f"apply_chat_template returns a dictionary since transformers 5; here it is used as {meant}",
             'give return_dict=False, or take ["input_ids"] of the result',
             severity="error" if silent else "warning",
             evidence=evidence,
             cases=[case_at(module, node) for node in places],
-            fix=fix_of_changes(
-                module,
-                tuple(change for one in together for change in _changes_of_call(module, one)),
-            ),
+            fix=fix_of_changes(module, _changes_of_calls(module, together)),
         )
 
 
@@ -126,6 +124,11 @@ def _grouped_by_statement(module: Module, used: list[_Used]) -> list[list[_Used]
     return list({id(group): group for group in groups.values()}.values())
 
 
-def _changes_of_call(module: Module, one: _Used) -> Changes:
-    """The change that makes one call return a list of ids again."""
-    return () if one.of("dictionary") else set_keyword(module, one.call, "return_dict", "False")
+def _changes_of_calls(module: Module, used: list[_Used]) -> Changes:
+    """The changes that make these calls return a list of ids again, but for those that a dictionary is right for."""
+    return tuple(
+        change
+        for one in used
+        if not one.of("dictionary")
+        for change in set_keyword(module, one.call, "return_dict", "False")
+    )

@@ -65,6 +65,7 @@ from truetune.checks.source.evidence.execution_order import routes_to, runs_afte
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
+    TrainedBySettings,
     asks_a_model,
     chat_template_uses,
     describe_marks,
@@ -185,20 +186,24 @@ def _questions_after_training(module: Module) -> Iterator[Question]:
     trained = _trained_before(module, start)
     if trained is None or any(_line_number(node) > start for node in chat_template_uses(module)):
         return
-    later = [
+    by_hand = [
         (mark, node) for mark, node in handwritten_prompts(module) if _line_number(node) > start
     ]
-    if later:
-        is_asked = any(_runs_after(module, call.node, places) for call in generate_calls(module))
+    if by_hand:
         # No marks: the training is on the chat template.
-        if not trained.marks and is_asked:
-            words = describe_marks(frozenset(mark for mark, _ in later))
-            yield Question(words, later[0][1], trained)
+        if not trained.marks and _is_asked_after(module, places):
+            words = describe_marks(frozenset(mark for mark, _ in by_hand))
+            yield Question(words, by_hand[0][1], trained)
         return
     for call, text in questions_without_template(module):
         if _runs_after(module, call.node, places):
             yield Question(BARE_TEXT, text, trained)
             return
+
+
+def _is_asked_after(module: Module, places: list[ast.AST]) -> bool:
+    """Does the file ask a model after its training?"""
+    return any(_runs_after(module, call.node, places) for call in generate_calls(module))
 
 
 def _trained_before(module: Module, start: int) -> Trained | None:
@@ -347,25 +352,36 @@ def _training_of_model(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
     names = loaded_names(module) | served_folders(module)
     others = list(training_scripts_beside(module))
+    if not names and any(engine_prompts(module)):
+        return _only_training_beside(module, others)
     makers = [other for other in others if _is_any_written(names, written_folders(other))]
     files = [
         one for one in training_settings_beside(module) if _is_any_written(names, {one.output})
     ]
-    if not makers and len(files) == 1:
-        settings = files[0]
-        place = Case(settings.key, file=settings.path, line=1)
-        return Trained(settings.path, settings.form, place)
-    if not makers and len(others) == 1 and any(_is_tuned_here(name, others[0]) for name in names):
-        makers = others
-    if not names and any(engine_prompts(module)):
-        return _only_training_beside(module, others)
+    if not makers and not files:
+        makers = _only_possible_maker(names, others)
     # Two trainings that write the same folder: which one ran last is not known.
-    if len(makers) != 1 or files:
+    if len(makers) + len(files) != 1:
         return None
-    form = prompt_form(makers[0])
-    if form is None:
-        return None
-    return Trained(makers[0].path, form.marks, case_at(makers[0], form.node))
+    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0])
+
+
+def _only_possible_maker(names: Iterable[str], others: list[Module]) -> list[Module]:
+    """The one training script of the project, where it may have made the model of one of these names; else none."""
+    if len(others) != 1:
+        return []
+    return others if any(_is_tuned_here(name, others[0]) for name in names) else []
+
+
+def _trained_by_settings(settings: TrainedBySettings) -> Trained:
+    """What a settings file trains on."""
+    return Trained(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
+
+
+def _trained_by_script(script: Module) -> Trained | None:
+    """What a script trains on; None where the form of its prompts is not known."""
+    form = prompt_form(script)
+    return None if form is None else Trained(script.path, form.marks, case_at(script, form.node))
 
 
 def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
@@ -378,12 +394,7 @@ def _only_training_beside(module: Module, others: list[Module]) -> Trained | Non
     files = list(training_settings_beside(module))
     if len(files) + len(others) != 1:
         return None
-    if files:
-        return Trained(files[0].path, files[0].form, Case(files[0].key, file=files[0].path, line=1))
-    form = prompt_form(others[0])
-    return (
-        None if form is None else Trained(others[0].path, form.marks, case_at(others[0], form.node))
-    )
+    return _trained_by_settings(files[0]) if files else _trained_by_script(others[0])
 
 
 def _is_tuned_here(name: str, training: Module) -> bool:

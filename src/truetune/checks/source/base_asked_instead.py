@@ -310,8 +310,7 @@ def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
 
 def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
     """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
-    has_adapter = any(module.calls(*ADAPTED_LOADS)) or any(module.methods(*LOADS_ADAPTER))
-    if has_adapter or "adapter" in module.text.lower().replace("load_adapter", ""):
+    if _names_adapter(module):
         return None
     models = _plain_models(module)
     names = [text for _, given in models for text in possible_texts(module, given)]
@@ -334,6 +333,13 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
                 " adapter on the base with PeftModel.from_pretrained",
             )
     return None
+
+
+def _names_adapter(module: Module) -> bool:
+    """Does a file load an adapter, or speak of one?"""
+    if any(module.calls(*ADAPTED_LOADS)) or any(module.methods(*LOADS_ADAPTER)):
+        return True
+    return "adapter" in module.text.lower().replace("load_adapter", "")
 
 
 def _plain_models(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:

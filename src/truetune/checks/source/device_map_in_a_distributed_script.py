@@ -89,12 +89,8 @@ class DeviceMapInADistributedScript(SourceRule):
         # Commands of the project are opened only where a map stands in the file.
         if not any(_maps_of_several(module)):
             return
-        signs = (module.text_of(node) for node in signs_of_several_processes(module))
-        sign = next(signs, None) or launch_command(module)
-        trains = any(
-            {"trainer", "optimizer"} & module.flow.types(call.node) for call in module.all_calls
-        )
-        if sign is None or not trains or refuses_several_processes(module):
+        sign = _sign_of_several_processes(module)
+        if sign is None or not _trains(module) or refuses_several_processes(module):
             return
         mapped = list(_mapped_models(module))
         for call in mapped:
@@ -128,6 +124,17 @@ class DeviceMapInADistributedScript(SourceRule):
             evidence=[f"several processes: {sign}"],
             cases=[case_at(self.subject, call.node)],
         )
+
+
+def _sign_of_several_processes(module: Module) -> str | None:
+    """What starts several processes, in the file or in a command of the project; None where nothing does."""
+    signs = (module.text_of(node) for node in signs_of_several_processes(module))
+    return next(signs, None) or launch_command(module)
+
+
+def _trains(module: Module) -> bool:
+    """Does the file make a trainer or an optimizer?"""
+    return any({"trainer", "optimizer"} & module.flow.types(call.node) for call in module.all_calls)
 
 
 def _gpu_number(given: object) -> str:

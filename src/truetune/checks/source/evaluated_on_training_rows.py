@@ -101,24 +101,28 @@ class EvaluatedOnTrainingRows(SourceRule):
 
 def _overlapping_slices(module: Module, train: ast.expr, held: ast.expr) -> tuple[str, str] | None:
     """The slices of one split of the same data that both are read by, where they share rows; None otherwise."""
-    loads = [_load_of_rows(module, node) for node in (train, held)]
-    if loads[0] is None or loads[1] is None:
+    load_of_train, load_of_held = _load_of_rows(module, train), _load_of_rows(module, held)
+    if load_of_train is None or load_of_held is None:
         return None
-    if _dump_without_split(loads[0]) != _dump_without_split(loads[1]):
+    if _dump_without_split(load_of_train) != _dump_without_split(load_of_held):
         return None
-    texts = [module.flow.value(load.keywords.get("split")) for load in loads if load is not None]
-    first, second = texts
+    first = module.flow.value(load_of_train.keywords.get("split"))
+    second = module.flow.value(load_of_held.keywords.get("split"))
     if not isinstance(first, str) or not isinstance(second, str):
         return None
-    ranges = (_slice_range(first), _slice_range(second))
-    if ranges[0] is None or ranges[1] is None:
-        return None
-    split, unit, begin, end = ranges[0]
-    other_split, other_unit, other_begin, other_end = ranges[1]
+    return (first, second) if _slices_overlap(first, second) else None
+
+
+def _slices_overlap(first: str, second: str) -> bool:
+    """Do two slices of a split share rows, as `train[:90%]` and `train[80%:]` do?"""
+    one, other = _slice_range(first), _slice_range(second)
+    if one is None or other is None:
+        return False
+    split, unit, begin, end = one
+    other_split, other_unit, other_begin, other_end = other
     # Percent against rows cannot be compared without the number of rows.
     is_comparable = split == other_split and unit == other_unit
-    shares = is_comparable and max(begin, other_begin) < min(end, other_end)
-    return (first, second) if shares else None
+    return is_comparable and max(begin, other_begin) < min(end, other_end)
 
 
 def _dump_without_split(load: Call) -> str:

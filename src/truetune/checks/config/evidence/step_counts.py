@@ -57,10 +57,7 @@ def max_steps_of_run(config: Config) -> OptimizerSteps | None:
         return None
     if epochs is None or not 0 < epochs < MAX_EPOCHS:
         return None
-    processes, command = training.devices, ""
-    if processes == 1 and config.path:
-        # A script, or settings that an option of the launcher completes, say nothing of the processes themselves.
-        processes, command = launched_processes(Path(config.path)) or (1, "")
+    processes, command = _processes_and_command(config)
     return count_optimizer_steps(
         rows.count,
         f"{rows.why}; {processes} processes: {command}" if command else rows.why,
@@ -71,18 +68,22 @@ def max_steps_of_run(config: Config) -> OptimizerSteps | None:
     )
 
 
+def _processes_and_command(config: Config) -> tuple[int, str]:
+    """How many processes train, and the command that says so; the command is empty where the settings say it."""
+    processes = config.spec.training.devices
+    if processes != 1 or not config.path:
+        return processes, ""
+    # A script, or settings that an option of the launcher completes, say nothing of the processes themselves.
+    return launched_processes(Path(config.path)) or (1, "")
+
+
 def training_rows(config: Config) -> TrainingRows | None:
     """The rows of a run with their arithmetic; None where a data set is not here, or a row may become several."""
     if _may_split_rows(config) or config.spec.training.other.get("datasets"):
         return None
     files = config.spec.data or config.row_files
     if not files:
-        printed = config.printed_rows
-        return (
-            None
-            if printed is None
-            else TrainingRows(printed, f"the output prints {printed:,} rows")
-        )
+        return _printed_rows(config)
     total, parts = 0, []
     for name in files:
         count = count_rows(name)
@@ -100,6 +101,14 @@ def training_rows(config: Config) -> TrainingRows | None:
     if held_out:
         parts.append(f"{held_out:,} held out")
     return TrainingRows(total - held_out, "; ".join(parts))
+
+
+def _printed_rows(config: Config) -> TrainingRows | None:
+    """The rows that the output of a notebook prints; None where it prints none."""
+    printed = config.printed_rows
+    if printed is None:
+        return None
+    return TrainingRows(printed, f"the output prints {printed:,} rows")
 
 
 def _rows_after_limit(config: Config, count: int) -> int:

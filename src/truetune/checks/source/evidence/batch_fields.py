@@ -35,23 +35,28 @@ def field_of(module: Module, node: ast.expr | None) -> Field | None:
         if node is None:
             return None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr not in SAME_VALUE:
-                return None
-            node = node.func.value
+            node = node.func.value if node.func.attr in SAME_VALUE else None
             continue
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            value = node.slice.value
-            return value if isinstance(value, str | int) else None
+            return _as_field(node.slice.value)
         origins = module.flow.origins(node)
         if len(origins) != 1:
             return None
-        origin = origins[0]
-        if origin.path:
-            return origin.path[-1] if origin.path[-1] >= 0 else None
-        if origin.node is node or not isinstance(origin.node, ast.expr):
-            return None
-        node = origin.node
+        if origins[0].path:
+            place = origins[0].path[-1]
+            return place if place >= 0 else None
+        node = _other_expression(origins[0].node, node)
     return None
+
+
+def _as_field(value: object) -> Field | None:
+    """A key or place; None where a subscript is neither."""
+    return value if isinstance(value, str | int) else None
+
+
+def _other_expression(origin: ast.AST, node: ast.expr) -> ast.expr | None:
+    """The expression that a node comes from; None where it is the node itself, or no expression."""
+    return origin if isinstance(origin, ast.expr) and origin is not node else None
 
 
 def row_pairs(module: Module, ids: Field, labels: Field) -> Iterator[RowPair]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import records_gradient
 from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
+from truetune.source.data_flow import Origin
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -89,8 +90,7 @@ def _weights_of_another_model(
     if not trained or any(source is None or source == held for source in sources):
         return None
     name, name_of_trained = module.text_of(owner), module.text_of(trained[0].model)
-    others = (use for use in uses if use not in trained)
-    if any(model_source(module, use.model) == held for use in others):
+    if _computes_without_gradients(module, held, uses, trained):
         return OtherWeights(
             f"the optimizer holds the weights of {name}, which computes without gradients: those of"
             f" {name_of_trained} are never updated",
@@ -106,6 +106,16 @@ def _weights_of_another_model(
         "load the model once, before the optimizer is made",
         again,
     )
+
+
+def _computes_without_gradients(
+    module: Module,
+    held: tuple[Origin, frozenset[ast.Call]],
+    uses: list[ModelUse],
+    trained: list[ModelUse],
+) -> bool:
+    """Does the model whose weights an optimizer holds run, but in no pass that is trained?"""
+    return any(model_source(module, use.model) == held for use in uses if use not in trained)
 
 
 def _is_own_run(module: Module, use: ModelUse) -> bool:
