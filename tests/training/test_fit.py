@@ -94,7 +94,7 @@ def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
     lora = fit_changes(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
     full = fit_changes(plan_of(asked(tmp_path, FULL), 48))
     assert lora
-    assert not any(change.costs or change.anew for change in lora)
+    assert not any(change.costs or change.restarts for change in lora)
     costs = [change.costs for change in full]
     assert costs == sorted(costs)
     assert costs[-1]
