@@ -1,0 +1,53 @@
+import torch
+from datasets import load_dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+MODEL = "Qwen/Qwen2.5-3B-Instruct"
+OUT = "out/helpdesk"
+
+tokenizer = AutoTokenizer.from_pretrained(MODEL)
+
+
+def formatting(example):
+    return (
+        "### Instruction:\n"
+        f"{example['instruction']}\n\n"
+        "### Response:\n"
+        f"{example['response']}{tokenizer.eos_token}"
+    )
+
+
+def main():
+    ds = load_dataset("json", data_files={"train": "data/train.jsonl", "dev": "data/dev.jsonl"})
+    trainer = SFTTrainer(
+        model=AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.bfloat16),
+        processing_class=tokenizer,
+        train_dataset=ds["train"],
+        eval_dataset=ds["dev"],
+        formatting_func=formatting,
+        peft_config=LoraConfig(r=16, lora_alpha=32, lora_dropout=0.05, target_modules="all-linear", task_type="CAUSAL_LM"),
+        args=SFTConfig(
+            output_dir=OUT,
+            learning_rate=2e-4,
+            num_train_epochs=2,
+            per_device_train_batch_size=8,
+            gradient_accumulation_steps=2,
+            warmup_steps=40,
+            lr_scheduler_type="cosine",
+            bf16=True,
+            max_length=1024,
+            eval_strategy="epoch",
+            save_strategy="epoch",
+            logging_steps=10,
+            seed=4,
+        ),
+    )
+    trainer.train()
+    trainer.save_model(OUT)
+    tokenizer.save_pretrained(OUT)
+
+
+if __name__ == "__main__":
+    main()

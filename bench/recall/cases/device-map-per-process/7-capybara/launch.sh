@@ -1,0 +1,3 @@
+#!/bin/bash
+set -e
+torchrun --standalone --nproc_per_node=4 train.py

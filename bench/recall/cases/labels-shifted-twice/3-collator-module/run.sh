@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+set -euo pipefail
+python train.py --output_dir out/tickets --learning_rate 2e-4 --num_train_epochs 2 \
+  --per_device_train_batch_size 4 --gradient_accumulation_steps 4 --bf16 true \
+  --warmup_steps 30 --lr_scheduler_type cosine --logging_steps 10 --save_strategy epoch --report_to none

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -e
+axolotl preprocess qwen.yaml
+axolotl train qwen.yaml

@@ -1,0 +1,3 @@
+#!/bin/bash
+set -e
+llamafactory-cli train sft_lora.yaml

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -euo pipefail
+export TOKENIZERS_PARALLELISM=false
+accelerate launch --multi_gpu --num_processes 4 --mixed_precision bf16 train.py
