@@ -1,4 +1,10 @@
-"""Config: the settings of a run, read from the file of whatever stack they were written for."""
+"""Config: the settings of a run, read from the file of whatever stack they were written for.
+
+Every reader of a stack fills one record, so that a rule is written once and holds for all stacks. The values are in
+truetune's words (`spec`); the file's own words are kept beside them (`raw`, `places`, `text`), because a finding has to
+name the line and the key that its reader wrote, and a fix changes that text. The trade-off: what a stack can say and
+`RunSpec` cannot is in `raw` alone, and a rule that needs it has to know the stack.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What a path is: told by content, from the heads of files."""
+"""What a path is: told by content, from the heads of files.
+
+`truetune check PATH` takes whatever a user has, so nothing else may have to be said. The name decides where it can
+(`.py`, `Modelfile`), then the first bytes, and only for what looks like settings the whole file. A folder may be
+several things at once, a checkpoint beside a log beside scripts; all of them are named, the main one first. The price
+of heads: a file whose sign comes later than `HEAD_BYTES` is told by its suffix.
+"""
 
 from __future__ import annotations
 

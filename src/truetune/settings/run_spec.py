@@ -1,4 +1,10 @@
-"""RunSpec: everything about a fine-tune that a check can look at."""
+"""RunSpec: everything about a fine-tune that a check can look at.
+
+It is what truetune.yaml and the options of the command line set, and what the settings of every other stack are
+translated to. The models are frozen, for a run is read by many rules and written by one reader, and refuse unknown
+names, for a misspelt setting that is ignored is the very fault that truetune looks for. The docstrings below the fields
+are shown to users: by the JSON schema, and by the error messages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Settings from truetune.yaml and pyproject.toml."""
+"""Settings from truetune.yaml and pyproject.toml.
+
+A file that is named wins over truetune.yaml in the folder, and that over the table in pyproject.toml; they are never
+mixed, so that one place says what a run does. Relative paths stand against the file, not against the folder in which
+the command is typed: the same file means the same run from everywhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The JSON schema of truetune.yaml, for editors."""
+"""The JSON schema of truetune.yaml, for editors.
+
+Pydantic makes it from `RunSpec`; what is changed here are the short forms that `RunSpec` takes before it validates (one
+path for a list of them, `learn: last` for `learn: {what: last}`, a trainer's name for its arguments), which pydantic
+cannot know. Without them an editor would mark right files as wrong.
+"""
 
 from __future__ import annotations
 

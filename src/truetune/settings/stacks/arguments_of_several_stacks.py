@@ -1,4 +1,8 @@
-"""What several stacks hand to transformers, peft and DeepSpeed: read once."""
+"""What several stacks hand to transformers, peft and DeepSpeed: read once.
+
+These stacks pass such keys on unchanged (`fsdp`, `deepspeed`, `gradient_checkpointing_kwargs`), so one reading holds
+for all. A key that a stack renames or interprets is read in the module of that stack.
+"""
 
 from __future__ import annotations
 

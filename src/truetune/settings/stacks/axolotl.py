@@ -1,4 +1,9 @@
-"""Axolotl: its YAML."""
+"""Axolotl: its YAML.
+
+Keys and defaults are those of Axolotl's own schema (`axolotl.json`, written from its package), so that a key which a
+release dropped is known as such. Where a default depends on another key or on the machine (`bf16: auto`,
+`eval_sample_packing`), the reading follows Axolotl's code, and a note says what was assumed.
+"""
 
 from __future__ import annotations
 

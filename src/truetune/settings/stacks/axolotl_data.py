@@ -1,4 +1,8 @@
-"""Axolotl's data sets."""
+"""Axolotl's data sets: entries with a `type`, which names a prompt strategy of Axolotl.
+
+The types whose rows truetune reads become formats. Rows of the type alpaca are looked at as chats, with a note and
+`own_prompt`, for Axolotl writes them into a prompt of its own: rules that compare texts with the template are silent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Data sets that a config names: which are here, and how truetune's data room reads them."""
+"""Data sets that a config names: which are here, and by which format and columns truetune reads them.
+
+A run has one format and one map, as `RunSpec` has. Data sets of another form than the first are left out with a note:
+rows that are read by the wrong columns would give findings on texts that nobody trains.
+"""
 
 from __future__ import annotations
 

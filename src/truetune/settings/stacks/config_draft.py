@@ -1,4 +1,9 @@
-"""Draft: a Config in the making, and the small readings that the stacks share."""
+"""Draft: a Config in the making, and the small readings that the stacks share.
+
+A reader asks the draft for the file's keys (`get`, `take`) and tells it the fields (`put`). The draft notes where
+each key stands and which were asked for. So each field has its line without the readers doing anything for it, and
+what a release knows and no reader asked for is kept in `training.other`: nothing of a file is dropped in silence.
+"""
 
 from __future__ import annotations
 

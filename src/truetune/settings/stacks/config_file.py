@@ -1,4 +1,10 @@
-"""Readers of settings files: whose a file is, and what it sets. `registry` lists the programs."""
+"""Readers of settings files: whose a file is, and what it sets. `registry` lists the programs.
+
+No file says which program it is for, and many keys are words of several. So a file is a stack's only where keys that
+no other has show it, where a command or script of its project reads it, or where the user says so; what merely fits
+is "settings of a program that is not known". Trade-off: some short files have to be named (`--trainer`), and none is
+judged by the defaults of a program that never reads it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The columns of a local data set, from the head of its first file."""
+"""The columns of a local data set, from the head of its first file.
+
+Readers of settings need them before any row is read: what TRL supervises depends on whether there is a `prompt` column,
+and rows with `input_ids` are encoded already. The first row stands for all; rows that differ are found when data are
+read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What a stack's own release knows: its keys, its defaults, and the names that earlier releases had."""
+"""What a stack's own release knows: its keys, its defaults, and the names that earlier releases had.
+
+Keys and defaults lie in JSON files beside this module, written from the installed packages by
+`python -m tests.settings.stack_facts`, because the packages themselves need not be installed where truetune runs. The
+names of earlier releases are a table by hand: no package says in one place what it called a key before.
+"""
 
 from __future__ import annotations
 

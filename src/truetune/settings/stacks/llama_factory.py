@@ -1,4 +1,9 @@
-"""LLaMA-Factory: its YAML or JSON."""
+"""LLaMA-Factory: its YAML or JSON.
+
+Most keys are those of transformers' TrainingArguments and are taken as they are (`draft.same`); the tables hold those
+of LLaMA-Factory's own. Its templates are not the tokenizer's: prompts are never judged by the tokenizer's template as
+if they were (`own_prompt`), and a note says so.
+"""
 
 from __future__ import annotations
 

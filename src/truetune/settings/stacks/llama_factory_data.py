@@ -1,4 +1,8 @@
-"""LLaMA-Factory's data sets: names that dataset_info.json explains."""
+"""LLaMA-Factory's data sets: names that dataset_info.json explains.
+
+A name that dataset_info.json lacks stops LLaMA-Factory, so it is kept as `missing`; a name whose entry points to a
+hub is right and not here. Defaults of columns hold only for an entry without `columns`, as in LLaMA-Factory itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Calls in a Python program, as a Config: `SFTConfig(...)`, `LoraConfig(...)`, `from_pretrained(...)`."""
+"""Calls in a Python program, as a Config: `SFTConfig(...)`, `LoraConfig(...)`, `from_pretrained(...)`.
+
+A script has no file of settings, but these calls are its settings: read so, every rule on settings holds for scripts
+too. Values that are no constants are `UNKNOWN_VALUE`, never the default: what is not known is not judged.
+"""
 
 from __future__ import annotations
 

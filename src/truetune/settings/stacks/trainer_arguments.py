@@ -1,4 +1,8 @@
-"""The arguments of transformers, TRL and peft, whatever file or call they come from."""
+"""The arguments of transformers, TRL and peft, whatever file or call they come from.
+
+TRL's YAML, a call in a script and stacks that hand these arguments on are all read here, so that one default and one
+rule of precedence (TRL switches bf16 on where fp16 is off) is written once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""TRL: the YAML of its command line, and of scripts that use TrlParser."""
+"""TRL: the YAML of its command line, and of scripts that use TrlParser.
+
+The file does not say which trainer it is for: `trl sft` and `trl dpo` read the same keys. The class whose own keys fit
+best is taken, then the one that the file's name holds, and a note says where no key decides. Defaults depend on the
+class, so a wrong guess would judge values that nobody set: rules on defaults are silent where the release is unknown.
+"""
 
 from __future__ import annotations
 

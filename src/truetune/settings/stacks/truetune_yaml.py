@@ -1,4 +1,7 @@
-"""truetune's own settings, as a Config with the places of its keys."""
+"""truetune's own settings, as a Config with the places of its keys.
+
+The same record as for other stacks, so that every rule on settings holds for truetune's own file too.
+"""
 
 from __future__ import annotations
 
