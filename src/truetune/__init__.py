@@ -1,4 +1,4 @@
-"""truetune shows, proves and guarantees what an LLM fine-tune really learns.
+"""truetune: a linter, auditor and test harness for LLM fine-tuning.
 
 import truetune
 report = truetune.check(data="chats.jsonl", tokenizer="folder/of/the/model")
