@@ -61,4 +61,6 @@ def _may_enable_adapters(options: tuple[str, ...]) -> bool:
     """Are adapters switched on, or may words from outside do so: `"$@"`, `$EXTRA`, `--config serve.yaml`?"""
     if last_option(options, "--enable-lora", "--config") is not None:
         return True
-    return any(word.startswith(("$", "@")) for word in options)
+    # A variable behind an option is its value, and the first word is the model.
+    words = zip(options, options[1:], strict=False)
+    return any(word.startswith("$") and not before.startswith("-") for before, word in words)

@@ -89,4 +89,8 @@ def _trains_other_parts(config: Config) -> bool:
     """Does an adapter without modules train something else: modules as a whole, or single parameters?"""
     lora = config.spec.training.lora
     saved = lora is not None and bool(lora.modules_to_save)
-    return saved or is_value_unknown(config, "target_modules") or "target_parameters" in str(config.raw)
+    return (
+        saved
+        or is_value_unknown(config, "target_modules")
+        or "target_parameters" in str(config.raw)
+    )

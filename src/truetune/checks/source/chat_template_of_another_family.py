@@ -40,7 +40,7 @@ trainer.train()
 A model that speaks one format already should stay with it. An adapter that was trained by the other one keeps to that.
 
 ## References
-- hiyouga/LLaMA-Factory#6320, unslothai/unsloth#2095
+- hiyouga/LLaMA-Factory#6320; Unsloth documentation, "Chat Templates"
 """
 
 from __future__ import annotations
