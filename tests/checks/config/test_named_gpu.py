@@ -18,8 +18,8 @@ trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="out", learning_rate
 trainer.train()
 """
 LOADED_BY_OPTION = (
-    "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--base')\noptions = parser.parse_args()\n"
-    + SCRIPT.replace('"Qwen/Qwen2.5-7B-Instruct"', "options.base")
+    "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--base')\n"
+    "options = parser.parse_args()\n" + SCRIPT.replace('"Qwen/Qwen2.5-7B-Instruct"', "options.base")
 )
 WITH_ADAPTER = SCRIPT.replace(
     "train_dataset=rows)", "train_dataset=rows, peft_config=LoraConfig(r=8))"

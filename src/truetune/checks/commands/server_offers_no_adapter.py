@@ -28,6 +28,7 @@ Safe. `--max-lora-rank` must not be below the adapter's `r`: it is 16 where it i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
@@ -62,5 +63,6 @@ def _may_enable_adapters(options: tuple[str, ...]) -> bool:
     if last_option(options, "--enable-lora", "--config") is not None:
         return True
     # A variable behind an option is its value, and the first word is the model.
-    words = zip(options, options[1:], strict=False)
-    return any(word.startswith("$") and not before.startswith("-") for before, word in words)
+    return any(
+        word.startswith("$") and not before.startswith("-") for before, word in pairwise(options)
+    )

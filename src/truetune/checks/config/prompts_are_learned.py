@@ -59,8 +59,7 @@ class PromptsAreLearned(ConfigRule):
     reads = ("training.train_on_inputs",)
 
     def findings(self) -> Iterator[Finding]:
-        config, training = self.subject, self.subject.spec.training
-        if training.method != "sft":
+        if self.subject.spec.training.method != "sft":
             return
         cases = [*self._switches(), *self._roles()]
         if cases:

@@ -15,8 +15,8 @@ files:
   rows.jsonl:
     - messages:
         - {role: user, content: The boiler has been loud since Monday. What should we ask for}
-        - {role: assistant, content: Ask for the pump to be bled first. If that does not help the valve has to be changed
-           and that takes about an hour and is paid for by the house.}
+        - {role: assistant, content: Ask for the pump to be bled first. If that does not help the valve has to be
+           changed and that takes about an hour and is paid for by the house.}
 config:
   base_model: some/model
   datasets: [{path: rows.jsonl, type: chat_template}]
@@ -31,8 +31,8 @@ files:
   rows.jsonl:
     - messages:
         - {role: user, content: The boiler has been loud since Monday. What should we ask for}
-        - {role: assistant, content: Ask for the pump to be bled first. If that does not help the valve has to be changed
-           and that takes about an hour and is paid for by the house.}
+        - {role: assistant, content: Ask for the pump to be bled first. If that does not help the valve has to be
+           changed and that takes about an hour and is paid for by the house.}
 config:
   base_model: some/model
   datasets: [{path: rows.jsonl, type: chat_template}]

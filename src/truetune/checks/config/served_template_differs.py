@@ -2,8 +2,8 @@ r"""The template that is trained is not the tokenizer's, which is what will be s
 
 ## What it does
 Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's and ms-swift's
-`template`; of TRL's `chat_template_path` that of the model it names) with what the tokenizer's own chat template writes there; where the tokenizer is not on this machine, with that of the
-published chat model, by its name. Compares it also with the template that a file given beside the settings asks the
+`template`; TRL's `chat_template_path` names a model) with what the tokenizer's own chat template writes there; where the
+tokenizer is not on this machine, with that of the published chat model, by its name. Compares it also with the template that a file given beside the settings asks the
 trained weights with: `template` of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a
 Modelfile. Names and templates that it does not know are left alone.
 

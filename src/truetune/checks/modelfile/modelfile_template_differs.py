@@ -3,9 +3,9 @@
 ## What it does
 Compares the marks in TEMPLATE with those that the chat template of the tokenizer writes around a question, where the
 folder of FROM or ADAPTER holds the tokenizer: marks that TEMPLATE lacks, and marks of another family. Where no
-tokenizer is on this machine, the name of a chat model (in FROM, or as the adapter's base) says which family it is. No TEMPLATE over
-weights of one's own is a note, for Ollama takes the template of a GGUF file only where it knows it by its text, and a
-warning where the file is here and holds none.
+tokenizer is on this machine, the name of a chat model (in FROM, or as the adapter's base) says which family it is. No
+TEMPLATE over weights of one's own is a note, for Ollama takes the template of a GGUF file only where it knows it by its
+text, and a warning where the file is here and holds none.
 
 ## Why it is bad
 The model sees a prompt that it was never trained on: answers are worse, do not stop, or hold marks of the format. What

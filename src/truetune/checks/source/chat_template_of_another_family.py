@@ -3,8 +3,8 @@
 ## What it does
 Looks at what a training script puts in the place of its tokenizer's template: a name given to Unsloth's
 `get_chat_template`, the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model
-given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`. Compares the marker before a question with that of
-the chat model that the script loads, by its published name. Bases, unknown names, and templates that are meant for any
+given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`. Compares the marker before a question with that
+of the chat model that the script loads, by its published name. Bases, unknown names, and templates that are meant for any
 model (ChatML, Alpaca) by name are left alone.
 
 ## Why it is bad
