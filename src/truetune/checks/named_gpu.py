@@ -131,16 +131,21 @@ def _gpus_in_comments(path: str, text: str) -> Iterator[NamedGpu | None]:
         if comment.startswith("SBATCH"):
             continue
         for match in NAMED.finditer(comment):
-            count, name, gigabytes, behind = match.groups()
-            size = _size_of(name)
-            if size is None or behind or (count and count.lower() not in ONE):
-                yield None
-                continue
-            # A short name without a count may be anything: `L4`, `T4`, `A10`.
-            if not count and not gigabytes and len(name) < 4:
-                continue
-            known = float(gigabytes) if gigabytes and float(gigabytes) <= size else size
-            yield NamedGpu(name, known, path, number, match[0].strip())
+            yield from _gpu_of_match(match, path, number)
+
+
+def _gpu_of_match(match: re.Match[str], path: str, line: int) -> Iterator[NamedGpu | None]:
+    """The GPU that words of a comment name; None for several, nothing for words that may mean anything."""
+    count, name, gigabytes, behind = match.groups()
+    size = _size_of(name)
+    if size is None or behind or (count and count.lower() not in ONE):
+        yield None
+        return
+    # A short name without a count may be anything: `L4`, `T4`, `A10`.
+    if not count and not gigabytes and len(name) < 4:
+        return
+    known = float(gigabytes) if gigabytes and float(gigabytes) <= size else size
+    yield NamedGpu(name, known, path, line, match[0].strip())
 
 
 def _size_of(name: str) -> float | None:

@@ -25,15 +25,14 @@ text: |
 ## Use instead
 ```yaml
 text: |
-  # one RTX 4090
+  # one H200
   model_name_or_path: Qwen/Qwen3-8B
   stage: sft
   do_train: true
   dataset: some
-  finetuning_type: lora
-  quantization_bit: 4
+  finetuning_type: full
   bf16: true
-  learning_rate: 0.0001
+  learning_rate: 0.00001
 ```
 
 ## Fix safety
@@ -55,6 +54,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import model_identity
 from truetune.checks.named_gpu import NamedGpu, find_named_gpu
 from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
 
 ADAMW_NAMES = ("adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
 """Optimizers with two states in the dtype of the weights"""
@@ -117,12 +117,8 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
     def _least_gigabytes(self) -> float | None:
         """What the run needs at least; None where not all weights are trained by AdamW, or their number is unknown."""
         config, training = self.subject, self.subject.spec.training
-        is_shared = training.fsdp or training.deepspeed_stage or training.device_map
-        if training.lora is not None or training.load_in is not None or is_shared:
-            return None
-        if config.freezes_by_hand or str(training.optim or "adamw") not in ADAMW_NAMES:
-            return None
-        if config.stack == "llama-factory" and config.raw.get("finetuning_type") != "full":
+        is_full = config.stack != "llama-factory" or config.raw.get("finetuning_type") == "full"
+        if not is_full or str(training.optim or "adamw") not in ADAMW_NAMES or _is_less(config):
             return None
         # A program may wrap the model in ways that its settings do not show.
         said = config.text if is_of_program(config) else _settings_in_use(config.text)
@@ -130,6 +126,14 @@ class FullTrainingBeyondTheNamedGpu(ConfigRule):
             return None
         billions = _billions(config.spec.model or "")
         return billions * self._bytes() if billions is not None else None
+
+
+def _is_less(config: Config) -> bool:
+    """Are fewer weights trained, or smaller ones, or shared out over several GPUs?"""
+    training = config.spec.training
+    is_shared = bool(training.fsdp or training.deepspeed_stage or training.device_map)
+    is_part = training.lora is not None or training.load_in is not None or config.freezes_by_hand
+    return is_shared or is_part
 
 
 def _settings_in_use(text: str) -> str:

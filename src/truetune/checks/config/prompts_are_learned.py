@@ -44,6 +44,7 @@ from truetune.checks.config.evidence.setting_places import setting_case, table_e
 from truetune.checks.config.evidence.training_file_columns import training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
 
 ANSWER_ROLES = frozenset(("assistant", "gpt", "model", "bot"))
 PROMPT_ROLES = frozenset(("user", "human", "system", "tool"))
@@ -78,15 +79,11 @@ class PromptsAreLearned(ConfigRule):
         )
         if training.train_on_inputs and not plain:
             yield setting_case(config, True, "training.train_on_inputs")
-        dataset = config.raw.get("dataset")
-        if config.stack == "torchtune" and isinstance(dataset, Mapping):
-            # A data set of texts has no prompt that could be left out.
-            is_text = str(dataset.get("_component_", "")).endswith("text_completion_dataset")
-            if dataset.get("train_on_input") is True and not is_text:
-                yield setting_case(config, True, "dataset.train_on_input")
-        # Rows of one text have no completion, and the switch says nothing of them; who sets it has rows with one.
-        columns = training_columns(config) or {"prompt", "completion"}
-        if training.completion_only_loss is False and {"prompt", "completion"} <= columns:
+        if _recipe_trains_on_input(config):
+            yield setting_case(config, True, "dataset.train_on_input")
+        # Rows of one text have no completion, and the switch says nothing of them.
+        has_both = {"prompt", "completion"} <= training_columns(config)
+        if training.completion_only_loss is False and has_both:
             yield setting_case(config, False, "training.completion_only_loss")
 
     def _roles(self) -> Iterator[Case]:
@@ -98,3 +95,12 @@ class PromptsAreLearned(ConfigRule):
             if ANSWER_ROLES.intersection(names) and PROMPT_ROLES.intersection(names):
                 key = f"datasets.{index}.roles_to_train"
                 yield setting_case(self.subject, ", ".join(names), key)
+
+
+def _recipe_trains_on_input(config: Config) -> bool:
+    """Does a torchtune recipe put prompts into the loss? A data set of texts has none that could be left out."""
+    dataset = config.raw.get("dataset")
+    if config.stack != "torchtune" or not isinstance(dataset, Mapping):
+        return False
+    is_text = str(dataset.get("_component_", "")).endswith("text_completion_dataset")
+    return dataset.get("train_on_input") is True and not is_text

@@ -56,6 +56,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
 from truetune.checks.findings import Case, Finding
@@ -113,7 +114,7 @@ class RowsSurelyCut(ConfigRule):
             return Unmet("it is about a limit in tokens that cuts single rows")
         if _has_tokenizer(self.subject):
             return Unmet("the tokenizer is here, and the rows are counted with it")
-        return None if self._long_rows().rows else Unmet("no training file is on this machine")
+        return None if self._long_rows().rows else NO_ROWS
 
     def figure(self) -> Measurement | str:
         found = self._long_rows()

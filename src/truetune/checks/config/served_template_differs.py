@@ -2,10 +2,11 @@ r"""The template that is trained is not the tokenizer's, which is what will be s
 
 ## What it does
 Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's and ms-swift's
-`template`; TRL's `chat_template_path` names a model) with what the tokenizer's own chat template writes there; where the
-tokenizer is not on this machine, with that of the published chat model, by its name. Compares it also with the template that a file given beside the settings asks the
-trained weights with: `template` of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a
-Modelfile. Names and templates that it does not know are left alone.
+`template`; TRL's `chat_template_path` names a model) with what the tokenizer's own chat template writes there; where
+the tokenizer is not on this machine, with that of the published chat model, by its name. Compares it also with the
+template that a file given beside the settings asks the trained weights with: `template` of LLaMA-Factory's chat and
+API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Names and templates that it does not know are left
+alone.
 
 ## Why it is bad
 LLaMA-Factory trains with its template and saves the tokenizer with the old one (unless it has none): an engine that
@@ -152,6 +153,11 @@ class ServedTemplateDiffers(ConfigRule):
             or mark_of_model(config.spec.model or "") == first_mark(marker)
         ):
             return
+        yield from self._of_tokenizer(key, name, marker, own)
+
+    def _of_tokenizer(self, key: str, name: str, marker: str, own: str) -> Iterator[Finding]:
+        """A template whose marker the tokenizer's own template does not write; `own` is what that writes."""
+        config = self.subject
         unknown = self._unknown_tokens(marker)
         lost = self._is_template_lost(name)
         evidence = [

@@ -4,8 +4,8 @@
 Looks at what a training script puts in the place of its tokenizer's template: a name given to Unsloth's
 `get_chat_template`, the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model
 given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`. Compares the marker before a question with that
-of the chat model that the script loads, by its published name. Bases, unknown names, and templates that are meant for any
-model (ChatML, Alpaca) by name are left alone.
+of the chat model that the script loads, by its published name. Bases, unknown names, and templates that are meant for
+any model (ChatML, Alpaca) by name are left alone.
 
 ## Why it is bad
 The model knows its own marks and their meaning from all of its training. Those of another family are plain text to it,
@@ -27,11 +27,9 @@ trainer.train()
 ## Use instead
 ```python
 from unsloth import FastLanguageModel
-from unsloth.chat_templates import get_chat_template
 from trl import SFTTrainer
 
 model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-7B-Instruct", load_in_4bit=True)
-tokenizer = get_chat_template(tokenizer, chat_template="qwen-2.5")
 trainer = SFTTrainer(model=model, processing_class=tokenizer, train_dataset=rows)
 trainer.train()
 ```
@@ -74,6 +72,8 @@ class _GivenTemplate(NamedTuple):
     """Before a question"""
     tokenizer: ast.expr | None
     place: ast.AST
+    setting: str
+    """What gives it, as the script writes it"""
 
 
 class ChatTemplateOfAnotherFamily(SourceRule):
@@ -95,7 +95,7 @@ class ChatTemplateOfAnotherFamily(SourceRule):
             yield self.finding(
                 f"the template {given.name} writes {given.mark} before a question, and {names[0]} is of a family that"
                 f" writes {own}",
-                "leave the tokenizer's own template, or name that of the model's family",
+                f"leave {given.setting} out: the tokenizer has the template of the model's family",
                 cases=[case_at(module, given.place)],
             )
 
@@ -120,25 +120,31 @@ def _templates_by_name(module: Module) -> Iterator[_GivenTemplate]:
             continue
         mark = mark_of_template(name) or mark_of_model(name)
         if mark is not None:
-            yield _GivenTemplate(name, mark, call.argument(0, "tokenizer"), call.node)
+            tokenizer = call.argument(0, "tokenizer")
+            yield _GivenTemplate(name, mark, tokenizer, call.node, "get_chat_template")
 
 
 def _templates_of_models(module: Module) -> Iterator[_GivenTemplate]:
     """TRL's `clone_chat_template(model, tokenizer, MODEL)` and `SFTConfig(chat_template_path=MODEL)`."""
     given = [
-        (call.argument(2, "source_tokenizer_path"), call.argument(1, "tokenizer"), call.node)
+        (
+            call.argument(2, "source_tokenizer_path"),
+            call.argument(1, "tokenizer"),
+            call.node,
+            "clone_chat_template",
+        )
         for call in module.calls("trl.*clone_chat_template")
     ]
     given += [
-        (call.keywords["chat_template_path"], None, call.node)
+        (call.keywords["chat_template_path"], None, call.node, "chat_template_path")
         for call in module.calls("trl.*SFTConfig")
         if "chat_template_path" in call.keywords
     ]
-    for source, tokenizer, place in given:
+    for source, tokenizer, place, setting in given:
         name = module.flow.value(source)
         mark = mark_of_model(name) if isinstance(name, str) and "jinja" not in name else None
         if mark is not None:
-            yield _GivenTemplate(f"of {name}", mark, tokenizer, place)
+            yield _GivenTemplate(f"of {name}", mark, tokenizer, place, setting)
 
 
 def _template_of_tokenizer(
@@ -152,7 +158,7 @@ def _template_of_tokenizer(
     marks = {mark_of_model(name) for name in names}
     mark = marks.pop() if len(marks) == 1 else None
     if mark is not None:
-        yield _GivenTemplate(f"of {min(names)}", mark, tokenizer, node)
+        yield _GivenTemplate(f"of {min(names)}", mark, tokenizer, node, "chat_template")
 
 
 def _names_of_tokenizer(module: Module, tokenizer: ast.expr) -> Iterator[str]:
