@@ -48,6 +48,8 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }
+NUMBER_CONVERSIONS: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "round": round}
+"""Functions of one number that scripts compute settings with: `lora_alpha=int(RANK * 0.5)`"""
 
 
 def evaluate_constant(flow: DataFlow, node: ast.AST, depth: int = 0) -> Any:
@@ -94,7 +96,19 @@ def _evaluate_literal(flow: DataFlow, node: ast.AST, depth: int, name: ast.AST) 
     if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
         left = evaluate_constant(flow, node.left, depth + 1)
         return _compute_operation(node, left, evaluate_constant(flow, node.right, depth + 1))
+    if isinstance(node, ast.Call):
+        return _convert_number(flow, node, depth)
     return UNKNOWN
+
+
+def _convert_number(flow: DataFlow, node: ast.Call, depth: int) -> Any:
+    """What `int(...)`, `float(...)` or `round(...)` gives of one known number; UNKNOWN of anything else."""
+    convert = NUMBER_CONVERSIONS.get(flow.name(node.func) or "")
+    if convert is None or len(node.args) != 1 or node.keywords:
+        return UNKNOWN
+    value = evaluate_constant(flow, node.args[0], depth + 1)
+    is_number = isinstance(value, (int, float)) and abs(value) < MAX_COMPUTED_NUMBER
+    return convert(value) if is_number else UNKNOWN
 
 
 def _is_dict(flow: DataFlow, node: ast.AST) -> bool:

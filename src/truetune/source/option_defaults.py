@@ -3,7 +3,8 @@
 Scripts hand their settings on from the command line. The default of `add_argument`, or of a field that
 HfArgumentParser fills, is what a run takes that gives no other.
 
-The trade-off: a command beside the script that gives the option overrules the default, and then nothing is known. Only
+The trade-off: a command beside the script that gives the option overrules the default. Its value is known where all
+shell scripts in the folder give the same one, and written out. Only
 the script's own folder is searched for commands, so one that stands elsewhere, or is typed, is not seen.
 """
 
@@ -14,10 +15,12 @@ import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.shell_commands import last_option, read_commands
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 
@@ -38,6 +41,8 @@ COMMAND_SUFFIXES = (
     ".json",
 )
 """Files in which a command may stand"""
+SHELL_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm")
+"""Files of which a command's own words are read"""
 COMMAND_FILE_NAMES = ("Makefile", "justfile", "Dockerfile")
 """Files of commands without a suffix"""
 MAX_FILES_IN_FOLDER = 100
@@ -63,6 +68,70 @@ def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
     if len(defaults) != 1 or module.flow.value(defaults[0]) is None:
         return None
     return None if _is_given_by_a_command(module.path, node.attr) else defaults[0]
+
+
+class GivenOption(NamedTuple):
+    """What a command beside a script gives for an option."""
+
+    value: int | float | bool | str
+    file: str
+    line: int
+
+
+def find_given_option(module: Module, node: ast.AST) -> GivenOption | None:
+    """What the commands beside the script give for the option that an attribute of parsed arguments is.
+
+    None where no shell script there starts this one with the option, or two give other values.
+    """
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return None
+    if not any(_is_parsed_command_line(origin.node) for origin in module.flow.origins(node.value)):
+        return None
+    script = Path(module.path)
+    given = [
+        GivenOption(_parse_option(value), file, line)
+        for file, line, words in _commands_starting(script.parent, script.name)
+        for value in [last_option(words, f"--{node.attr}")]
+        if value is not None
+    ]
+    values = {one.value for one in given}
+    # What the shell puts in is not known here.
+    if len(values) != 1 or "$" in str(given[0].value) or given[0].value == "":
+        return None
+    return given[0]
+
+
+def _parse_option(text: str) -> int | float | bool | str:
+    """A value of the command line as the number that it is, else as it stands."""
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+@lru_cache(maxsize=64)
+def _commands_starting(folder: Path, script: str) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+    """File, line and words behind the script of each command of a shell script beside it that starts it."""
+    found: list[tuple[str, int, tuple[str, ...]]] = []
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]
+    except OSError:
+        return ()
+    for entry in entries:
+        if not entry.name.endswith(SHELL_SUFFIXES) or not entry.is_file():
+            continue
+        try:
+            commands = read_commands(Path(entry.path)).commands
+        except DataError:
+            continue
+        for command in commands:
+            names = [Path(word).name for word in command.words]
+            if script in names:
+                words = command.words[names.index(script) + 1 :]
+                found.append((str(folder / entry.name), command.line, words))
+    return tuple(found)
 
 
 def _is_parsed_command_line(node: ast.AST) -> bool:

@@ -23,7 +23,7 @@ from truetune.settings.stacks.python_calls import ConfigCall, config_of_calls
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.option_defaults import find_option_default
+from truetune.source.option_defaults import find_given_option, find_option_default
 from truetune.source.quantization_configs import find_quantization_configs
 from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows
@@ -329,6 +329,11 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
             default is not None
         ):  # the place is that of the default, which is what a user would change
             node, value = default, _evaluate_setting(module, default)
+        given = find_given_option(module, node) if value is UNKNOWN else None
+        if given is not None:
+            arguments[key] = given.value
+            places[key] = SettingLocation(given.file, given.line, key)
+            continue
         arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
         line, column = module.place(node)
         places[key] = SettingLocation(module.home(node).path, line, key, column)

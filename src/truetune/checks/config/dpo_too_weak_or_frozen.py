@@ -49,6 +49,7 @@ The best rate depends on model, batch and data: the table says what worked for o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -89,6 +90,11 @@ KIND_OF_METHOD = {"dpo": "preference", "kto": "kto", "cpo": "preference", "sft":
 HIGH_RATE_OF_LARGE_MODEL = 2e-4
 """SFT of all weights of a model of a billion parameters or more: published are up to 5e-5 (Llama-2-7B 2e-5, Qwen2.5
 7e-6, SmolLM2-1.7B 3e-4 is the highest); 2e-4 is the usual rate of an adapter"""
+ADAPTER_WORDS = re.compile(
+    r"peft|lora|adapter|unsloth|swift|prefix|prompt_?tuning|ia3|requires_grad", re.I
+)
+"""In a program: it may train something smaller than all weights"""
+LOADS_MODEL = re.compile(r"\bAutoModel\w*\.from_pretrained\(")
 LARGE_MODEL_BILLIONS = 1.0
 """Billions of parameters from which rates of tiny models are none"""
 
@@ -101,6 +107,18 @@ def _is_large(config: Config) -> bool:
         return False
     experts, _, each = size[:-1].rpartition("x")
     return float(each) * float(experts or 1) >= LARGE_MODEL_BILLIONS
+
+
+def _may_train_adapter(config: Config) -> bool:
+    """May a program train an adapter that its settings do not show: does it name anything of adapters?
+
+    A program that only imports what makes its model may do so elsewhere.
+    """
+    if not is_of_program(config):
+        return False
+    if ADAPTER_WORDS.search(config.text) is not None:
+        return True
+    return LOADS_MODEL.search(config.text) is None
 
 
 class DpoTooWeakOrFrozen(ConfigRule):
@@ -133,7 +151,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
         at = RATE_RANGES.get((KIND_OF_METHOD.get(training.method, ""), adapter))
         if at is not None and not adapter and training.method == "sft" and _is_large(self.subject):
             at = at._replace(high=HIGH_RATE_OF_LARGE_MODEL)
-        if at is not None and not adapter and is_of_program(self.subject):
+        if at is not None and not adapter and _may_train_adapter(self.subject):
             return at._replace(high=RATE_RANGES[KIND_OF_METHOD[training.method], True].high)
         return at
 

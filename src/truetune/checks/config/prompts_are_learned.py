@@ -1,7 +1,9 @@
 """Prompts are learned as well as answers.
 
 ## What it does
-Says so where Axolotl's `train_on_inputs` or LLaMA-Factory's `train_on_prompt` is on, for rows that have prompts.
+Says so where Axolotl's `train_on_inputs`, LLaMA-Factory's `train_on_prompt` or torchtune's `train_on_input` is on,
+where Axolotl's `roles_to_train` names the user or the system beside the assistant, and where TRL's
+`completion_only_loss` is off for rows with a prompt and a completion.
 
 ## Why it is bad
 It is a choice, and a copied config makes it for you: the model spends its steps on writing questions, system prompts
@@ -36,11 +38,17 @@ It changes what is learned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.setting_places import setting_case, table_entries
-from truetune.checks.findings import Finding
+from truetune.checks.config.evidence.training_file_columns import training_columns
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
+
+ANSWER_ROLES = frozenset(("assistant", "gpt", "model", "bot"))
+PROMPT_ROLES = frozenset(("user", "human", "system", "tool"))
+"""Roles of the turns before an answer, by their names in published chats"""
 
 
 class PromptsAreLearned(ConfigRule):
@@ -52,14 +60,47 @@ class PromptsAreLearned(ConfigRule):
     reads = ("training.train_on_inputs",)
 
     def findings(self) -> Iterator[Finding]:
+        if self.subject.spec.training.method != "sft":
+            return
+        cases = [*self._switches(), *self._roles()]
+        if cases:
+            yield self.finding(
+                "prompts are learned as well as answers",
+                "switch it off, unless that is what you want",
+                cases=cases,
+            )
+
+    def _switches(self) -> Iterator[Case]:
+        """The settings that put the whole row into the loss, for rows that have prompts."""
         config, training = self.subject, self.subject.spec.training
         sets = [item for _, item in table_entries(config, "datasets")]
         plain = bool(sets) and all(
             str(item.get("type") or "completion").startswith("completion") for item in sets
         )
-        if training.train_on_inputs and training.method == "sft" and not plain:
-            yield self.finding(
-                "prompts are learned as well as answers",
-                "switch it off, unless that is what you want",
-                cases=[setting_case(config, True, "training.train_on_inputs")],
-            )
+        if training.train_on_inputs and not plain:
+            yield setting_case(config, True, "training.train_on_inputs")
+        if _recipe_trains_on_input(config):
+            yield setting_case(config, True, "dataset.train_on_input")
+        # Rows of one text have no completion, and the switch says nothing of them.
+        has_both = {"prompt", "completion"} <= training_columns(config)
+        if training.completion_only_loss is False and has_both:
+            yield setting_case(config, False, "training.completion_only_loss")
+
+    def _roles(self) -> Iterator[Case]:
+        """The data sets whose `roles_to_train` names roles of the prompt beside that of the answers."""
+        for index, item in table_entries(self.subject, "datasets"):
+            roles = item.get("roles_to_train")
+            names = [str(role) for role in roles] if isinstance(roles, list) else []
+            # Without a role of answers `answers-not-trained` speaks.
+            if ANSWER_ROLES.intersection(names) and PROMPT_ROLES.intersection(names):
+                key = f"datasets.{index}.roles_to_train"
+                yield setting_case(self.subject, ", ".join(names), key)
+
+
+def _recipe_trains_on_input(config: Config) -> bool:
+    """Does a torchtune recipe put prompts into the loss? A data set of texts has none that could be left out."""
+    dataset = config.raw.get("dataset")
+    if config.stack != "torchtune" or not isinstance(dataset, Mapping):
+        return False
+    is_text = str(dataset.get("_component_", "")).endswith("text_completion_dataset")
+    return dataset.get("train_on_input") is True and not is_text

@@ -2,11 +2,11 @@ r"""The template that is trained is not the tokenizer's, which is what will be s
 
 ## What it does
 Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's and ms-swift's
-`template`) with
-what the tokenizer's own chat template writes there; where the tokenizer is not on this machine, with that of the
-published chat model, by its name. Compares it also with the template that a file given beside the settings asks the
-trained weights with: `template` of LLaMA-Factory's chat and API, `--chat-template` of a vLLM server, TEMPLATE of a
-Modelfile. Names and templates that it does not know are left alone.
+`template`; TRL's `chat_template_path` names a model) with what the tokenizer's own chat template writes there; where
+the tokenizer is not on this machine, with that of the published chat model, by its name. Compares it also with the
+template that a file given beside the settings asks the trained weights with: `template` of LLaMA-Factory's chat and
+API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Names and templates that it does not know are left
+alone.
 
 ## Why it is bad
 LLaMA-Factory trains with its template and saves the tokenizer with the old one (unless it has none): an engine that
@@ -85,7 +85,12 @@ from truetune.checks.weight_uses import is_within
 from truetune.parsing.read_modelfile import is_modelfile
 from truetune.settings.config import WeightUse
 
-TEMPLATE_KEYS = {"axolotl": "chat_template", "llama-factory": "template", "ms-swift": "template"}
+TEMPLATE_KEYS = {
+    "axolotl": "chat_template",
+    "llama-factory": "template",
+    "ms-swift": "template",
+    "trl": "chat_template_path",
+}
 SAVES_TOKENIZERS_TEMPLATE = ("llama-factory", "ms-swift")
 """Stacks that train by their own template, and save the tokenizer with its own"""
 
@@ -95,7 +100,7 @@ class ServedTemplateDiffers(ConfigRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    stacks = ("axolotl", "llama-factory", "ms-swift")
+    stacks = ("axolotl", "llama-factory", "ms-swift", "trl")
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
@@ -124,7 +129,11 @@ class ServedTemplateDiffers(ConfigRule):
         """What the named template writes before a question; None where it is unknown, or no question is trained."""
         if self.subject.spec.training.method == "pretrain":
             return None
-        return MARKERS.get(str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, ""))))
+        name = str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, "")))
+        if self.subject.stack == "trl":
+            # The name of a model; the text of a Jinja file says nothing of a family.
+            return None if name.endswith((".jinja", ".jinja2", ".json")) else mark_of_model(name)
+        return MARKERS.get(name)
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
@@ -144,6 +153,11 @@ class ServedTemplateDiffers(ConfigRule):
             or mark_of_model(config.spec.model or "") == first_mark(marker)
         ):
             return
+        yield from self._of_tokenizer(key, name, marker, own)
+
+    def _of_tokenizer(self, key: str, name: str, marker: str, own: str) -> Iterator[Finding]:
+        """A template whose marker the tokenizer's own template does not write; `own` is what that writes."""
+        config = self.subject
         unknown = self._unknown_tokens(marker)
         lost = self._is_template_lost(name)
         evidence = [
@@ -178,10 +192,13 @@ class ServedTemplateDiffers(ConfigRule):
         # What is saved with the weights, and written in tokens that the settings add, may be what is wanted.
         if not self._is_template_lost(name) and (not tokens or name in SAVED_TEMPLATES):
             return
+        remedy = "name the template of the model's own family: every server that reads the tokenizer asks by that"
+        if config.stack == "trl":
+            remedy = f"leave {key} out: the model answers in its own format already"
         yield self.finding(
             f"{key} {name} writes {first_mark(marker)} before a question, and {config.spec.model} is of a family"
             f" that writes {mark}",
-            "name the template of the model's own family: every server that reads the tokenizer asks by that",
+            remedy,
             evidence=[
                 "told by the model's name: no chat template of its tokenizer is on this machine"
             ],

@@ -1,11 +1,13 @@
 """The settings change no weight.
 
 ## What it does
-Finds a learning rate of 0, no epochs, a LoRA with `lora_alpha: 0` or `lora_dropout: 1`.
+Finds a learning rate of 0, no epochs, a LoRA with `lora_alpha: 0` or `lora_dropout: 1`, and one whose list of modules
+is empty.
 
 ## Why it is bad
 The run ends without an error and saves the model that it loaded. With `lora_alpha: 0` the adapter is multiplied by 0,
-forwards and backwards: its loss is that of the base, at every step.
+forwards and backwards: its loss is that of the base, at every step. An adapter on no module has no weights at all: the
+run stops, or trains nothing.
 
 ## Example
 ```yaml
@@ -47,9 +49,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.ranged_values import out_of_range_settings
+from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import NOTHING
 from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
 
 
 class SettingsTrainNothing(ConfigRule):
@@ -67,3 +71,26 @@ class SettingsTrainNothing(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         for found in out_of_range_settings(self.subject, NOTHING):
             yield self.finding(found.text, found.fix, cases=found.cases)
+        lora = self.subject.spec.training.lora
+        # Saved modules are trained whole, and parameters may be named beside modules.
+        if lora is not None and lora.target_modules == () and not _trains_other_parts(self.subject):
+            yield self.finding(
+                "the list of modules that get an adapter is empty: no layer of the model learns",
+                "name the projections: q_proj, k_proj, v_proj, o_proj and those of the MLP",
+                cases=[
+                    setting_case(
+                        self.subject, "no module", "training.lora.target_modules", "training.lora"
+                    )
+                ],
+            )
+
+
+def _trains_other_parts(config: Config) -> bool:
+    """Does an adapter without modules train something else: modules as a whole, or single parameters?"""
+    lora = config.spec.training.lora
+    saved = lora is not None and bool(lora.modules_to_save)
+    return (
+        saved
+        or is_value_unknown(config, "target_modules")
+        or "target_parameters" in str(config.raw)
+    )

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for a FROM that names a model of Ollama's library, in a file without ADAPTER, and says where an ADAPTER line is a
-comment. An ADAPTER whose path is not there is named too.
+comment. An ADAPTER whose path is not there, and that no script beside the Modelfile writes, is named too; and a FROM
+that is the converted base, where such a script converts the adapter as well.
 
 ## Why it is bad
 `ollama create` ends without an error, and answers are those of the base, word for word. What was trained is in no file
@@ -32,12 +33,22 @@ Put the adapter on the model that it was trained on, in 8 or 16 bits: merged wei
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.modelfile.weights_of_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
+from truetune.errors import TruetuneError
 from truetune.parsing.read_modelfile import Instruction
+from truetune.parsing.shell_commands import CommandFile, last_option, read_commands
+
+SCRIPTS = (".sh", ".bash")
+# Chosen, not measured: folders with a Modelfile hold a handful of scripts.
+MAX_FILES = 100
+MERGES = re.compile(r"export-lora|merge", re.I)
+"""In a script: the adapter may be in the weights already"""
 
 
 class ModelfileServesTheBase(ModelfileRule):
@@ -50,6 +61,7 @@ class ModelfileServesTheBase(ModelfileRule):
 
     def findings(self) -> Iterator[Finding]:
         base, adapter = self.subject.last("from"), self.subject.last("adapter")
+        yield from self._left_out_adapter()
         if adapter is not None:
             if not self._may_exist(adapter):
                 yield self._missing_adapter(adapter)
@@ -75,7 +87,35 @@ class ModelfileServesTheBase(ModelfileRule):
 
     def _may_exist(self, adapter: Instruction) -> bool:
         """Is the adapter there, or may it be: an absolute path may be one of another machine?"""
-        return self.subject.local("adapter") is not None or adapter.value.startswith(("/", "~"))
+        if self.subject.local("adapter") is not None or adapter.value.startswith(("/", "~")):
+            return True
+        # A script beside the Modelfile may write it first.
+        name = Path(adapter.value).name
+        return any(
+            name in command.text
+            for file in _command_files_beside(self.subject.path)
+            for command in file.commands
+        )
+
+    def _left_out_adapter(self) -> Iterator[Finding]:
+        """A script beside the Modelfile converts an adapter and the base, and FROM names the base alone."""
+        base = self.subject.last("from")
+        if base is None or self.subject.last("adapter") is not None:
+            return
+        for file in _command_files_beside(self.subject.path):
+            converted = _converted(file, "convert_lora_to_gguf.py")
+            is_base = base.value.removeprefix("./") in _converted(file, "convert_hf_to_gguf.py")
+            # What merges the adapter may write over the file of the base.
+            if not converted or not is_base or MERGES.search(file.text):
+                continue
+            adapter = min(converted)
+            yield self.finding(
+                f"{Path(file.path).name} converts the adapter to {adapter}, and FROM {base.value} is the base"
+                " alone: no ADAPTER is named",
+                f"add ADAPTER ./{adapter}",
+                cases=[self.case(base)],
+            )
+            return
 
     def _missing_adapter(self, adapter: Instruction) -> Finding:
         """The finding on an ADAPTER whose path is not there."""
@@ -85,3 +125,27 @@ class ModelfileServesTheBase(ModelfileRule):
             "name the folder or GGUF file of the adapter, from the Modelfile's folder",
             cases=[self.case(adapter)],
         )
+
+
+def _command_files_beside(path: str) -> Iterator[CommandFile]:
+    """The files of commands in the folder of a Modelfile."""
+    try:
+        files = sorted(Path(path).absolute().parent.iterdir())
+    except OSError:
+        return
+    for file in files[:MAX_FILES]:
+        if file.suffix in SCRIPTS and file.is_file():
+            try:
+                yield read_commands(file)
+            except TruetuneError:
+                continue
+
+
+def _converted(file: CommandFile, program: str) -> set[str]:
+    """The files that a program of llama.cpp writes, as `--outfile` names them."""
+    outputs = (
+        last_option(command.words, "--outfile")
+        for command in file.commands
+        if any(Path(word).name == program for word in command.words)
+    )
+    return {output.removeprefix("./") for output in outputs if output}

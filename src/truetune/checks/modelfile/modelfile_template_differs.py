@@ -2,9 +2,10 @@
 
 ## What it does
 Compares the marks in TEMPLATE with those that the chat template of the tokenizer writes around a question, where the
-folder of FROM or ADAPTER holds the tokenizer: marks that TEMPLATE lacks, and marks of another family. No TEMPLATE over
-weights of one's own is a note, for Ollama takes the template of a GGUF file only where it knows it by its text, and a
-warning where the file is here and holds none.
+folder of FROM or ADAPTER holds the tokenizer: marks that TEMPLATE lacks, and marks of another family. Where no
+tokenizer is on this machine, the name of a chat model (in FROM, or as the adapter's base) says which family it is. No
+TEMPLATE over weights of one's own is a note, for Ollama takes the template of a GGUF file only where it knows it by its
+text, and a warning where the file is here and holds none.
 
 ## Why it is bad
 The model sees a prompt that it was never trained on: answers are worse, do not stop, or hold marks of the format. What
@@ -42,11 +43,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.config.evidence.template_marks import mark_of_chat_model, mark_of_template
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.model_identity import base_of_adapter
 from truetune.checks.modelfile.weights_of_modelfile import is_file_of_weights, is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
+from truetune.parsing.read_modelfile import Instruction
 from truetune.render.probes import QUESTION, Probes, alternating_chat, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
@@ -54,6 +58,8 @@ MARK = re.compile(
     r"<\|[^|<>\s]+\|>|<\uff5c[^<>\s]+\uff5c>|<(?:start|end)_of_turn>|\[/?INST\]|<</?SYS>>|</?s>|### \w+:"
 )
 """Marks of chat formats: ChatML, Llama 2 to 4, Gemma, Mistral, DeepSeek, Phi, Alpaca"""
+LIBRARY_TAG = re.compile(r"([a-z][\w.-]*):([\w.-]+)")
+"""A model of Ollama's library: `llama3.1:8b-instruct-q8_0`"""
 TEMPLATE_FIELD = b"tokenizer.chat_template"
 # The fields of a GGUF file with a vocabulary of 256,000 tokens and its merges take about 15 MB; four times that.
 MAX_FIELDS_BYTES = 64 << 20
@@ -70,7 +76,29 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def unmet(self) -> Unmet | None:
         if self.subject.last("template") is None:
             return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
-        return None if self._marks_of_training() else NO_TOKENIZER
+        return None if self._marks_of_training() or self._model_by_name() else NO_TOKENIZER
+
+    def _model_by_name(self) -> tuple[str, str] | None:
+        """A chat model by its published name, and its mark before a question; None where no name says one.
+
+        The base of the adapter, else what FROM names: a file or a tag of Ollama's library.
+        """
+        names = []
+        adapter, base = self.subject.last("adapter"), self.subject.last("from")
+        if adapter is not None:
+            named = base_of_adapter(adapter.value, self.subject.path)
+            names += [named[0]] if named is not None else []
+        if base is not None:
+            names.append(base.value.replace("\\", "/"))
+            # The library's tags are of chat models, but for those that say otherwise.
+            tag = LIBRARY_TAG.fullmatch(base.value)
+            if tag is not None and not re.search(r"text|base", tag[2]):
+                names.append(f"{tag[1]}-{tag[2]}-instruct")
+        for name in names:
+            mark = mark_of_chat_model(name)
+            if mark is not None:
+                return name, mark
+        return None
 
     def _without_template(self) -> Iterator[Finding]:
         """Weights of one's own, and nothing says how a question is written for them."""
@@ -99,6 +127,9 @@ class ModelfileTemplateDiffers(ModelfileRule):
 
     def figure(self) -> str:
         marks = self._marks_of_training()
+        model = self._model_by_name()
+        if not marks and model is not None:
+            return f"TEMPLATE writes {model[1]}, as the published template of {model[0]} does"
         return f"TEMPLATE writes {len(marks):,} of {len(marks):,} marks of training ({', '.join(marks)})"
 
     def _marks_of_training(self) -> tuple[str, ...]:
@@ -113,6 +144,9 @@ class ModelfileTemplateDiffers(ModelfileRule):
             yield from self._without_template()
             return
         trained_marks = self._marks_of_training()
+        if not trained_marks:
+            yield from self._of_another_family(template)
+            return
         written_marks = tuple(dict.fromkeys(MARK.findall(template.value)))
         lacking = _marks_beyond(trained_marks, written_marks)
         if not lacking:
@@ -124,6 +158,19 @@ class ModelfileTemplateDiffers(ModelfileRule):
             "write the template of the tokenizer in Ollama's form, or leave TEMPLATE out where FROM"
             " has the model's own",
             evidence=[f"the tokenizer: {self.tokenizer_folder}"],
+            cases=[self.case(template)],
+        )
+
+    def _of_another_family(self, template: Instruction) -> Iterator[Finding]:
+        """TEMPLATE writes the marks of another family than that of the model, by its name."""
+        model, written = self._model_by_name(), mark_of_template(template.value)
+        # A template that holds the mark of the model anywhere knows its format.
+        if model is None or written is None or model[1] in template.value:
+            return
+        yield self.finding(
+            f"TEMPLATE writes {written} before a question, and {model[0]} is of a family that writes {model[1]}",
+            "write the template of the model's own family, and its end of turn as PARAMETER stop",
+            evidence=["told by the model's name: its tokenizer is not on this machine"],
             cases=[self.case(template)],
         )
 

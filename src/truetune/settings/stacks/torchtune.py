@@ -61,6 +61,7 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
     draft.take("training.per_device_train_batch_size", "batch_size")
     draft.take("training.gradient_accumulation_steps", "gradient_accumulation_steps")
     draft.take("training.num_train_epochs", "epochs")
+    _put_step_limit(draft)
     draft.take("training.max_grad_norm", "clip_grad_norm")
     draft.take("training.shuffle", "shuffle")
     draft.take("training.gradient_checkpointing", "enable_activation_checkpointing")
@@ -98,14 +99,24 @@ def _put_model(draft: ConfigDraft) -> None:
     draft.put("tokenizer", named if found is not None else None, "tokenizer", "checkpointer")
 
 
+def _put_step_limit(draft: ConfigDraft) -> None:
+    """The steps of the whole run; torchtune limits those of each epoch."""
+    steps, epochs = draft.get("max_steps_per_epoch"), draft.get("epochs")
+    if type(steps) is int and type(epochs) is int:
+        draft.put("training.max_steps", steps * epochs, "max_steps_per_epoch")
+
+
 def _put_lora(draft: ConfigDraft, builder: str) -> None:
     if not builder.startswith(("lora_", "qlora_")):
         return
     model = draft.table("model")
-    attention = [str(name) for name in model.get("lora_attn_modules") or ("q_proj", "v_proj")]
+    # An empty list stays empty: a recipe without any module is a fault of its own.
+    attention = [str(name) for name in model.get("lora_attn_modules", ("q_proj", "v_proj")) or ()]
     targets = [RENAMED_MODULES.get(name, name) for name in attention]
     if model.get("apply_lora_to_mlp") is True:
         targets += MLP_MODULES
+    if model.get("apply_lora_to_output") is True:
+        targets.append("lm_head")
     rank = model.get("lora_rank", 8)
     lora = {
         "r": rank,

@@ -16,6 +16,7 @@ CHATML = "<|im_start|>user"
 GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"
 LLAMA3, LLAMA4 = "<|start_header_id|>user", "<|header_start|>user"
 PHI, DEEPSEEK, MISTRAL = "<|user|>", "<｜User｜>", "[INST]"
+GLM = "<|user|>"
 COHERE = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>"
 MARKERS: Mapping[str, str] = {
     "chatml": CHATML,
@@ -60,11 +61,27 @@ MARKERS: Mapping[str, str] = {
     "deepseek_v3": DEEPSEEK,
     "cohere": COHERE,
     "command_a": COHERE,
+    "chatglm3": GLM,
+    "chatglm4": GLM,
+    "glm4": GLM,
+    "glm4_0414": GLM,
+    "glm4_5": GLM,
+    "qwen2": CHATML,
+    "qwen2_5": CHATML,
+    "internlm2": CHATML,
+    "llama": MISTRAL,
+    "llama3_1": LLAMA3,
+    "llama3_2": LLAMA3,
+    "mistral_nemo": MISTRAL,
+    "gemma3_text": GEMMA,
+    "gemma3_vision": GEMMA,
+    "phi3": PHI,
+    "phi3_5": PHI,
     "alpaca": "### Instruction:",
     "vicuna": "USER:",
     "default": "Human:",
 }
-"""Name in Axolotl or LLaMA-Factory -> the marker of a question"""
+"""Name in Axolotl, LLaMA-Factory or ms-swift -> the marker of a question"""
 MARKS_OF_MODELS = (
     ("(qwen|qwq|smollm)", CHATML),
     ("(meta-)?llama-?4", LLAMA4),

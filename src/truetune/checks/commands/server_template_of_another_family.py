@@ -1,0 +1,108 @@
+"""A server writes prompts in the template of another family than the model's.
+
+## What it does
+Compares the `--chat-template` of llama.cpp's server and of vLLM, a name or a file that is here, with the published
+template of the chat model that the same command serves, by the model's name. Unknown names and bases are left alone,
+and ChatML by its name, in which any model may have been tuned.
+
+## Why it is bad
+The model gets marks that it does not know, as plain text: answers are worse, do not stop, or hold marks of the format.
+
+## Example
+```bash
+llama-server -m gemma-3-12b-it-Q4_K_M.gguf --chat-template llama3
+```
+
+## Use instead
+```bash
+llama-server -m gemma-3-12b-it-Q4_K_M.gguf --jinja
+```
+
+## Fix safety
+Without the option the server takes the template that stands in the model's own files.
+
+## References
+- llama.cpp, tools/server/README.md: `--chat-template`; vLLM documentation, "Chat Template"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.config.evidence.template_marks import (
+    SAVED_TEMPLATES,
+    mark_of_chat_model,
+    mark_of_template,
+)
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.vllm_server_commands import find_vllm_server_commands
+from truetune.errors import DataError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+
+LLAMA_CPP = ("llama-server", "llama-cli")
+LLAMA_CPP_IMAGE = "llama.cpp:"
+MODEL_OPTIONS = ("-m", "--model", "-hf", "--hf-repo", "-hfr")
+
+
+class ServerTemplateOfAnotherFamily(CommandRule):
+    code = "CMD039"
+    severity = "warning"
+    what = "servers that are given a chat template"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, str, str]]:
+        """Commands that serve a model by a template, with the model and the template."""
+        for command, options in _server_options(file):
+            template = last_option(options, "--chat-template", "--chat-template-file")
+            model = last_option(options, *MODEL_OPTIONS) or ""
+            # `vllm serve MODEL`: the model stands behind the program, without an option.
+            if not model and options and not options[0].startswith("-"):
+                model = options[0]
+            if template and model:
+                yield command, model, template
+
+    def findings(self) -> Iterator[Finding]:
+        for command, model, template in self.places(self.subject):
+            if template.lower() in SAVED_TEMPLATES:
+                continue
+            written = mark_of_template(_template_text(self.subject, template))
+            # `owner/model:Q4_K_M` names a file of a repository.
+            own = mark_of_chat_model(model.partition(":")[0])
+            if written is None or own is None or written == own:
+                continue
+            yield self.finding(
+                f"--chat-template {template} writes {written} before a question, and {model} is of a family that"
+                f" writes {own}",
+                "leave --chat-template out: the model's own files hold its template",
+                cases=[self.case(command, f"--chat-template {template}")],
+            )
+
+
+def _server_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str, ...]]]:
+    """The commands that start a server of vLLM or llama.cpp, with the words behind the program."""
+    for server in find_vllm_server_commands(file):
+        yield server.command, server.options
+    for command in file.commands:
+        behind = (command.behind(name) for name in LLAMA_CPP)
+        options = next((words for words in behind if words is not None), None)
+        image = next((n for n, word in enumerate(command.words) if LLAMA_CPP_IMAGE in word), None)
+        if options is None and image is not None:
+            options = command.words[image + 1 :]
+        if options is not None:
+            yield command, options
+
+
+def _template_text(file: CommandFile, template: str) -> str:
+    """The text of a template's file where it is beside the commands, else its name."""
+    path = Path(file.path).parent / template
+    # A template given as text may be longer than any name of a file.
+    if "{" in template or not path.is_file():
+        return template
+    try:
+        return read_bounded(path, SETTINGS).decode("utf-8", "replace")
+    except (OSError, InputLimitError, DataError):
+        return template

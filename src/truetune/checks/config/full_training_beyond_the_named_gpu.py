@@ -1,0 +1,153 @@
+"""All weights are trained on one GPU that cannot hold them with their gradients and optimizer states.
+
+## What it does
+Multiplies the parameters of the model, by its published name, with the bytes that weight, gradient and states of the
+optimizer take at least (AdamW: 8 in pure bfloat16, 16 in float32), and compares the product with the one GPU that the
+run's own files name: the type that a job asks for (`--gres=gpu:rtx4090:1`), or a comment (`# 1x A10G`). Silent with
+LoRA, quantized or frozen weights, offloading, sharding, and several GPUs.
+
+## Why it is bad
+The run ends with `CUDA out of memory`, mostly at the first step of the optimizer, after the weights were loaded.
+
+## Example
+```yaml
+text: |
+  # one RTX 4090
+  model_name_or_path: Qwen/Qwen3-8B
+  stage: sft
+  do_train: true
+  dataset: some
+  finetuning_type: full
+  bf16: true
+  learning_rate: 0.00001
+```
+
+## Use instead
+```yaml
+text: |
+  # one H200
+  model_name_or_path: Qwen/Qwen3-8B
+  stage: sft
+  do_train: true
+  dataset: some
+  finetuning_type: full
+  bf16: true
+  learning_rate: 0.00001
+```
+
+## Fix safety
+LoRA changes what is learned, and the rate that fits; `truetune plan` says what each remedy needs.
+
+## References
+- docs/plan.md: the formulas and their sources
+- huggingface/transformers documentation, "GPU memory usage"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.model_identity import model_identity
+from truetune.checks.named_gpu import NamedGpu, find_named_gpu
+from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
+
+ADAMW_NAMES = ("adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused")
+"""Optimizers with two states in the dtype of the weights"""
+BYTES_PER_PARAMETER = {"float32": 16.0}
+"""Weight, gradient and two states; else two bytes for each of them, which is the least"""
+LEAST_BYTES = 8.0
+PARTS_TRAINED = re.compile(
+    r"peft|lora|unfrozen|freeze|requires_grad|galore|apollo|badam|spectrum|offload", re.I
+)
+"""In the settings or the program: other or fewer weights may be trained, or not all of them lie on the GPU"""
+# Chosen: a gigabyte of a label is at most a GiB, and the smallest reserve that CUDA takes.
+MARGIN = 1.05
+"""Times the GPU's memory that the least must reach: rounding of sizes in names never decides"""
+
+
+class FullTrainingBeyondTheNamedGpu(ConfigRule):
+    code = "CFG063"
+    severity = "error"
+    methods = ("sft", "dpo", "orpo", "cpo", "kto", "pretrain")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self._least_gigabytes() is None:
+            return Unmet("it is about AdamW on all weights of a model whose name says its size")
+        if self._gpu() is None:
+            return Unmet("no file of the run names its one GPU")
+        return None
+
+    def figure(self) -> str:
+        gpu = self._gpu()
+        assert gpu is not None, "else the rule is not judged"
+        return f"{self._least_gigabytes():.0f} GB at least, and {gpu.name} has {gpu.gigabytes:g}"
+
+    def findings(self) -> Iterator[Finding]:
+        config, least, gpu = self.subject, self._least_gigabytes(), self._gpu()
+        if least is None or gpu is None or least < gpu.gigabytes * MARGIN:
+            return
+        yield self.finding(
+            f"AdamW on all weights of {config.spec.model} needs {least:.0f} GB at least, and the run's one GPU"
+            f" ({gpu.name}) has {gpu.gigabytes:g}",
+            "train a LoRA (with the base in 4 bits), or share the weights out over several GPUs",
+            evidence=[
+                f"weights, gradients and two states of the optimizer: {self._bytes():g} bytes for each parameter"
+            ],
+            cases=[
+                Case(gpu.text, file=gpu.file, line=gpu.line),
+                setting_case(config, config.spec.model, "model"),
+            ],
+        )
+
+    def _gpu(self) -> NamedGpu | None:
+        """The one GPU of the run."""
+        return find_named_gpu(self.subject.path, self.subject.text)
+
+    def _bytes(self) -> float:
+        """Bytes for each parameter, at least."""
+        return BYTES_PER_PARAMETER.get(str(self.subject.spec.training.dtype), LEAST_BYTES)
+
+    def _least_gigabytes(self) -> float | None:
+        """What the run needs at least; None where not all weights are trained by AdamW, or their number is unknown."""
+        config, training = self.subject, self.subject.spec.training
+        is_full = config.stack != "llama-factory" or config.raw.get("finetuning_type") == "full"
+        if not is_full or str(training.optim or "adamw") not in ADAMW_NAMES or _is_less(config):
+            return None
+        # A program may wrap the model in ways that its settings do not show.
+        said = config.text if is_of_program(config) else _settings_in_use(config.text)
+        if PARTS_TRAINED.search(said):
+            return None
+        billions = _billions(config.spec.model or "")
+        return billions * self._bytes() if billions is not None else None
+
+
+def _is_less(config: Config) -> bool:
+    """Are fewer weights trained, or smaller ones, or shared out over several GPUs?"""
+    training = config.spec.training
+    is_shared = bool(training.fsdp or training.deepspeed_stage or training.device_map)
+    is_part = training.lora is not None or training.load_in is not None or config.freezes_by_hand
+    return is_shared or is_part
+
+
+def _settings_in_use(text: str) -> str:
+    """The lines of settings that are not switched off: `enable_activation_offloading: False` offloads nothing."""
+    lines = (line.partition("#")[0] for line in text.splitlines())
+    return "\n".join(
+        line for line in lines if not re.search(r":\s*(?:false|null|none)\s*$", line, re.I)
+    )
+
+
+def _billions(name: str) -> float | None:
+    """Billions of parameters by a model's name; None where it says none."""
+    identity = model_identity(name)
+    size = identity.size if identity is not None else ""
+    if not size.endswith("b") or "x" in size:
+        return None
+    return float(size[:-1])

@@ -1,0 +1,193 @@
+"""Training rows are longer than the limit in tokens, whatever the tokenizer.
+
+## What it does
+Where the tokenizer is not on this machine, compares the length limit with the characters of the first local rows. No
+tokenizer in use packs running text into more than six characters a token on average, so a row of more characters than
+six times the limit is too long for certain. Rows that are only probably too long are left alone.
+
+## Why it is bad
+Most trainers cut such a row at the limit: the answer stands at its end and is lost, with its stop token. Axolotl drops
+the row. The run ends without an error, and was trained on the prompts, or on the short rows alone.
+
+## Example
+```yaml
+files:
+  rows.jsonl:
+    - messages:
+        - {role: user, content: The boiler has been loud since Monday. What should we ask for}
+        - {role: assistant, content: Ask for the pump to be bled first. If that does not help the valve has to be
+           changed and that takes about an hour and is paid for by the house.}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 24
+  micro_batch_size: 2
+  learning_rate: 0.0002
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl:
+    - messages:
+        - {role: user, content: The boiler has been loud since Monday. What should we ask for}
+        - {role: assistant, content: Ask for the pump to be bled first. If that does not help the valve has to be
+           changed and that takes about an hour and is paid for by the house.}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  sequence_len: 4096
+  micro_batch_size: 2
+  learning_rate: 0.0002
+```
+
+## Fix safety
+A longer limit takes more memory; `truetune plan` says how much. With the tokenizer at hand the rows are counted.
+
+## References
+- TRL documentation, `SFTConfig.max_length`; Axolotl documentation, `sequence_len` (longer rows are dropped)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import ConfigRule
+from truetune.data.file_records import read_records
+from truetune.data.find_data_files import Source, open_raw
+from truetune.errors import DataError, TruetuneError
+from truetune.parsing.decompression import UNREADABLE
+from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.settings.config import Config
+
+# Measured with 30 published tokenizers: 4.3 to 4.8 for English prose, about 3 for documents with code. At 5 a row of
+# long words could be called too long that is not; at 10 rows of twice the limit would pass.
+MOST_CHARACTERS_PER_TOKEN = 6
+# Chosen: an outlier or two are cut in every set of rows, and nobody means them.
+MIN_SHARE = 0.05
+MAX_ROWS = 2000
+"""Rows that are read; their order is mostly that of the whole"""
+CHATS = ("messages", "conversations", "conversation")
+TEXTS = (
+    "instruction",
+    "input",
+    "output",
+    "system",
+    "prompt",
+    "completion",
+    "response",
+    "text",
+    "question",
+    "answer",
+)
+"""Columns of which a row's text is made, as the readers of the stacks call them"""
+RUNS = re.compile(r"([\s\W_])\1+")
+"""The same sign many times, which is one token or few"""
+
+
+class _LongRows(NamedTuple):
+    rows: int
+    too_long: int
+    first: Case | None
+    """The first row that is too long"""
+
+
+class RowsSurelyCut(ConfigRule):
+    code = "CFG064"
+    severity = "warning"
+    methods = ("sft",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self.subject.limit is None or self.subject.spec.training.packing:
+            return Unmet("it is about a limit in tokens that cuts single rows")
+        if _has_tokenizer(self.subject):
+            return Unmet("the tokenizer is here, and the rows are counted with it")
+        return None if self._long_rows().rows else NO_ROWS
+
+    def figure(self) -> Measurement | str:
+        found = self._long_rows()
+        return count_measurement("rows that are too long for certain", found.too_long, found.rows)
+
+    def findings(self) -> Iterator[Finding]:
+        config, found = self.subject, self._long_rows()
+        if found.first is None or found.too_long < MIN_SHARE * found.rows:
+            return
+        fate = "dropped" if config.stack == "axolotl" else "cut"
+        yield self.finding(
+            f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
+            "raise the limit to the longest row, or split the rows",
+            evidence=["told by the characters: the tokenizer is not on this machine"],
+            cases=[setting_case(config, config.limit, "max_length"), found.first],
+        )
+
+    def _long_rows(self) -> _LongRows:
+        """The rows that surely pass the limit, of those that are read."""
+        most = (self.subject.limit or 0) * MOST_CHARACTERS_PER_TOKEN
+        rows = too_long = 0
+        first: Case | None = None
+        for source in _row_sources(self.subject):
+            for line, row in _first_rows(source):
+                characters = _count_characters(row)
+                rows += bool(characters)
+                if characters <= most:
+                    continue
+                too_long += 1
+                if first is None:
+                    text = f"{characters:,} characters"
+                    first = Case(text, file=str(source.path), line=line)
+        return _LongRows(rows, too_long, first)
+
+
+def _has_tokenizer(config: Config) -> bool:
+    """Is the tokenizer of the settings on this machine?"""
+    name = config.spec.tokenizer
+    try:
+        return name is not None and (find_tokenizer_folder(name) / "tokenizer.json").is_file()
+    except (TruetuneError, OSError, ValueError):
+        return False
+
+
+def _row_sources(config: Config) -> list[Source]:
+    """The local files of rows: those of the settings, of a program, or of a torchtune recipe."""
+    named = list(config.row_files)
+    dataset = config.raw.get("dataset")
+    if config.stack == "torchtune" and isinstance(dataset, Mapping):
+        files = dataset.get("data_files")
+        folder = Path(config.path).parent
+        named += [str(folder / files)] if isinstance(files, str) else []
+    return training_sources(config) or [one for name in named for one in data_files_of(name)]
+
+
+def _first_rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The first rows of a file, each with its line."""
+    try:
+        with open_raw(source.path) as raw:
+            for record in islice(read_records(source, raw), MAX_ROWS):
+                if isinstance(record.row, Mapping):
+                    yield record.line, record.row
+    except (DataError, *UNREADABLE):
+        return
+
+
+def _count_characters(row: Mapping[str, Any]) -> int:
+    """The characters of a row's texts; the same sign many times counts once."""
+    chats = [turn for name in CHATS if isinstance(row.get(name), list) for turn in row[name]]
+    if chats:
+        turns = [turn for turn in chats if isinstance(turn, Mapping)]
+        texts = [turn.get(key) for turn in turns for key in ("content", "value")]
+    else:
+        texts = [row.get(name) for name in TEXTS]
+    return sum(len(RUNS.sub(r"\1", text)) for text in texts if isinstance(text, str))

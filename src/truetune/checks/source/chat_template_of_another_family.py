@@ -1,0 +1,180 @@
+"""A chat model is trained by the template of another family.
+
+## What it does
+Looks at what a training script puts in the place of its tokenizer's template: a name given to Unsloth's
+`get_chat_template`, the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model
+given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`. Compares the marker before a question with that
+of the chat model that the script loads, by its published name. Bases, unknown names, and templates that are meant for
+any model (ChatML, Alpaca) by name are left alone.
+
+## Why it is bad
+The model knows its own marks and their meaning from all of its training. Those of another family are plain text to it,
+cut into pieces, or new tokens with untrained embeddings: what it knew of turns is lost, it often does not stop, and
+every server that reads the original tokenizer builds prompts that were never trained.
+
+## Example
+```python
+from unsloth import FastLanguageModel
+from unsloth.chat_templates import get_chat_template
+from trl import SFTTrainer
+
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-7B-Instruct", load_in_4bit=True)
+tokenizer = get_chat_template(tokenizer, chat_template="llama-3.1")
+trainer = SFTTrainer(model=model, processing_class=tokenizer, train_dataset=rows)
+trainer.train()
+```
+
+## Use instead
+```python
+from unsloth import FastLanguageModel
+from trl import SFTTrainer
+
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-7B-Instruct", load_in_4bit=True)
+trainer = SFTTrainer(model=model, processing_class=tokenizer, train_dataset=rows)
+trainer.train()
+```
+
+## Fix safety
+A model that speaks one format already should stay with it. An adapter that was trained by the other one keeps to that.
+
+## References
+- hiyouga/LLaMA-Factory#6320; Unsloth documentation, "Chat Templates"
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.config.evidence.template_marks import (
+    SAVED_TEMPLATES,
+    mark_of_chat_model,
+    mark_of_model,
+    mark_of_template,
+)
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.checks.source.evidence.published_families import likely_model_names
+from truetune.source.module import Module
+
+
+class _GivenTemplate(NamedTuple):
+    """A template that a script gives its tokenizer."""
+
+    name: str
+    """As the script names it, or the model that it is of"""
+    mark: str
+    """Before a question"""
+    tokenizer: ast.expr | None
+    place: ast.AST
+    setting: str
+    """What gives it, as the script writes it"""
+
+
+class ChatTemplateOfAnotherFamily(SourceRule):
+    code = "SRC147"
+    severity = "warning"
+    looks_at = CodePlaces(
+        "templates that a training gives its tokenizer",
+        lambda module: (given.place for given in _given_templates(module)),
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for given in _given_templates(module):
+            names = _loaded_models(module, given)
+            marks = {mark_of_chat_model(name) for name in names}
+            own = marks.pop() if len(marks) == 1 else None
+            if own is None or own == given.mark:
+                continue
+            yield self.finding(
+                f"the template {given.name} writes {given.mark} before a question, and {names[0]} is of a family that"
+                f" writes {own}",
+                f"leave {given.setting} out: the tokenizer has the template of the model's family",
+                cases=[case_at(module, given.place)],
+            )
+
+
+def _given_templates(module: Module) -> Iterator[_GivenTemplate]:
+    """The templates of known families that a script which trains gives its tokenizer."""
+    if not trains_a_model(module):
+        return
+    yield from _templates_by_name(module)
+    yield from _templates_of_models(module)
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr == "chat_template":
+            yield from _template_of_tokenizer(module, node, target.value)
+
+
+def _templates_by_name(module: Module) -> Iterator[_GivenTemplate]:
+    """Unsloth's `get_chat_template(tokenizer, chat_template=NAME)`."""
+    for call in module.calls("unsloth.*get_chat_template"):
+        name = module.flow.value(call.argument(1, "chat_template"))
+        if not isinstance(name, str) or name.lower() in SAVED_TEMPLATES:
+            continue
+        mark = mark_of_template(name) or mark_of_model(name)
+        if mark is not None:
+            tokenizer = call.argument(0, "tokenizer")
+            yield _GivenTemplate(name, mark, tokenizer, call.node, "get_chat_template")
+
+
+def _templates_of_models(module: Module) -> Iterator[_GivenTemplate]:
+    """TRL's `clone_chat_template(model, tokenizer, MODEL)` and `SFTConfig(chat_template_path=MODEL)`."""
+    given = [
+        (
+            call.argument(2, "source_tokenizer_path"),
+            call.argument(1, "tokenizer"),
+            call.node,
+            "clone_chat_template",
+        )
+        for call in module.calls("trl.*clone_chat_template")
+    ]
+    given += [
+        (call.keywords["chat_template_path"], None, call.node, "chat_template_path")
+        for call in module.calls("trl.*SFTConfig")
+        if "chat_template_path" in call.keywords
+    ]
+    for source, tokenizer, place, setting in given:
+        name = module.flow.value(source)
+        mark = mark_of_model(name) if isinstance(name, str) and "jinja" not in name else None
+        if mark is not None:
+            yield _GivenTemplate(f"of {name}", mark, tokenizer, place, setting)
+
+
+def _template_of_tokenizer(
+    module: Module, node: ast.Assign, tokenizer: ast.expr
+) -> Iterator[_GivenTemplate]:
+    """`tokenizer.chat_template = other.chat_template`, where `other` is the tokenizer of a published model."""
+    source = node.value
+    if not isinstance(source, ast.Attribute) or source.attr != "chat_template":
+        return
+    names = set(_names_of_tokenizer(module, source.value))
+    marks = {mark_of_model(name) for name in names}
+    mark = marks.pop() if len(marks) == 1 else None
+    if mark is not None:
+        yield _GivenTemplate(f"of {min(names)}", mark, tokenizer, node, "chat_template")
+
+
+def _names_of_tokenizer(module: Module, tokenizer: ast.expr) -> Iterator[str]:
+    """The names that a tokenizer is loaded by, in the expression itself or where its variable is set."""
+    load = module.flow.producing_call(tokenizer)
+    name = load.argument(0, "pretrained_model_name_or_path") if load is not None else None
+    if load is not None and load.named("*.from_pretrained") and name is not None:
+        yield from possible_texts(module, name)
+
+
+def _loaded_models(module: Module, given: _GivenTemplate) -> list[str]:
+    """The names of the model that the template is for; empty where they are not known."""
+    names = list(_names_of_tokenizer(module, given.tokenizer)) if given.tokenizer else []
+    if names:
+        return names
+    # Unsloth gives model and tokenizer in one, under a keyword of its own.
+    loads = [load.keywords.get("model_name") for load in module.calls("unsloth.*.from_pretrained")]
+    names = [name for node in loads if node is not None for name in possible_texts(module, node)]
+    return names or likely_model_names(module, given.tokenizer)

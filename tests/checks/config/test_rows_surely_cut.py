@@ -1,0 +1,85 @@
+"""Rows that pass the limit by their characters alone, where no tokenizer is at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+import truetune
+
+SENTENCE = (
+    "The caretaker of the house should look at the boiler in the cellar before the week ends. "
+)
+AXOLOTL = {
+    "base_model": "some/model",
+    "datasets": [{"path": "rows.jsonl", "type": "chat_template"}],
+    "sequence_len": 256,
+    "micro_batch_size": 2,
+    "learning_rate": 0.0002,
+}
+TORCHTUNE = {
+    "model": {
+        "_component_": "torchtune.models.qwen2_5.lora_qwen2_5_3b",
+        "lora_attn_modules": ["q_proj"],
+    },
+    "tokenizer": {"_component_": "torchtune.models.qwen2_5.qwen2_5_tokenizer", "max_seq_len": 256},
+    "dataset": {
+        "_component_": "torchtune.datasets.chat_dataset",
+        "source": "json",
+        "data_files": "rows.jsonl",
+    },
+    "batch_size": 1,
+    "epochs": 1,
+}
+
+
+def chat(*turns: str) -> dict[str, object]:
+    """A row of turns."""
+    roles = ("user", "assistant")
+    return {"messages": [{"role": roles[n % 2], "content": text} for n, text in enumerate(turns)]}
+
+
+def found(folder: Path, settings: dict[str, object], rows: list[dict[str, object]]) -> list[str]:
+    """The findings of the rule on settings and the rows that they name."""
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
+    path = folder / "run.yaml"
+    text = yaml.safe_dump(settings, sort_keys=False)
+    path.write_text(text.replace("rows.jsonl", str(folder / "rows.jsonl")), encoding="utf-8")
+    report = truetune.check([str(path)], select=["rows-surely-cut"])
+    return [finding.message for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        (AXOLOTL, [chat("Why?", SENTENCE * 30)] * 8),
+        (AXOLOTL, [chat(*[SENTENCE * 5] * 6)] * 8),
+        (AXOLOTL, [chat("Why?", "So.")] * 9 + [chat("Why?", SENTENCE * 30)]),
+        (TORCHTUNE, [chat("Why?", SENTENCE * 30)] * 8),
+    ],
+)
+def test_rows_that_are_too_long(
+    settings: dict[str, object], rows: list[dict[str, object]], tmp_path: Path
+) -> None:
+    assert len(found(tmp_path, settings, rows)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        (AXOLOTL, [chat("Why?", SENTENCE * 12)] * 8),
+        (AXOLOTL, [chat("Why?", "-" * 9000)] * 8),
+        (AXOLOTL, [chat("Why?", "So.")] * 99 + [chat("Why?", SENTENCE * 30)]),
+        (AXOLOTL | {"sequence_len": 2048}, [chat("Why?", SENTENCE * 30)] * 8),
+        (AXOLOTL, [{**chat("Why?", "So."), "source": SENTENCE * 30}] * 8),
+        (TORCHTUNE, [chat("Why?", "So.")] * 8),
+    ],
+)
+def test_rows_that_may_fit(
+    settings: dict[str, object], rows: list[dict[str, object]], tmp_path: Path
+) -> None:
+    assert found(tmp_path, settings, rows) == []

@@ -1,0 +1,164 @@
+"""Templates of another family than the model's, by names alone: Modelfiles, servers, Unsloth, TRL; and adapters that a
+server or a Modelfile leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import truetune
+
+CHATML = '"""<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>"""'
+LLAMA3 = '"""<|start_header_id|>{{ .Role }}<|end_header_id|>{{ .Content }}<|eot_id|>"""'
+SERVERS = ["server-offers-no-adapter", "server-template-of-another-family"]
+
+
+def found(folder: Path, files: dict[str, str], *rules: str) -> list[str]:
+    """The rules among these that speak of a folder with these files."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [finding.rule for finding in truetune.check([str(folder)], select=rules).findings]
+
+
+@pytest.mark.parametrize(
+    ("base", "template", "speaks"),
+    [
+        ("./Meta-Llama-3.1-8B-Instruct-Q8_0.gguf", CHATML, True),
+        ("llama3.2:3b", CHATML, True),
+        ("./Qwen2.5-7B-Instruct-support.Q4_K_M.gguf", LLAMA3, True),
+        ("./Meta-Llama-3.1-8B-Instruct-Q8_0.gguf", LLAMA3, False),
+        ("llama3.1:8b-text-q4_0", CHATML, False),
+        ("./Llama-3.1-8B-support.gguf", CHATML, False),
+        ("./model.gguf", CHATML, False),
+    ],
+)
+def test_modelfile(base: str, template: str, speaks: bool, tmp_path: Path) -> None:
+    rule = "modelfile-template-differs"
+    assert found(tmp_path, {"Modelfile": f"FROM {base}\nTEMPLATE {template}\n"}, rule) == (
+        [rule] if speaks else []
+    )
+
+
+CONVERT = "python convert_hf_to_gguf.py base --outfile base.gguf\n"
+CONVERT_ADAPTER = "python convert_lora_to_gguf.py run --base base --outfile adapter.gguf\n"
+
+
+@pytest.mark.parametrize(
+    ("modelfile", "script", "speaks"),
+    [
+        ("FROM ./base.gguf\n", CONVERT + CONVERT_ADAPTER, True),
+        ("FROM base.gguf\n", CONVERT_ADAPTER + CONVERT, True),
+        ("FROM ./base.gguf\nADAPTER ./other.gguf\n", CONVERT + CONVERT_ADAPTER, True),
+        ("FROM ./base.gguf\nADAPTER ./adapter.gguf\n", CONVERT + CONVERT_ADAPTER, False),
+        ("FROM ./base.gguf\n", CONVERT, False),
+        ("FROM ./merged.gguf\n", CONVERT + CONVERT_ADAPTER, False),
+        (
+            "FROM ./base.gguf\n",
+            CONVERT + CONVERT_ADAPTER + "llama-export-lora -m base.gguf\n",
+            False,
+        ),
+    ],
+)
+def test_adapter_of_a_script(modelfile: str, script: str, speaks: bool, tmp_path: Path) -> None:
+    rule = "modelfile-serves-the-base"
+    files = {"Modelfile": modelfile, "build.sh": script}
+    assert found(tmp_path, files, rule) == ([rule] if speaks else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("serve.sh", "llama-server -m gemma-3-4b-it-Q8_0.gguf --chat-template llama3", SERVERS[1:]),
+        (
+            "serve.sh",
+            "llama-server -hf Qwen/Qwen2.5-7B-Instruct-GGUF:Q4_K_M --chat-template gemma",
+            SERVERS[1:],
+        ),
+        ("serve.sh", "vllm serve Qwen/Qwen3-8B --chat-template ./llama3.jinja", SERVERS[1:]),
+        (
+            "compose.yaml",
+            "services:\n  llm:\n    image: ghcr.io/ggml-org/llama.cpp:server\n"
+            "    command: --model /m/Qwen2.5-7B-Instruct.gguf --chat-template gemma\n",
+            SERVERS[1:],
+        ),
+        ("serve.sh", "vllm serve base --lora-modules a=./a", SERVERS[:1]),
+        (
+            "serve.sh",
+            "docker run vllm/vllm-openai:v0.9 --model m --lora-modules a=$DIR",
+            SERVERS[:1],
+        ),
+        ("serve.sh", 'vllm serve "$BASE" --port $PORT --lora-modules a=./a', SERVERS[:1]),
+        ("serve.sh", "vllm serve base --enable-lora --lora-modules a=./a", []),
+        ("serve.sh", "vllm serve base --config serve.yaml --lora-modules a=./a", []),
+        ("serve.sh", "vllm serve base $EXTRA --lora-modules a=./a", []),
+        ("serve.sh", "llama-server -m gemma-3-4b-it-Q8_0.gguf --chat-template gemma", []),
+        ("serve.sh", "llama-server -m support.gguf --chat-template llama3", []),
+        ("serve.sh", "llama-server -m Llama-3.1-8B-Instruct.gguf --chat-template chatml", []),
+    ],
+)
+def test_servers(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, {name: text}, *SERVERS) == expected
+
+
+UNSLOTH = """
+from unsloth import FastLanguageModel
+from unsloth.chat_templates import get_chat_template
+from trl import SFTTrainer
+NAME = "MODEL"
+model, tokenizer = FastLanguageModel.from_pretrained(model_name=NAME)
+tokenizer = get_chat_template(tokenizer, "TEMPLATE")
+SFTTrainer(model=model, processing_class=tokenizer, train_dataset=rows).train()
+"""
+BY_HAND = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer, clone_chat_template
+model = AutoModelForCausalLM.from_pretrained("google/gemma-3-4b-it")
+tokenizer = AutoTokenizer.from_pretrained("google/gemma-3-4b-it")
+CHANGE
+SFTTrainer(model=model, processing_class=tokenizer, train_dataset=rows).train()
+"""
+
+
+def unsloth(model: str, template: str) -> str:
+    """A training that gives its tokenizer a template of Unsloth."""
+    return UNSLOTH.replace("MODEL", model).replace("TEMPLATE", template)
+
+
+def by_hand(change: str) -> str:
+    """A training that changes its tokenizer's template."""
+    return BY_HAND.replace("CHANGE", change)
+
+
+@pytest.mark.parametrize(
+    ("script", "speaks"),
+    [
+        (unsloth("unsloth/gemma-3-4b-it", "qwen-2.5"), True),
+        (unsloth("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "gemma-3"), True),
+        (
+            by_hand(
+                "tokenizer.chat_template = AutoTokenizer.from_pretrained('Qwen/Qwen3-4B').chat_template"
+            ),
+            True,
+        ),
+        (
+            by_hand("model, tokenizer, _ = clone_chat_template(model, tokenizer, 'Qwen/Qwen3-4B')"),
+            True,
+        ),
+        (by_hand("args = SFTConfig(chat_template_path='Qwen/Qwen3-4B')"), True),
+        (unsloth("unsloth/gemma-3-4b-it", "gemma-3"), False),
+        (unsloth("unsloth/llama-3-8b-bnb-4bit", "qwen-2.5"), False),
+        (unsloth("unsloth/gemma-3-4b-it", "chatml"), False),
+        (unsloth("./support-model", "qwen-2.5"), False),
+        (by_hand("args = SFTConfig(chat_template_path='own.jinja')"), False),
+        (
+            by_hand(
+                "tokenizer.chat_template = AutoTokenizer.from_pretrained('google/gemma-3-1b-it').chat_template"
+            ),
+            False,
+        ),
+    ],
+)
+def test_training(script: str, speaks: bool, tmp_path: Path) -> None:
+    rule = "chat-template-of-another-family"
+    assert found(tmp_path, {"train.py": script}, rule) == ([rule] if speaks else [])
