@@ -146,6 +146,18 @@ MESSAGES = (
         " every row without workers",
         "torch/utils/data/dataloader.py",
         "pytorch/pytorch#8976",
+        refined_by=("worker-died-of-a-bus-error",),
+    ),
+    define_message(
+        "worker-died-of-a-bus-error",
+        "a worker of the DataLoader died of a bus error: /dev/shm, through which it hands batches over, is full",
+        r"(?:ERROR: )?Unexpected bus error encountered in worker",
+        "containers give 64 MB to /dev/shm, and each worker keeps prefetch_factor batches in it",
+        "start the container with --ipc=host or --shm-size=16g (Kubernetes: an emptyDir of medium Memory at"
+        " /dev/shm); or dataloader_num_workers=0",
+        "torch/utils/data/_utils/signal_handling.py",
+        "pytorch/pytorch#5040",
+        shown="notice",
     ),
     define_message(
         "disk-full",
