@@ -46,10 +46,17 @@ LOOP_STEP = re.compile(
 LEARNING_RATE = re.compile(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})", re.I)
 LOSS_VALUE = re.compile(
     r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|dev|held[ _-]?out|eval(?:uation)?|test)?[ _/]?"
-    r"(?:(?:avg|mean|running|ave)[ _])?loss\b"
+    r"(?:(?:avg|mean|running|ave)[ _])?loss(?: value)?\b"
     rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
     re.I,
 )
+SPLIT_LOSSES = re.compile(
+    rf"\bloss train\b[ =:]{{1,4}}(?P<loss>{NUMBER})(?:[ ,|/]{{1,4}}val\b[ =:]{{1,4}}(?P<eval_loss>{NUMBER}))?(?![\w.])",
+    re.I,
+)
+"""`loss train: 1.234, val: 1.301`, as litgpt prints it"""
+VALIDATION_HEAD = re.compile(r"^\W{0,4}(?P<kind>validation|evaluation) loss at iteration\b", re.I)
+"""Megatron: `validation loss at iteration 1000 | lm loss value: 2.0E+00`"""
 HELD_OUT_INITIALS = ("v", "e", "d", "h")
 """How words for held-out rows begin: val, eval, dev, held-out"""
 LOSS_TABLE_HEADER = re.compile(r"^Step\s+Training Loss(?P<more>(?:\s+Validation Loss)?)\s*$")
@@ -61,7 +68,7 @@ MEMORY_SIZE = re.compile(
 )
 """`mem 8.71 GiB`, `gpu_mem=20480MB`: what a loop of one's own prints of memory"""
 GRADIENT_NORM = re.compile(
-    rf"\b(?:grad(?:ient)?[ _-]?norm|gnorm|gn)\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
+    rf"\b(?:grad(?:ient)?(?:[ _-]?norm)?|gnorm|gn)\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
 )
 LOSS_SCALE = re.compile(
     rf"\b(?:(?:loss|grad|amp)[ _-]?)?scale\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
@@ -160,7 +167,8 @@ class _RecordCollector:
             batch = int(parse_number(record.pop("batch")) or 0)
             # A counter that ran to its end and begins again counts batches of an epoch; one that goes back from
             # elsewhere is that of a resumed run.
-            if batch <= total / 10 and self.last_batch >= total * 9 / 10:
+            begins_again = batch <= total / 10 or batch == self.last_batch == total
+            if begins_again and self.last_batch >= total * 9 / 10:
                 self.batches_before += int(total)
             self.last_batch = batch
             record["step"] = self.batches_before + batch
@@ -272,7 +280,9 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         if record is not None:
             return record
     line = STEP_WITH_PAIRS.search(text)
-    record = _record_of_pairs(line[1], line[2]) if line else None
+    record = None
+    if line and SPLIT_LOSSES.search(line[2]) is None:
+        record = _record_of_pairs(line[1], line[2])
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
     return record or _parse_loop_line(text)
 
@@ -296,9 +306,13 @@ def _may_be_loop_line(text: str) -> bool:
 
 def _losses_of_line(text: str) -> dict[str, Any]:
     """The losses that a loop prints: `loss` and `eval_loss`. A loss on test rows is neither."""
+    split = SPLIT_LOSSES.search(text)
+    if split is not None:
+        return {name: value for name, value in split.groupdict().items() if value is not None}
     losses: dict[str, Any] = {}
+    head = VALIDATION_HEAD.match(text)
     for kind, value in LOSS_VALUE.findall(text):
-        kind = kind.lower()
+        kind = head["kind"].lower() if head is not None else kind.lower()
         if kind != "test":
             losses["eval_loss" if kind[:1] in HELD_OUT_INITIALS else "loss"] = value
     return losses

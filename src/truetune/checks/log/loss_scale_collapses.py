@@ -1,9 +1,9 @@
 """The loss scale of float16 falls to nothing: gradients overflow again and again.
 
 ## What it does
-Reads the loss scale that Megatron, fairseq and loops with a `GradScaler` print: it fires where the scale was 256 or
-more, falls below 1, and never comes back. The halvings of the first steps, which end at some hundreds or thousands,
-are the usual search for a scale.
+Reads the loss scale that Megatron, fairseq and loops with a `GradScaler` print: it fires where the scale was 64 or
+more, falls to 1 or below, and never comes back. The halvings of the first steps, which end at some hundreds or
+thousands, are the usual search for a scale.
 
 ## Why it is bad
 The scale is halved at each step whose gradients are infinite, and that step is skipped. Below 1 it makes small
@@ -45,8 +45,8 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 8
-# A scale that is set to 1 by hand, as for bf16, stays there: it has to fall. From 256 to below 1 are nine overflows.
-MIN_FIRST_SCALE = 256.0
+# A scale that is set to 1 by hand, as for bf16, stays there: it has to fall. fairseq begins at 128, others at 65,536.
+MIN_FIRST_SCALE = 64.0
 # Megatron's own floor (min_loss_scale) is 1; a GradScaler has none and goes on to 1e-30.
 MAX_LAST_SCALE = 1.0
 
