@@ -279,12 +279,16 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         record = _parse_json_record(text)
         if record is not None:
             return record
-    line = STEP_WITH_PAIRS.search(text)
-    record = None
-    if line and SPLIT_LOSSES.search(line[2]) is None:
-        record = _record_of_pairs(line[1], line[2])
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
-    return record or _parse_loop_line(text)
+    return _parse_step_line(text) or _parse_loop_line(text)
+
+
+def _parse_step_line(text: str) -> dict[str, Any] | None:
+    """The record of a line `Step 1 | loss:1.2 lr:2e-5`; None for any other, litgpt's among them."""
+    line = STEP_WITH_PAIRS.search(text)
+    if line is None or SPLIT_LOSSES.search(line[2]) is not None:
+        return None
+    return _record_of_pairs(line[1], line[2])
 
 
 def _record_of_pairs(step: str, text: str) -> dict[str, Any] | None:
