@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
@@ -32,6 +33,7 @@ from truetune.data.recognise_prediction_columns import (
 )
 from truetune.data.remote_path import parse_data_path
 from truetune.data.rows import read_conversations as read_conversations
+from truetune.data.text_files_beside import find_text_files_beside, read_text_lines
 from truetune.errors import DataError, UsageError
 from truetune.parsing.bounded_files import bounded_lines
 
@@ -93,9 +95,11 @@ class ReadPredictions:
 
 
 def read_predictions(
-    paths: Sequence[str], columns: Mapping[str, str] | None = None
+    paths: Sequence[str], columns: Mapping[str, str] | None = None, *, look_beside: bool = False
 ) -> ReadPredictions:
     """The predictions of JSONL, JSON, CSV or Parquet files, in order.
+
+    With `look_beside`, one file of one answer a line gets its references and prompts from the text files beside it.
 
     `columns` says what the files call a column: {"prediction": "resp"}; a dot goes into an object ("doc.question").
 
@@ -120,7 +124,23 @@ def read_predictions(
     lines = unfold_rows(values)
     if not lines:
         raise DataError(broken[0] if broken else f"{', '.join(paths)}: the file holds no row")
-    return replace(_predictions_of_lines(lines, columns or {}), broken=tuple(broken))
+    read = replace(_predictions_of_lines(lines, columns or {}), broken=tuple(broken))
+    if look_beside and len(paths) == 1 and _is_plain_text(paths[0]):
+        return _fill_from_text_files(read, Path(paths[0]))
+    return read
+
+
+def _fill_from_text_files(read: ReadPredictions, path: Path) -> ReadPredictions:
+    """The predictions with what stands at their line in the files beside theirs."""
+    predictions = list(read.predictions)
+    beside = find_text_files_beside(path, len(predictions))
+    texts = {role: read_text_lines(file) for role, file in beside.items()}
+    for row, one in enumerate(predictions):
+        prompt = texts["prompt"][row] if "prompt" in texts else one.prompt
+        reference = texts["reference"][row] if "reference" in texts else one.reference
+        predictions[row] = replace(one, prompt=prompt, reference=reference)
+    names = {role: file.name for role, file in beside.items()}
+    return replace(read, predictions=tuple(predictions), columns={**read.columns, **names})
 
 
 def _is_plain_text(path: str) -> bool:

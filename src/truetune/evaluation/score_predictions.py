@@ -112,7 +112,7 @@ def score(
     parse = make_parser(parser) if parser else None
     spec = spec_of(settings, "truetune.score")
     if isinstance(predictions, str | PathLike):
-        read = read_predictions([fspath(predictions)], columns)
+        read = read_predictions([fspath(predictions)], columns, look_beside=not row_files)
         name = fspath(predictions)
         files = (name, *row_files)
     else:

@@ -7,6 +7,7 @@ LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `iter 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,23 +28,37 @@ PRINTED_DICT = re.compile(r"\{'[^{}]*\}")
 PRINTED_JSON = re.compile(r"\{\"[^{}]*\}")
 STEP_WITH_PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
 NAME_AND_VALUE = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
+STEP_OF_TOTAL = re.compile(
+    r"^\W{0,4}(?P<batch>\d{1,9})\s{0,9}/\s{0,9}(?P<batches>\d{1,9})(?![\d/.-])(?!\s+\d{1,2}:\d\d)"
+)
+"""`[  5/600] loss=2.27`, `120/3000 | loss 1.2`: a counter without a word, at the beginning of a line (and no date)"""
 LOOP_COUNTER = re.compile(
-    r"^.{0,60}?\b(?:(?P<word>(?:global[_ ])?step|it(?:er(?:ation)?)?|batch)s?\b\W{0,6}(?P<step>\d{1,9})"
+    r"^.{0,60}?\b(?:(?P<word>(?:global[_ ])?step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(?P<step>\d{1,9})"
     r"|ep(?:och)?\b\W{0,6}(?P<epoch>\d{1,6}))",
     re.I,
 )
-"""`iter 100:`, `[Epoch 1/3]`"""
+"""`iter 100:`, `[Epoch 1/3]`; Megatron prints `iteration        1/    2000`, flush right in eight columns"""
 EPOCH_NUMBER = re.compile(r"\bep(?:och)?\b\W{0,6}(\d{1,6}(?:\.\d{1,6})?)", re.I)
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
 LOOP_STEP = re.compile(
-    r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,6}(\d{1,9})", re.I
+    r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
 )
 LEARNING_RATE = re.compile(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})", re.I)
 LOSS_VALUE = re.compile(
-    r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test)?[ _/]?(?:(?:avg|mean|running|ave)[ _])?loss\b"
+    r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|dev|held[ _-]?out|eval(?:uation)?|test)?[ _/]?"
+    r"(?:(?:avg|mean|running|ave)[ _])?loss(?: value)?\b"
     rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
     re.I,
 )
+SPLIT_LOSSES = re.compile(
+    rf"\bloss train\b[ =:]{{1,4}}(?P<loss>{NUMBER})(?:[ ,|/]{{1,4}}val\b[ =:]{{1,4}}(?P<eval_loss>{NUMBER}))?(?![\w.])",
+    re.I,
+)
+"""`loss train: 1.234, val: 1.301`, as litgpt prints it"""
+VALIDATION_HEAD = re.compile(r"^\W{0,4}(?P<kind>validation|evaluation) loss at iteration\b", re.I)
+"""Megatron: `validation loss at iteration 1000 | lm loss value: 2.0E+00`"""
+HELD_OUT_INITIALS = ("v", "e", "d", "h")
+"""How words for held-out rows begin: val, eval, dev, held-out"""
 LOSS_TABLE_HEADER = re.compile(r"^Step\s+Training Loss(?P<more>(?:\s+Validation Loss)?)\s*$")
 LOSS_TABLE_ROW = re.compile(rf"^\s*(\d{{1,9}})\s+({NUMBER})(?:\s+({NUMBER}))?\s*$")
 MEMORY_SIZE = re.compile(
@@ -53,8 +68,19 @@ MEMORY_SIZE = re.compile(
 )
 """`mem 8.71 GiB`, `gpu_mem=20480MB`: what a loop of one's own prints of memory"""
 GRADIENT_NORM = re.compile(
-    rf"\b(?:grad(?:ient)?[ _-]?norm|gnorm)\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
+    rf"\b(?:grad(?:ient)?(?:[ _-]?norm)?|gnorm|gn)\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
 )
+LOSS_SCALE = re.compile(
+    rf"\b(?:(?:loss|grad|amp)[ _-]?)?scale\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
+)
+"""`loss scale: 65536.0`, `scale=32768`: by what float16 multiplies the loss"""
+SPLIT_VALUE = re.compile(
+    rf"\b(?P<kind>train|dev|val|valid|eval)\b[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.%])", re.I
+)
+PERPLEXITY = re.compile(rf"\b(?:ppl|perplexity)\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I)
+"""`train 1.71  dev 1.52  ppl 4.57`: bare figures may be of anything, and the perplexity proves that they are losses"""
+PERPLEXITY_ROUNDING = 0.01
+"""Nats by which a printed loss and the logarithm of its perplexity may differ: both are rounded"""
 PAIR_WORDS = re.compile(r"margin|chosen.{1,200}rejected", re.I)
 """What a line of a preference run (DPO) says of its pairs"""
 PAIR_FIGURE = re.compile(
@@ -112,6 +138,11 @@ class _RecordCollector:
         self.steps_a_record = 0.0
         """Steps between two losses, as the last two drawings that follow records show"""
         self.in_table = False
+        self.last_batch = 0
+        self.batches_before = 0
+        """Batches of the epochs before this one, where a counter without a word begins again with each"""
+        self.counts_steps = False
+        """A loss with a step or a batch was printed: one of a whole epoch beside them is their mean"""
         self.rank = ""
         """The process whose losses are taken, where lines name theirs"""
 
@@ -125,7 +156,26 @@ class _RecordCollector:
         if not record and bar is not None:
             record = _record_of_bar(bar)
         if record and self._is_of_the_first_rank(record, text):
-            self._keep(record, is_printed="{'" in text)
+            self._keep(self._with_step(record), is_printed="{'" in text)
+        return record
+
+    def _with_step(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """The record with the step that its counter means, and without the mean of losses that stand in the log."""
+        record = dict(record)
+        total = parse_number(record.pop("batches", None))
+        if total is not None:
+            batch = int(parse_number(record.pop("batch")) or 0)
+            # A counter that ran to its end and begins again counts batches of an epoch; one that goes back from
+            # elsewhere is that of a resumed run.
+            begins_again = batch <= total / 10 or batch == self.last_batch == total
+            if begins_again and self.last_batch >= total * 9 / 10:
+                self.batches_before += int(total)
+            self.last_batch = batch
+            record["step"] = self.batches_before + batch
+        if "loss" in record and (_has_step(record) or "batch" in record):
+            self.counts_steps = True
+        elif self.counts_steps and "epoch" in record and "eval_loss" in record:
+            record.pop("loss", None)
         return record
 
     def _is_of_the_first_rank(self, record: Mapping[str, Any], text: str) -> bool:
@@ -229,10 +279,16 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         record = _parse_json_record(text)
         if record is not None:
             return record
-    line = STEP_WITH_PAIRS.search(text)
-    record = _record_of_pairs(line[1], line[2]) if line else None
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
-    return record or _parse_loop_line(text)
+    return _parse_step_line(text) or _parse_loop_line(text)
+
+
+def _parse_step_line(text: str) -> dict[str, Any] | None:
+    """The record of a line `Step 1 | loss:1.2 lr:2e-5`; None for any other, litgpt's among them."""
+    line = STEP_WITH_PAIRS.search(text)
+    if line is None or SPLIT_LOSSES.search(line[2]) is not None:
+        return None
+    return _record_of_pairs(line[1], line[2])
 
 
 def _record_of_pairs(step: str, text: str) -> dict[str, Any] | None:
@@ -247,16 +303,22 @@ def _may_be_loop_line(text: str) -> bool:
     if len(text) > MAX_LOOP_CHARACTERS or "%|" in text:
         return False
     lowered = text.lower()
-    return "loss" in lowered and any(word in lowered for word in ("step", "it", "ep", "batch"))
+    if not any(word in lowered for word in ("loss", "ppl", "perplexity")):
+        return False
+    return any(word in lowered for word in ("step", "it", "ep", "batch")) or "/" in lowered[:30]
 
 
 def _losses_of_line(text: str) -> dict[str, Any]:
     """The losses that a loop prints: `loss` and `eval_loss`. A loss on test rows is neither."""
+    split = SPLIT_LOSSES.search(text)
+    if split is not None:
+        return {name: value for name, value in split.groupdict().items() if value is not None}
     losses: dict[str, Any] = {}
+    head = VALIDATION_HEAD.match(text)
     for kind, value in LOSS_VALUE.findall(text):
-        kind = kind.lower()
+        kind = head["kind"].lower() if head is not None else kind.lower()
         if kind != "test":
-            losses["eval_loss" if kind[:1] in ("v", "e") else "loss"] = value
+            losses["eval_loss" if kind[:1] in HELD_OUT_INITIALS else "loss"] = value
     return losses
 
 
@@ -270,14 +332,30 @@ def _pairs_of_line(text: str) -> dict[str, float]:
     }
 
 
-def _counter_of_line(text: str) -> tuple[str, str] | None:
-    """`step`, `batch` or `epoch` with its number: what the line counts by, the finest first."""
+def _losses_by_perplexity(text: str) -> dict[str, Any]:
+    """`train 1.71  dev 1.52  ppl 4.57`: figures of which a printed perplexity proves that they are losses."""
+    perplexity = PERPLEXITY.search(text)
+    if perplexity is None or not 1 < float(perplexity[1]) < math.inf:
+        return {}
+    values = {match["kind"].lower(): match["value"] for match in SPLIT_VALUE.finditer(text)}
+    expected = math.log(float(perplexity[1]))
+    if not any(abs(float(value) - expected) < PERPLEXITY_ROUNDING for value in values.values()):
+        return {}
+    return {"loss" if kind == "train" else "eval_loss": value for kind, value in values.items()}
+
+
+def _counter_of_line(text: str) -> dict[str, str]:
+    """`step`, `batch` or `epoch` with its number: what the line counts by, the finest first; empty without one."""
     step = LOOP_STEP.search(text)
-    if step is not None:
-        # a batch's number begins again with each epoch: it is kept under a name that is no step
-        return "batch" if step[0].lower().startswith("batch") else "step", step[1]
-    epoch = EPOCH_NUMBER.search(text)
-    return None if epoch is None else ("epoch", epoch[1])
+    # prose speaks of losses too ("the loss of step 3"): a record begins with its counter
+    if LOOP_COUNTER.match(text) is not None:
+        if step is not None:
+            # a batch's number begins again with each epoch: it is kept under a name that is no step
+            return {"batch" if step[0].lower().startswith("batch") else "step": step[1]}
+        epoch = EPOCH_NUMBER.search(text)
+        return {} if epoch is None else {"epoch": epoch[1]}
+    bare = STEP_OF_TOTAL.match(text)
+    return bare.groupdict() if bare is not None and int(bare[1]) <= int(bare[2]) else {}
 
 
 def _parse_json_record(text: str) -> dict[str, Any] | None:
@@ -300,25 +378,36 @@ def _parse_loop_line(text: str) -> dict[str, Any] | None:
     if not _may_be_loop_line(text):
         return None
     text = TERMINAL_CODES.sub("", text)
-    record = _losses_of_line(text)
-    # prose speaks of losses too ("the loss of step 3"): a record begins with its counter
-    if LOOP_COUNTER.match(text) is None or not record:
-        return None
     counter = _counter_of_line(text)
-    if counter is not None:
-        record[counter[0]] = counter[1]
+    if not counter:
+        return None
+    losses = _losses_of_line(text) or _losses_by_perplexity(text)
+    scale = LOSS_SCALE.search(text)
+    # Megatron prints an iteration that float16 skipped with its loss scale and without a loss
+    is_skipped = scale is not None and scale[0].lower().startswith("loss")
+    if not losses and not is_skipped:
+        return None
+    record = losses | counter
+    if scale is not None:
+        record["loss_scale"] = scale[1]
+    return record | _figures_beside_the_loss(text, has_loss="loss" in losses)
+
+
+def _figures_beside_the_loss(text: str, *, has_loss: bool) -> dict[str, Any]:
+    """Rate, gradient norm, memory and figures of pairs that stand on a loop's line; `has_loss`: of a training's."""
+    figures: dict[str, Any] = {}
     rate = LEARNING_RATE.search(text)
     if rate is not None:
-        record["learning_rate"] = rate[1]
+        figures["learning_rate"] = rate[1]
     norm = GRADIENT_NORM.search(text)
-    if norm is not None and "loss" in record:
-        record["grad_norm"] = norm[1]
-    if "loss" in record:
-        record |= _pairs_of_line(text)
+    if norm is not None and has_loss:
+        figures["grad_norm"] = norm[1]
+    if has_loss:
+        figures |= _pairs_of_line(text)
     memory = MEMORY_SIZE.search(text)
     if memory is not None:
-        record["memory"] = float(memory["size"]) / (1024 if memory["unit"] in "mM" else 1)
-    return record
+        figures["memory"] = float(memory["size"]) / (1024 if memory["unit"] in "mM" else 1)
+    return figures
 
 
 def _record_of_bar(bar: ProgressBar) -> dict[str, Any] | None:

@@ -139,6 +139,11 @@ def _read_folder(folder: Path) -> RunLog:
                 # a file of that name may be another's: `output.jsonl` holds answers, and then the next source counts
                 if log.curves or format == "JSON" or shows_how_run_went(log.output):
                     return with_console_output(log, folder)
+    # Tables of other names may be exports of W&B, or anything: one with a loss is a log.
+    for file in _matching_files(folder, ("*.csv",)):
+        log = _read_files(folder, "CSV", [file])
+        if log.curve("loss"):
+            return with_console_output(log, folder)
     below = next(find_runs_below(folder), None)
     hint = f". There is a run below it: {below.path}" if below else ""
     raise DataError(f"{folder}: there is no log of a run in it; looked for {SEARCHED_NAMES}{hint}")

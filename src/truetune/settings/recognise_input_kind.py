@@ -374,7 +374,8 @@ def _is_log(path: Path) -> bool:
     lines = [line for line in _read_head(path).splitlines() if line.strip()][:LOG_ROWS_READ]
     if _suffix_uncompressed(path) in (".csv", ".tsv"):
         header = re.split(r"[,\t]", lines[0]) if lines else []
-        columns = {name.strip().strip('"').lower() for name in header}
+        # An export of W&B names the run before each quantity: `bright-sun-14 - train/loss`.
+        columns = {name.strip().strip('"').lower().rpartition(" - ")[2] for name in header}
         return bool(columns & LOSS_COLUMNS) and bool(columns & STEP_COLUMNS)
     rows = [row for row in map(_parse_json_or_none, lines) if isinstance(row, dict)]
     # Half of the rows: trainers log other things between (samples, the summary at the end).

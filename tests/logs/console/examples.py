@@ -130,6 +130,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.",
         "RuntimeError: DataLoader worker (pid(s) 17, 18) exited unexpectedly",
     ),
+    "worker-died-of-a-bus-error": (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+    ),
     "disk-full": (
         "OSError: [Errno 28] No space left on device: 'out/checkpoint-50/model.safetensors'",
         (

@@ -2,7 +2,8 @@
 
 ## What it does
 Averages `rewards/accuracies` over the records between the first twentieth and the first half of the first epoch, ten
-of them at least: it fires above 0.98.
+of them at least: it fires above 0.98. Where no epoch is logged, it takes the records between the first fiftieth and the
+first eighth of the run: half an epoch of a run of four.
 
 ## Why it is bad
 Pairs that the model has not seen yet are already in order. It learned one mark (length, a missing stop token, one
@@ -48,6 +49,10 @@ from truetune.logs.run_log import Curve
 
 # Chosen, not measured: five records of few pairs each may all be right by chance.
 MIN_POINTS = 10
+NO_EPOCH = (
+    "the log has no epoch: these are the first eighth of its steps, which a run of up to four epochs has in its first"
+    " half epoch"
+)
 # Pairs of real preferences are never that clear: annotators agree on fewer. At 0.9, easy data sets would fire.
 MIN_ACCURACY = 0.98
 
@@ -63,12 +68,17 @@ class DpoAccuracyAtOnce(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self.subject.epochs <= 0:
-            return Unmet("the log has no epoch", "log the epoch, as transformers does")
         count = int(self._unseen().step.size)
         return (
             explain_too_short_curve(
-                count, MIN_POINTS, "rewards/accuracies within the first half epoch"
+                count,
+                MIN_POINTS,
+                "rewards/accuracies within the first half epoch"
+                + (
+                    ""
+                    if self.subject.epochs > 0
+                    else " (an eighth of the run, which logs no epoch)"
+                ),
             )
             if count < MIN_POINTS
             else None
@@ -83,16 +93,18 @@ class DpoAccuracyAtOnce(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        if log.kind != "preference" or log.epochs <= 0:
+        if log.kind != "preference":
             return
         new = self._unseen()
         if new.step.size < MIN_POINTS or float(np.mean(new.value)) < MIN_ACCURACY:
             return
         step = float(new.step[0])
+        at = f" (epoch {log.epoch_at(step):.2g})" if log.epochs > 0 else ""
         yield self.finding(
-            f"{np.mean(new.value):.1%} of the pairs are in order by step {step:,.0f} (epoch "
-            f"{log.epoch_at(step):.2g}), before they were seen",
-            "look what separates chosen from rejected: length, stop tokens, truncation, source",
+            f"{np.mean(new.value):.1%} of the pairs are in order by step {step:,.0f}{at}, before they were seen",
+            "look what separates chosen from rejected: length, stop tokens, truncation, source"
+            " (`truetune check PAIRS` measures them)",
+            evidence=() if log.epochs > 0 else (NO_EPOCH,),
             figure=draw_curves(
                 "accuracy",
                 {"rewards/accuracies": log.curve("rewards/accuracies").finite()},
@@ -102,7 +114,15 @@ class DpoAccuracyAtOnce(LogRule):
 
     def _unseen(self) -> Curve:
         """The accuracy on pairs of the first half epoch, which the model has not seen yet."""
-        curve = self.subject.curve("rewards/accuracies").finite()
-        epoch = self.subject.epoch_at(curve.step)
-        new = (epoch > 0.05) & (epoch <= 0.5)
+        log = self.subject
+        curve = log.curve("rewards/accuracies").finite()
+        if log.epochs > 0:
+            epoch = log.epoch_at(curve.step)
+            new = (epoch > 0.05) & (epoch <= 0.5)
+        else:
+            # Steps of a resumed log begin far from 0: the first records are no first ones of the run then.
+            begin = float(curve.step[0]) if curve else 0.0
+            length = log.last_step
+            new = (curve.step > length / 50) & (curve.step <= length / 8)
+            new &= begin <= length / 50
         return Curve(curve.step[new], curve.value[new])

@@ -3,7 +3,9 @@
 ## What it does
 Follows `logps/chosen` and `logps/rejected`, and their rewards (which begin at 0 and hold the same without the lengths
 of rows): it fires where both sides fall to the last fifth of the run by five times the noise of its median, and the
-chosen ones lose a fifth of their log-probability; as a warning where they lose half.
+chosen ones lose a fifth of their log-probability; as a warning where they lose half. Where rewards are logged alone,
+it fires where the chosen one falls by 10 (100 nats an answer at the usual beta of 0.1) and the margin grows by less
+than half of that.
 
 ## Why it is bad
 The loss looks at the difference alone, so it falls while the model unlearns both answers. Some fall is usual after
@@ -41,14 +43,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve
 
 MIN_POINTS = 10
 # Chosen, not measured: DPO lowers both log-probabilities a little by its nature; at half, that alone would be noted.
 NOTED_FALL, LARGE_FALL = 0.2, 0.5
+# Chosen, not measured: chosen rewards of healthy runs end between +3 and -3 (published logs of zephyr and tulu).
+MIN_REWARD_FALL = 10.0
+MAX_FIRST_REWARD = 3.0
+
+
+def _names(group: str) -> tuple[str, str]:
+    """The curves of both sides: of `logps` or of `rewards`."""
+    return f"{group}/chosen", f"{group}/rejected"
 
 
 class DpoChosenFalls(LogRule):
@@ -56,19 +68,74 @@ class DpoChosenFalls(LogRule):
     severity = "warning"
     since = "0.1.0"
     kinds = ("preference",)
-    needs = ("logps/chosen", "logps/rejected")
     least = MIN_POINTS
 
-    def figure(self) -> str:
-        named = (
-            (side, _ends(self.subject.curve(f"logps/{side}").finite()))
-            for side in ("chosen", "rejected")
+    def unmet(self) -> Unmet | None:
+        """What lacks: both log-probabilities, or both rewards."""
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        group = self._group()
+        lacking = [name for name in _names(group) if not self.subject.curve(name)]
+        if lacking:
+            return Unmet(
+                f"the log has no {', '.join(lacking)}",
+                next((LOGGED_BY[name] for name in lacking if name in LOGGED_BY), ""),
+            )
+        few = min(self.records(name) for name in _names(group))
+        return (
+            explain_too_short_curve(few, MIN_POINTS, f"{group}/chosen")
+            if few < MIN_POINTS
+            else None
         )
+
+    def figure(self) -> str:
+        named = ((name, _ends(self.subject.curve(name).finite())) for name in _names(self._group()))
         return "; ".join(
-            f"logps/{side} goes from {first:.4g} to {last:.4g}" for side, (first, last) in named
+            f"{name} goes from {first:.4g} to {last:.4g}" for name, (first, last) in named
         )
 
     def findings(self) -> Iterator[Finding]:
+        if self._group() == "rewards":
+            yield from self._fall_of_rewards()
+        else:
+            yield from self._fall_of_logps()
+
+    def _group(self) -> str:
+        """By what the fall is measured: log-probabilities, else the rewards where they alone are logged."""
+        log = self.subject
+        has_logps = all(log.curve(name) for name in _names("logps"))
+        has_rewards = all(log.curve(name) for name in _names("rewards"))
+        return "rewards" if has_rewards and not has_logps else "logps"
+
+    def _fall_of_rewards(self) -> Iterator[Finding]:
+        """Both rewards fall together: the reward is beta times what the log-probability gained over the reference."""
+        log = self.subject
+        chosen, rejected = (log.curve(name).finite() for name in _names("rewards"))
+        if log.kind != "preference" or min(chosen.step.size, rejected.step.size) < MIN_POINTS:
+            return
+        (first, last), others = _ends(chosen), _ends(rejected)
+        fall = first - last
+        opened = (last - others[1]) - (first - others[0])
+        # SimPO and ORPO count from log-probabilities and begin far from 0: there a fall is another figure.
+        if abs(first) > MAX_FIRST_REWARD or fall < MIN_REWARD_FALL or opened >= fall / 2:
+            return
+        if not self._fell("chosen") or not self._fell("rejected"):
+            return
+        yield self.finding(
+            f"the reward of the chosen answers falls from {first:.3g} to {last:.3g}, along with that of the rejected"
+            f" ones ({others[0]:.3g} to {others[1]:.3g}): both become unlikely",
+            "lower the learning rate, raise beta, or add an SFT term on the chosen answers",
+            evidence=(
+                f"a reward of {last:.3g} is {abs(last) / 0.1:,.0f} nats an answer at a beta of 0.1",
+            ),
+            figure=draw_curves(
+                "reward", dict(zip(_names("rewards"), (chosen, rejected), strict=True))
+            ),
+        )
+
+    def _fall_of_logps(self) -> Iterator[Finding]:
+        """Both log-probabilities fall, the chosen one by a large part of itself."""
         log = self.subject
         chosen, rejected = log.curve("logps/chosen").finite(), log.curve("logps/rejected").finite()
         if log.kind != "preference" or min(chosen.step.size, rejected.step.size) < MIN_POINTS:

@@ -62,7 +62,11 @@ class GradNormExplodes(LogRule):
     code = "LOG013"
     severity = "warning"
     since = "0.1.0"
-    moot_where = ("loss-climbs-above-guessing", "nan-hidden-by-logging-filter")
+    moot_where = (
+        "loss-climbs-above-guessing",
+        "loss-scale-collapses",
+        "nan-hidden-by-logging-filter",
+    )
     needs = ("grad_norm",)
     least = MIN_POINTS
 

@@ -65,6 +65,7 @@ class LossNotFinite(LogRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    moot_where = ("loss-scale-collapses",)
 
     def unmet(self) -> Unmet | None:
         logged = any(self.subject.curve(name) for name in LOSSES)

@@ -40,6 +40,9 @@ from truetune.checks.log.message_evidence import describe_message, describe_prog
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
 
+SCHEDULER_ENDS = ("time-limit", "cancelled", "terminated")
+"""Messages of schedulers that end a job whatever it does"""
+
 
 class RunWasKilled(OutputRule):
     code = "LOG031"
@@ -65,7 +68,7 @@ class RunWasKilled(OutputRule):
         causes = [end for end in output.ends if not end.message.is_consequence] or list(output.ends)
         if not causes:
             return
-        first = min(causes, key=lambda end: end.line)
+        first = _root_of_end(min(causes, key=lambda end: end.line), output)
         others = [f"{end.text} (line {end.line:,})" for end in output.ends if end is not first]
         after = describe_progress(self.subject.last_step or output.done, output.total)
         before = self._faults_before(first)
@@ -96,6 +99,21 @@ class RunWasKilled(OutputRule):
             for notice in (output.notices if output else ())
             if notice.message.severity == "error" and notice.line < end.line
         ]
+
+
+def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:
+    """The time-out of a collective operation that stands before the scheduler's end of the job; else the end itself.
+
+    Processes that wait for one another in vain hold the job until its time limit, or until somebody cancels it.
+    """
+    if end.message.name not in SCHEDULER_ENDS:
+        return end
+    waited = (
+        other
+        for other in output.ends
+        if other.message.name == COLLECTIVE_TIMEOUT and other.line < end.line
+    )
+    return next(waited, end)
 
 
 def _what_was_waited_for(end: Notice, output: ConsoleOutput) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 ## What it does
 Measures how often the longer answer is the chosen one, with a 95 % interval (Wilson), over the pairs whose lengths
-differ by more than a tenth of the longer side, in tokens that reach the loss.
+differ by more than a tenth of the longer side, in tokens that reach the loss (in bytes, where no tokenizer is named).
 
 ## Why it is bad
 DPO sums log-probabilities over tokens, so length is the easiest thing to learn: answers grow (or shrink) without end,
@@ -59,6 +59,7 @@ class PreferenceLengthBias(PairRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -108,6 +109,7 @@ class PreferenceLengthBias(PairRule):
             share, word = (
                 (longer / of, "longer") if low > NOTE_SHARE else (1 - longer / of, "shorter")
             )
+            unit = "bytes" if self.setup.is_by_bytes else "tokens"
             medians = [int(np.median(side)) for side in (chosen, rejected)]
             yield self.finding(
                 f"the {word} answer is the chosen one in {share:.0%} of the pairs whose lengths"
@@ -123,7 +125,7 @@ class PreferenceLengthBias(PairRule):
                         f"{len(lengths) - of:,} pairs whose lengths differ by a tenth or less are"
                         " left out"
                     ),
-                    f"median length in tokens: chosen {medians[0]:,}, rejected {medians[1]:,}",
+                    f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
                 ],
                 count=longer if word == "longer" else of - longer,
                 total=of,

@@ -52,6 +52,10 @@ MAX_ROWS = 2_000
 """Rows whose prompts are taken apart"""
 MIN_ROWS = 30
 """Rows from which it says something: by chance a field of two values tells 30 labels once in a thousand million sets"""
+ANSWER_NAMES = frozenset(
+    ("answer", "correct answer", "gold", "label", "reference", "response", "solution", "target")
+)
+"""Names of a field that say that it is the answer itself"""
 MAX_PROMPT_CHARACTERS = 6_000
 """Characters of a prompt that are looked at, half of them from its end"""
 
@@ -59,6 +63,7 @@ MAX_PROMPT_CHARACTERS = 6_000
 class AnswerStandsInPrompt(DataRule):
     code = "ROW028"
     severity = "warning"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -139,6 +144,9 @@ class AnswerStandsInPrompt(DataRule):
             return False
         name = re.search(r"'([^']+)'|<(\w+)>", field.name)
         words = (name[1] or name[2]).strip().casefold() if name else ""
+        # `Give only the answer` asks for no field: each prompt asks for its answer.
+        if words in ANSWER_NAMES:
+            return False
         # Chosen, not measured: answers that come five times each on average are labels. A label is
         # never asked for by the name of its field, which then stands in all prompts anyway.
         is_label = len(set(self.answers)) * 5 <= len(self.answers)

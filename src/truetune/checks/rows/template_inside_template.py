@@ -64,6 +64,10 @@ ANSWER_HEAD = re.compile(
 # about templates.
 ERROR_SHARE = 0.5
 """Share of the rows from which it is an error"""
+UNKNOWN_TOKENIZER = (
+    "no tokenizer is named: one that has them as control tokens reads forged turns, and another"
+    " teaches them as text"
+)
 SHOWN_CHARACTERS = 50
 MAX_NAMED_MARKS = 3
 """Marks of a text that name its kind"""
@@ -73,12 +77,15 @@ class TemplateInsideTemplate(RowTextRule):
     code = "ROW026"
     severity = "error"
     moot_where = ("special-token-in-content",)
+    needs_tokenizer = False
     looks_for = "marks of a chat template in their contents"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         backend = setup.tokenizer.backend
-        self.own = {str(backend.id_to_token(id)) for id in setup.tokenizer.control}
+        # The control tokens of the stand-in tokenizer of bytes are nobody's.
+        control = () if setup.is_by_bytes else setup.tokenizer.control
+        self.own = {str(backend.id_to_token(id)) for id in control}
         self.chats = 0
 
     def batch(self, batch: Batch) -> None:
@@ -115,7 +122,9 @@ class TemplateInsideTemplate(RowTextRule):
             " template is put around them a second time",
             severity=self.severity_of(error_from=ERROR_SHARE),
             evidence=[
-                "they are no control tokens of this tokenizer: the model learns them as text"
+                UNKNOWN_TOKENIZER
+                if self.setup.is_by_bytes
+                else "they are no control tokens of this tokenizer: the model learns them as text"
             ],
             cases=self.cases,
             count=self.faulty,

@@ -34,6 +34,7 @@ from truetune.logs.console.tracebacks import (
     TracebackReader,
     frames_before,
 )
+from truetune.logs.console.weight_report import WeightReportReader
 
 MAX_PROCESSES = 256
 """With a traceback reader each; lines of further processes are read one by one. Chosen, not measured: 32 nodes of 8"""
@@ -56,6 +57,8 @@ WITHOUT_GPU, LAYERS_ON_CPU = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
 """Messages on layers of llama.cpp that the CPU computes"""
 COLLECTIVE_TIMEOUT, COLLECTIVE_TIMEOUT_RAISED = "nccl-timeout", "nccl-timeout-raised"
 """Messages on a collective operation whose time ran out, on a line and in an exception"""
+WEIGHT_REPORTS = ("weights-newly-initialized", "weights-not-used")
+"""Messages on weights that a checkpoint lacks, or that the model has no place for"""
 LABELS_MASKED, MARKER_TOKENS = "all-labels-masked-warned", "response-marker-tokenized-otherwise"
 """Messages on rows without a supervised token, and on those whose quoted text shows why"""
 DISK_FULL, SHARED_MEMORY_FULL = "disk-full", "shared-memory-too-small"
@@ -215,6 +218,7 @@ class ConsoleReader:
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
     _meeting: RendezvousReader = field(default_factory=RendezvousReader)
     _markers: MissingMarkerReader = field(default_factory=MissingMarkerReader)
+    _weights: WeightReportReader = field(default_factory=WeightReportReader)
     _started: set[str] = field(default_factory=set)
 
     def add_line(self, text: str, number: int, bar: ProgressBar | None = None) -> None:
@@ -244,6 +248,7 @@ class ConsoleReader:
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
         self._meeting.add_line(line.text)
         self._markers.add_line(line.text)
+        self._weights.add_line(line.text)
         started = STARTED_PROCESS.search(line.text)
         if started is not None and len(self._started) < MAX_PROCESSES:
             self._started.add(started[started.lastindex or 0])
@@ -263,6 +268,8 @@ class ConsoleReader:
         ended, survived = self._failures()
         if self._markers.finish() and LABELS_MASKED in self._noticed:
             self._noticed[MARKER_TOKENS] = self._noticed.pop(LABELS_MASKED)
+        if self._weights.is_of_heads:
+            self._leave_out_new_heads()
         notices = [self._notice(name, printed) for name, printed in self._noticed.items()]
         notices += self._notices_of_layers()
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
@@ -287,6 +294,13 @@ class ConsoleReader:
             step_seconds=self._step_seconds,
             served=self._served.finish(),
         )
+
+    def _leave_out_new_heads(self) -> None:
+        """Takes reports on heads out of the messages, where the training that teaches them follows."""
+        for name in WEIGHT_REPORTS:
+            printed = self._noticed.get(name)
+            if printed is not None and self._now.records > printed.mark.records + 1:
+                del self._noticed[name]
 
     def _last_texts(self) -> tuple[str, ...]:
         """The last three lines that are not blank: for a reader who asks what the run did when it stopped."""

@@ -46,7 +46,7 @@ LOGGER_PREFIX = re.compile(
     r"\[(?P<glog>[DIWEFC])\d{3,4} [\d:.]{8,20}(?: \d{1,9})? [^\]\s]{1,120}\] ?"
     r"|(?P<torch>[DIWEFC])\d{4} [\d:.]{8,20} \d{1,9} [^\]\s]{1,160}\] ?"
     r"|\[(?P<short>[DIWEFC]) [^\]\s]{1,80}:\d{1,6}\] ?"
-    rf"|\[{LEVEL_WORD.format(n='')}(?:\|[^\]]{{1,80}})?\](?: [\d:,. -]{{8,30}})?(?: >>)? ?"  # transformers' own form
+    rf"|\[{LEVEL_WORD.format(n='')}(?:\|[^\]]{{1,80}})?\](?: [\d:,. -]{{7,29}}\d)?(?: >>)? ?"  # transformers' own form
     rf"|{LEVEL_WORD.format(n='_name')}:(?:[\w.]{{1,100}}:(?: )?| )"  # logging.basicConfig
     rf"|- (?:[\w.]{{1,100}} - )?{LEVEL_WORD.format(n='_dash')} - (?:[\w.]{{1,100}} - )?"
     rf"|{LEVEL_WORD.format(n='_plain')} +(?=\S)"

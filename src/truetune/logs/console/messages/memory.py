@@ -10,7 +10,8 @@ MESSAGES = (
         "the GPU's memory is too small for this step",
         r"(?:CUDA|HIP|MPS backend|XPU) out of memory(?:\.|"
         r" \()|(?:torch\.|torch\.cuda\.)?OutOfMemoryError:"
-        r"|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc failed: out of memory",
+        r"|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc failed: out of memory"
+        r"|RESOURCE_EXHAUSTED: Out of memory",
         "more rows or longer rows in one batch than fit beside weights, gradients and optimizer"
         " states; an evaluation batch larger than the training batch; logits of a large vocabulary;"
         " another process on the same GPU",
@@ -40,8 +41,9 @@ MESSAGES = (
         "the operating system killed the process: the machine's memory (not the GPU's) was used up",
         r"(?:slurmstepd: |srun: )?(?:error: )?(?:Detected \d+ oom[-_ ]kill event|.{0,80}Out Of"
         r" Memory$"
-        r"|.{0,60}OOM Killed|.{0,160}DUE TO OUT.OF.MEMORY)|(?:Memory cgroup out of memory|Out of"
-        r" memory): Kill(?:ed)? process"
+        r"|TERM_MEMLIMIT|=>> PBS: job killed: mem |.{0,60}OOM Killed|.{0,160}DUE TO OUT.OF.MEMORY)"
+        r"|(?:.{0,80}kernel: )?(?:\[ *[\d.]{3,20}\] )?"
+        r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process"
         r"|.{0,60}\bOOMKilled\b|.{0,200}\bYour notebook (?:tried to allocate more memory"
         r"|restarted because it (?:ran out of memory|allocated))"
         r"|Your session crashed after using all available RAM",
@@ -95,7 +97,8 @@ MESSAGES = (
         "the machine's memory (not the GPU's) was used up",
         r"^MemoryError\b|numpy\._?core\._exceptions\.\w*MemoryError|DefaultCPUAllocator: (?:can't"
         r" allocate"
-        r"|not enough) memory|WinError 1455|ArrowMemoryError|Cannot allocate memory|std::bad_alloc",
+        r"|not enough) memory|WinError 1455|ArrowMemoryError|Cannot allocate memory|std::bad_alloc"
+        r"|ray\.exceptions\.OutOfMemoryError",
         "a data set or a model held whole in memory, once for each process or worker",
         "compute the model's size with `truetune plan SETTINGS`; read the data as a stream or as"
         " Arrow files (`truetune encode DATA -t TOKENIZER -o encoded`), and lower dataset_num_proc",
@@ -146,6 +149,18 @@ MESSAGES = (
         " every row without workers",
         "torch/utils/data/dataloader.py",
         "pytorch/pytorch#8976",
+        refined_by=("worker-died-of-a-bus-error",),
+    ),
+    define_message(
+        "worker-died-of-a-bus-error",
+        "a worker of the DataLoader died of a bus error: /dev/shm, through which it hands batches over, is full",
+        r"(?:ERROR: )?Unexpected bus error encountered in worker",
+        "containers give 64 MB to /dev/shm, and each worker keeps prefetch_factor batches in it",
+        "start the container with --ipc=host or --shm-size=16g (Kubernetes: an emptyDir of medium Memory at"
+        " /dev/shm); or dataloader_num_workers=0",
+        "torch/utils/data/_utils/signal_handling.py",
+        "pytorch/pytorch#5040",
+        shown="notice",
     ),
     define_message(
         "disk-full",

@@ -38,6 +38,7 @@ MESSAGES = (
         r".{0,160}_IncompatibleKeys\(missing_keys=\[['\"].{1,4000}unexpected_keys=\[['\"]"
         # Scripts print the two counts in words of their own; that both are above 0 is what counts.
         r"|.{0,160}\b[Mm]issing(?:[_ ]keys)?\W{1,4}[1-9]\d*\b.{1,20}\b[Uu]nexpected(?:[_ ]keys)?\W{1,4}[1-9]\d*\b"
+        r"|.{0,80}\b(?:loaded|matched|restored|copied) 0 ?(?:/|of) ?[1-9]\d* (?:tensors|weights|keys|param)"
         r"|.{0,160}\b[1-9]\d* missing\b.{1,20}\b[1-9]\d* unexpected\b",
         "load_state_dict(strict=False) leaves out what does not match; a wrapper put its own name before"
         " each key (model. of a LightningModule, module. of DDP, _orig_mod. of torch.compile); where all"
@@ -63,7 +64,8 @@ MESSAGES = (
     define_message(
         "adapter-weights-not-loaded",
         "the adapter's weights were not loaded where keys are missing: there the base answers alone",
-        r"Found (?:missing|unexpected) adapter keys while loading the checkpoint",
+        r"Found (?:missing|unexpected) adapter keys while loading the checkpoint"
+        r"|Loading adapter weights from .{1,300} led to (?:unexpected|missing) keys (?:not found )?in the model",
         "the base was loaded with another class than in training (AutoModelForCausalLM instead of"
         " AutoModelForImageTextToText), which names its layers otherwise; an adapter saved under"
         " other names (vLLM, another peft, torch.compile)",

@@ -41,7 +41,8 @@ MESSAGES = (
         r"Watchdog caught collective operation timeout|DistBackendError.{0,400}(?:timed"
         r" out|timeout)"
         r"|Timed out initializing process group|DistStoreError.{0,200}(?:[Tt]imed? ?out|Timed out)"
-        r"|wait timeout after \d+ms|Socket Timeout",
+        r"|wait timeout after \d+ms|Socket Timeout|failed to pass monitoredBarrier|monitoredBarrier.{0,80}timed? ?out"
+        r"|Detected mismatch between collectives on ranks",
         "another process died or never started (its own exception stands above, or in another"
         " file), or does something else: an evaluation, a save or a download on rank 0 alone; or"
         " the ranks can't reach one another",

@@ -1,0 +1,97 @@
+"""The loss scale of float16 falls to nothing: gradients overflow again and again.
+
+## What it does
+Reads the loss scale that Megatron, fairseq and loops with a `GradScaler` print: it fires where the scale was 64 or
+more, falls to 1 or below, and never comes back. The halvings of the first steps, which end at some hundreds or
+thousands, are the usual search for a scale.
+
+## Why it is bad
+The scale is halved at each step whose gradients are infinite, and that step is skipped. Below 1 it makes small
+gradients smaller, so that they become 0 in float16: the steps that are still taken teach nothing, and a NaN ends the
+run.
+
+## Example
+```yaml
+curve:
+  loss: {values: [2.3, 2.2, 2.1, 2.05, 2.0], steps: 60, noise: 0.02}
+  loss_scale: {values: [65536, 8192, 256, 4, 0.25, 0.01], steps: 60}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {values: [2.3, 2.1, 1.9, 1.8, 1.75], steps: 60, noise: 0.02}
+  loss_scale: {values: [65536, 32768, 16384, 16384, 16384], steps: 60}
+```
+
+## Fix safety
+bf16 needs no loss scale and has the range of float32. A run that went on with skipped steps is begun again, or from a
+checkpoint of before the fall.
+
+## References
+- Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.2
+- NVIDIA/Megatron-LM megatron/core/optimizer/grad_scaler.py; pytorch torch/amp/grad_scaler.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.half_precision import overflow_evidence, overflow_remedy
+from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.rule import LogRule
+
+MIN_POINTS = 8
+# A scale that is set to 1 by hand, as for bf16, stays there: it has to fall. fairseq begins at 128, others at 65,536.
+MIN_FIRST_SCALE = 64.0
+# Megatron's own floor (min_loss_scale) is 1; a GradScaler has none and goes on to 1e-30.
+MAX_LAST_SCALE = 1.0
+
+
+class LossScaleCollapses(LogRule):
+    code = "LOG063"
+    severity = "error"
+    needs = ("loss_scale",)
+    least = MIN_POINTS
+
+    def figure(self) -> str:
+        scale = self.subject.curve("loss_scale").finite()
+        return (
+            f"the loss scale is {scale.value.max():.4g} at most and {scale.value[-1]:.4g} at the"
+            " end"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        scale = log.curve("loss_scale").finite()
+        if scale.step.size < MIN_POINTS or scale.value.max() < MIN_FIRST_SCALE:
+            return
+        highest = int(np.argmax(scale.value))
+        low = scale.value[highest:] <= MAX_LAST_SCALE
+        if not low.any() or not low[np.argmax(low) :].all():
+            return
+        first = float(scale.step[highest:][low][0])
+        norm = log.curve("grad_norm")
+        infinite = int((~np.isfinite(norm.value)).sum())
+        yield self.finding(
+            f"the loss scale of float16 falls from {scale.value.max():,.0f} to"
+            f" {scale.value[-1]:.3g}: gradients overflow again and again, and those steps are"
+            " skipped",
+            f"{overflow_remedy(log)}; begin again, or continue from a checkpoint of before step"
+            f" {first:,.0f}",
+            evidence=(
+                f"at 1 or below from step {first:,.0f} on, to the end",
+                *(
+                    (
+                        f"the gradient norm is not finite at {infinite:,} of {norm.step.size:,} steps",
+                    )
+                    if infinite
+                    else ()
+                ),
+                *overflow_evidence(log),
+            ),
+            figure=draw_curves("loss scale", {"loss_scale": scale}, {"at 1": first}, log=True),
+        )
