@@ -62,3 +62,46 @@ MERGE = "m = PeftModel.from_pretrained(base, 'out').merge_and_unload()"
 )
 def test_adapters_merged_into_quantized_bases(text: str, found: bool, tmp_path: Path) -> None:
     assert codes(text, tmp_path, "SRC049") == ["SRC049w"] * found
+
+
+PLAIN = "m = AutoModelForCausalLM.from_pretrained('a')\n"
+SERVED = "m = PeftModel.from_pretrained(model, 'out', {})"
+LOADER = "def load({}):\n    return AutoModelForCausalLM.from_pretrained('a'{})\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (QUANTIZATION + PLAIN + "m.config.quantization_config = q", True),
+        (QUANTIZATION + SERVED.format("quantization_config=q"), True),
+        (SERVED.format("quantization_config=BitsAndBytesConfig(load_in_4bit=True)"), True),
+        (QUANTIZATION + "extra = {'quantization_config': q}\n" + PLAIN, True),
+        ("extra = dict(quantization_config=BitsAndBytesConfig())\n" + PLAIN, True),
+        ("q = TorchAoConfig('int4_weight_only') if small else None\n" + PLAIN, True),
+        (QUANTIZATION + LOADER.format("name, quant=None", "") + "load('a', quant=q)", True),
+        (QUANTIZATION + LOADER.format("name, quant", "") + "load('a', q)", True),
+        ("def bits():\n    return BitsAndBytesConfig()\nq = bits()\n" + PLAIN, True),
+        (f"def f():\n    {QUANTIZATION}    {PLAIN}kinds = ['q']\nf()", True),
+        (QUANTIZATION + LOADER.format("quant", ", quantization_config=quant") + "load(q)", False),
+        (QUANTIZATION + LOADER.format("**more", ", **more") + "load(quantization_config=q)", False),
+        (
+            QUANTIZATION + "c = AutoConfig.from_pretrained('a')\nc.quantization_config = q\n"
+            "m = AutoModelForCausalLM.from_pretrained('a', config=c)",
+            False,
+        ),
+        (
+            "extra = {'quantization_config': BitsAndBytesConfig()}\n"
+            "m = AutoModelForCausalLM.from_pretrained('a', **extra)",
+            False,
+        ),
+        (
+            "from peft import AutoPeftModelForCausalLM\n"
+            "m = AutoPeftModelForCausalLM.from_pretrained('a', quantization_config=BitsAndBytesConfig())",
+            False,
+        ),
+        ("def bits():\n    return BitsAndBytesConfig()\n" + PLAIN, False),
+        (QUANTIZATION + "jobs = [q]\n" + PLAIN, False),
+    ],
+)
+def test_quantization_settings_that_reach_no_model(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "SRC039") == ["SRC039e"] * found
