@@ -103,18 +103,23 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         if module.pins.before("transformers", COUNTS_ITEMS):
             return
         for owner, method in custom_loss_methods(module):
-            arguments = method.args
-            if says_whether_it_is_scaled(owner) or arguments.vararg is not None:
-                continue
-            if uses_item_count(method) or divides_by_steps(method):
-                continue
-            names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
-            missing = ITEM_COUNT not in names and arguments.kwarg is None
-            unscaled = not never_accumulates(module) and batch_may_have_labels(module, method)
-            if missing or unscaled:
-                yield self._finding(owner, method, missing=missing, unscaled=unscaled)
+            yield from self._of_class(owner, method)
         for function in given_loss_functions(module):
             yield from self._of_function(function)
+
+    def _of_class(self, owner: ast.ClassDef, method: ast.FunctionDef) -> Iterator[Finding]:
+        """The finding on the `compute_loss` of a class."""
+        module = self.subject
+        arguments = method.args
+        if says_whether_it_is_scaled(owner) or arguments.vararg is not None:
+            return
+        if uses_item_count(method) or divides_by_steps(method):
+            return
+        names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
+        missing = ITEM_COUNT not in names and arguments.kwarg is None
+        unscaled = not never_accumulates(module) and batch_may_have_labels(module, method)
+        if missing or unscaled:
+            yield self._finding(owner, method, missing=missing, unscaled=unscaled)
 
     def _of_function(self, function: LossFunction) -> Iterator[Finding]:
         """The finding on a function that a trainer is given as its loss."""
