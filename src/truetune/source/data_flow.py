@@ -443,6 +443,9 @@ class DataFlow:
         sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
+            if getattr(function, "name", "") == "__init__":
+                # A call of the class gives its arguments to `__init__`, and comes before `super().__init__(...)`.
+                sites = sites + certain.get(scope.node, [])
             # Of `trainer.step()` the class is not known mostly, so within its file a method's name stands for it.
             return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
         return sites

@@ -76,6 +76,8 @@ MEMBERS_GIVING_THE_OBJECT = frozenset(
     {"to", "cuda", "cpu", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "module"}
 )
 """Methods and attributes that give the object itself"""
+COPIES = ("copy.copy", "copy.deepcopy")
+"""Functions that give an object of the type that they are given"""
 DATASET_METHODS_GIVING_A_DATASET = frozenset(
     {
         "map",
@@ -171,6 +173,8 @@ def _types_of_call(
         for pattern, inferred in TYPE_OF_CALLED_NAME:
             if fnmatchcase(name, pattern):
                 return frozenset({inferred})
+        if name in COPIES and node.args:
+            return infer_types(flow, node.args[0], depth + 1)
     if not isinstance(node.func, ast.Attribute):
         return _types_of_called_object(flow, node.func, depth)
     if flow.assigned(

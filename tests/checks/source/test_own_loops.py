@@ -32,6 +32,23 @@ class T:
             rc = self.logps(self.ref_model, b)
         torch.nn.functional.logsigmoid(c - rc).mean().backward()
 """
+CACHED = "from functools import cache, lru_cache\n@{0}\ndef load(n):\n    return "
+CACHED += "AutoModelForCausalLM.from_pretrained(n)\n"
+KTO = """
+import copy
+class K:
+    def __init__(self, policy):
+        self.policy, self.anchor = policy, {0}
+
+    def ratio(self, b):
+        with torch.no_grad():
+            ref = logps(self.anchor, b)
+        return logps(self.policy, b) - ref
+
+{1}
+policy = AutoModelForCausalLM.from_pretrained('m').cuda()
+torch.sigmoid(K(policy).ratio(batch)).mean().backward()
+"""
 TRAIN = "def train(policy, ref):\n" + indent(STEP, "    ")
 BEFORE = """
 policy = model
@@ -55,6 +72,15 @@ for b, rc in zip(pairs, refs):
         (f"policy = {LOAD}{OWN}", True),
         (IN_CLASS.format(LOAD, "self.model"), True),
         (f"{TRAIN}\nm = {LOAD}\ntrain(m, m)\n", True),
+        (f"import copy\npolicy = {LOAD}\nref = copy.copy(policy).eval(){STEP}", True),
+        (f"{CACHED.format('cache')}policy, ref = load('a'), load('a').eval(){STEP}", True),
+        (KTO.format("policy", ""), True),
+        (KTO.format("copy.copy(policy)", ""), True),
+        (KTO.format("copy.deepcopy(policy)", ""), False),
+        (KTO.format("policy", "optim.load_state_dict(s)"), True),
+        (KTO.format("policy", "anchor.load_state_dict(s)"), False),
+        (f"{CACHED.format('cache')}policy, ref = load('a'), load('b'){STEP}", False),
+        (f"{CACHED.format('lru_cache(0)')}policy, ref = load('a'), load('a'){STEP}", False),
         (f"policy = {LOAD}\nref = {LOAD}{STEP}", False),
         (f"import copy\npolicy = {LOAD}\nref = copy.deepcopy(policy){STEP}", False),
         (f"def load():\n    return {LOAD}\npolicy, ref = load(), load(){STEP}", False),

@@ -4,7 +4,8 @@
 It finds trainer classes whose `compute_loss` never reads `num_items_in_batch`, or does not take it at all, and that do
 not say `loss_is_scaled_for_ga`. The Trainer counts tokens only in batches that have `labels`: a loss that reads other
 columns alone (pairs, a teacher's tokens), in a file that speaks of no labels, is left alone. So is a file whose
-arguments accumulate nothing, and one beside requirements for a transformers before 4.46.
+arguments accumulate nothing, and one beside requirements for a transformers before 4.46. A function that a trainer is
+given as `compute_loss_func` is judged alike: with it, the Trainer never divides by the accumulation steps.
 
 ## Why it is bad
 The Trainer expects a loss that is divided by the tokens of the whole window, and does not divide again: with 4
@@ -61,12 +62,15 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.checks.source.evidence.custom_losses import (
     ITEM_COUNT,
     LOSS_KWARGS_FLAG,
+    LossFunction,
     custom_loss_methods,
     divides_by_steps,
+    given_loss_functions,
     never_accumulates,
     says_whether_it_is_scaled,
     uses_item_count,
 )
+from truetune.source.module import Module
 from truetune.source.source_edits import Changes, insert_before, insert_parameter
 
 COUNTS_ITEMS = "4.46.0"
@@ -76,12 +80,18 @@ COUNTS_ITEMS = "4.46.0"
 OLDER = Unmet(f"it is about transformers {COUNTS_ITEMS} and later, and an older one is asked for")
 
 
+def _losses(module: Module) -> Iterator[ast.AST]:
+    """The losses of a file: methods of trainers, and functions that trainers are given."""
+    yield from (method for _, method in custom_loss_methods(module))
+    yield from given_loss_functions(module)
+
+
 class CustomLossBreaksGradientAccumulation(SourceRule):
     code = "SRC013"
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("trainers with a compute_loss of their own", custom_loss_methods)
+    looks_at = CodePlaces("losses of one's own that a trainer computes", _losses)
 
     def unmet(self) -> Unmet | None:
         if self.subject.pins.before("transformers", COUNTS_ITEMS):
@@ -93,16 +103,47 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         if module.pins.before("transformers", COUNTS_ITEMS):
             return
         for owner, method in custom_loss_methods(module):
-            arguments = method.args
-            if says_whether_it_is_scaled(owner) or arguments.vararg is not None:
-                continue
-            if uses_item_count(method) or divides_by_steps(method):
-                continue
-            names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
-            missing = ITEM_COUNT not in names and arguments.kwarg is None
-            unscaled = not never_accumulates(module) and batch_may_have_labels(module, method)
-            if missing or unscaled:
-                yield self._finding(owner, method, missing=missing, unscaled=unscaled)
+            yield from self._of_class(owner, method)
+        for function in given_loss_functions(module):
+            yield from self._of_function(function)
+
+    def _of_class(self, owner: ast.ClassDef, method: ast.FunctionDef) -> Iterator[Finding]:
+        """The finding on the `compute_loss` of a class."""
+        module = self.subject
+        arguments = method.args
+        if says_whether_it_is_scaled(owner) or arguments.vararg is not None:
+            return
+        if uses_item_count(method) or divides_by_steps(method):
+            return
+        names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
+        missing = ITEM_COUNT not in names and arguments.kwarg is None
+        unscaled = not never_accumulates(module) and batch_may_have_labels(module, method)
+        if missing or unscaled:
+            yield self._finding(owner, method, missing=missing, unscaled=unscaled)
+
+    def _of_function(self, function: LossFunction) -> Iterator[Finding]:
+        """The finding on a function that a trainer is given as its loss."""
+        module = self.subject
+        arguments = function.args
+        if arguments.vararg is not None or uses_item_count(function) or divides_by_steps(function):
+            return
+        every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        missing = arguments.kwarg is None and ITEM_COUNT not in [one.arg for one in every]
+        if not missing and never_accumulates(module):
+            return
+        fault = (
+            f"the loss function does not take {ITEM_COUNT}: the Trainer stops"
+            if missing
+            else f"the loss function never reads {ITEM_COUNT}: with gradient accumulation its gradients are too large"
+        )
+        yield self.finding(
+            fault,
+            f"take {ITEM_COUNT}=None as a parameter, and divide the summed loss by it where it is given",
+            evidence=[
+                "the Trainer never divides the loss of compute_loss_func by the accumulation steps"
+            ],
+            cases=[case_at(module, function, _head_of_function(function))],
+        )
 
     def _finding(
         self, owner: ast.ClassDef, method: ast.FunctionDef, *, missing: bool, unscaled: bool
@@ -156,3 +197,11 @@ def _first_statement(owner: ast.ClassDef) -> ast.stmt:
         and isinstance(first.value.value, str)
     )
     return owner.body[1] if is_text else first
+
+
+def _head_of_function(function: LossFunction) -> str:
+    """`def name(outputs, labels)`, or the parameters of a lambda."""
+    parameters = ast.unparse(function.args)
+    if isinstance(function, ast.Lambda):
+        return f"lambda {parameters}"
+    return f"def {function.name}({parameters})"

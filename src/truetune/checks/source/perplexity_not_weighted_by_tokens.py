@@ -1,7 +1,8 @@
 """Perplexities of texts are averaged, or losses of batches as if each had as many tokens.
 
 ## What it does
-Looks for a mean of `exp(loss)` over texts or batches (a warning), and for `exp` of a plain mean of the losses of
+Looks for a mean of `exp(loss)` over texts or batches (a warning; Lightning's `self.log` in `validation_step` takes such
+a mean), and for `exp` of a plain mean of the losses of
 batches that are padded (a note). A loss is what a model returns, or a cross-entropy. Silent where losses are weighted
 by their tokens, where rows are cut into blocks of one length, and for a median.
 
@@ -71,6 +72,7 @@ EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")
 OF_ONE_LENGTH = ("block_size", "group_texts", "chunk", "stride", "packing", "packed", "seq_len")
 """Signs that all rows have one length, so that all batches count alike"""
 PADS = ("padding=True", 'padding="longest"', "DataCollator", "pad_sequence", "collate_fn")
+EVALUATION_STEPS = ("validation_step", "test_step")
 REMEDY = "add up loss * tokens and tokens over all texts, and take exp of total / tokens once"
 
 
@@ -81,6 +83,34 @@ def _exponentials_of_losses(module: Module) -> Iterator[ast.Call]:
             yield call.node
     for call in module.methods("exp"):
         yield call.node
+
+
+def _is_differentiable(module: Module, loss: ast.expr) -> bool:
+    """May gradients be recorded where a loss is read, and where the forward pass that it comes from runs?"""
+    if not records_gradient(module, loss):
+        return False
+    names = (node for node in ast.walk(loss) if isinstance(node, ast.Name))
+    makers = (module.flow.producing_call(name) for name in names)
+    return all(records_gradient(module, maker.node) for maker in makers if maker is not None)
+
+
+def _values_averaged_by_lightning(module: Module) -> Iterator[ast.expr]:
+    """What steps of an evaluation give to `self.log`, which takes the mean over the epoch."""
+    for call in module.methods("log", "log_dict"):
+        around = next(
+            (one for one in module.parents(call.node) if isinstance(one, ast.FunctionDef)), None
+        )
+        if around is None or around.name not in EVALUATION_STEPS or "reduce_fx" in call.keywords:
+            continue
+        if module.flow.value(call.keywords.get("on_epoch")) is False:
+            continue
+        logged = (
+            call.argument(1, "value") if call.method == "log" else call.argument(0, "dictionary")
+        )
+        if isinstance(logged, ast.Dict):
+            yield from logged.values
+        elif logged is not None:
+            yield logged
 
 
 class PerplexityNotWeightedByTokens(SourceRule):
@@ -112,6 +142,16 @@ class PerplexityNotWeightedByTokens(SourceRule):
                         cases=[case_at(module, mean.node), case_at(module, node)],
                     )
             yield from self._of_batches(mean, exponentials)
+        for value in _values_averaged_by_lightning(module):
+            node = exponential_of_loss_in(module, value, exponentials)
+            if node is not None:
+                yield self.finding(
+                    "perplexities of batches are logged, and Lightning averages them over the epoch: the worst batches"
+                    " decide",
+                    "log the loss with batch_size=<tokens of the batch>, and take exp of its mean in"
+                    " on_validation_epoch_end",
+                    cases=[case_at(module, node)],
+                )
 
     def _of_batches(
         self, mean: Mean, exponentials: dict[ast.Call, ast.expr | None]
@@ -126,7 +166,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
             term for term in terms_of_mean(module, mean.values) if is_plain_loss(module, term)
         ]
         # A loss that is differentiated is trained on, and its exponential is only shown beside it.
-        if not losses or any(records_gradient(module, loss) for loss in losses):
+        if not losses or any(_is_differentiable(module, loss) for loss in losses):
             return
         for node, power in exponentials.items():
             if power is not None and is_exponential_of_mean(module, power, mean.node):

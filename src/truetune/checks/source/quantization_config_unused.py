@@ -1,8 +1,10 @@
 """Settings of a quantization are built, and no model is given them.
 
 ## What it does
-Looks for a `BitsAndBytesConfig` under a name that nothing reads, in a file that loads a model. Silent where the name
-may be read from elsewhere: an attribute of a class, a `global`, a text, another file that runs with it.
+Follows a `BitsAndBytesConfig` (and the settings of GPTQ, HQQ, Quanto and torchao) in a file that loads a model: under a
+name or in a dictionary that nothing reads, given to a parameter that its function never reads, given to
+`PeftModel.from_pretrained` (which loads no base), or put on `model.config` of a model that is loaded already. Silent
+where a name may be read from elsewhere: an attribute of a class, a `global`, a text, another file that runs with it.
 
 ## Why it is bad
 The model is loaded as if the settings were not there: 13 billion parameters take 26 GB in bfloat16 in place of 7 in 4
@@ -39,23 +41,29 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.source.quantization_configs import BITSANDBYTES_CONFIG, is_unused_config
+from truetune.source.quantization_configs import QUANTIZATION_SETTINGS, is_unused_config
+from truetune.source.resolved_calls import Call
 
 
 class QuantizationConfigUnused(SourceRule):
     code = "SRC039"
     severity = "error"
-    looks_at = calls_of("settings of bitsandbytes that are built", BITSANDBYTES_CONFIG)
+    looks_at = calls_of("settings of a quantization that are built", *QUANTIZATION_SETTINGS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls(BITSANDBYTES_CONFIG):
+        for call in module.calls(*QUANTIZATION_SETTINGS):
             # A config that goes into a function of another library may be used there: such a one is no finding.
             if is_unused_config(module, call):
                 yield self.finding(
-                    "a BitsAndBytesConfig is built and given to no model: weights are loaded"
-                    " without it",
+                    f"{_what_is_built(call)} is built and given to no model: weights are loaded without it",
                     "give it to from_pretrained as quantization_config (for a trainer that loads"
                     " by name: in model_init_kwargs)",
                     cases=[case_at(module, call.node)],
                 )
+
+
+def _what_is_built(call: Call) -> str:
+    """`a BitsAndBytesConfig`, after the class that is called."""
+    name = call.names[0].rpartition(".")[2]
+    return f"a {name}" if name.endswith("Config") else "a quantization config"

@@ -1,11 +1,13 @@
 """The reference of a preference loss is the policy itself.
 
 ## What it does
-Looks at loops with a preference loss of their own (`logsigmoid`): do the log-probabilities of the reference come from
-the very object that gives those of the policy? Followed through names, `self`, parameters, and calls that give the same
-object (`.eval()`, `.to()`, `get_peft_model`, which puts its layers into the model that it is given); the same call
-once with and once without a gradient counts, whatever its result is called. Silent where the
-reference is a copy or loaded apart, where it was computed before the loop, or where adapters are switched off for it.
+Looks at loops with a preference loss of their own (`logsigmoid`; `sigmoid`, `softplus` or `kl_div` where a name says
+that there is a reference): do the log-probabilities of the reference come from the very object that gives those of the
+policy? Followed through names, `self`, parameters, and calls that give the same object (`.eval()`, `.to()`,
+`copy.copy`, a function under `lru_cache` that is called again, `get_peft_model`, which puts its layers into the model
+that it is given); the same call once with and once without a gradient counts, whatever its result is called. Silent
+where the reference is a copy or loaded apart, where it was computed before the loop, or where adapters are switched off
+for it.
 
 ## Why it is bad
 The reference moves with the policy. Both log-ratios are zero at every step: the loss is ln 2 = 0.6931 throughout, and
@@ -62,6 +64,7 @@ free.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -77,8 +80,38 @@ from truetune.checks.source.evidence.logprob_model_uses import (
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
-SWITCHES = ("disable_adapter", "set_adapter", "load_state_dict", "unmerge_adapter", "swap")
-"""What may make one object give the log-probabilities of another model"""
+LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
+OTHER_LOSSES = (
+    "torch.sigmoid",
+    "torch.nn.functional.sigmoid",
+    "torch.nn.functional.softplus",
+    "torch.nn.functional.kl_div",
+)
+"""Calls of losses against a reference (KTO, IPO, a KL penalty), and of much else: a name must say that there is one"""
+SWITCHES = ("disable_adapter", "disable_adapters", "set_adapter", "unmerge_adapter")
+"""Methods that make one object give the log-probabilities of another model"""
+OPTIMIZER_STATE = re.compile(r"optim|sched|scaler|loader|^opt$", re.I)
+"""Names of what loads a state and is no model"""
+
+
+def _switches_model(module: Module) -> bool:
+    """Is one object made to give the log-probabilities of another model: without its adapter, or with other weights?"""
+    return any(_switches_in_file(part) for part in module.with_linked)
+
+
+def _switches_in_file(module: Module) -> bool:
+    """`_switches_model`, of one file."""
+    if any(module.methods(*SWITCHES)):
+        return True
+    for call in module.methods("load_state_dict"):
+        if call.receiver is not None and not OPTIMIZER_STATE.search(ast.unparse(call.receiver)):
+            return True
+    called = (call.func for call in module.nodes(ast.Call))
+    return any(
+        "swap" in (func.attr if isinstance(func, ast.Attribute) else func.id)
+        for func in called
+        if isinstance(func, ast.Attribute | ast.Name)
+    )
 
 
 def _repeats_policy(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
@@ -91,7 +124,8 @@ def _preference_losses(module: Module) -> Iterator[Call]:
     """Preference losses that are written by hand."""
     # Without a backward pass the loss is only measured.
     if module.mentions(".backward("):
-        yield from module.calls("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
+        yield from module.calls(*LOG_SIGMOIDS, *OTHER_LOSSES)
+        yield from module.methods("sigmoid", "logsigmoid")
 
 
 class ReferenceIsThePolicy(SourceRule):
@@ -101,23 +135,32 @@ class ReferenceIsThePolicy(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not self.looks_at.count(module) or module.mentions(*SWITCHES):
+        if not self.looks_at.count(module) or _switches_model(module):
             return
+        has_log_sigmoid = any(module.calls(*LOG_SIGMOIDS))
         uses = list(model_uses(module))
         policies = [use for use in uses if not use.of_reference and not use.without_gradient]
         for reference in uses:
-            if not reference.of_reference and not _repeats_policy(reference, policies):
+            is_repeated = has_log_sigmoid and _repeats_policy(reference, policies)
+            if not reference.of_reference and not is_repeated:
                 continue
             policy = _policy_of_one_object(module, reference, policies)
             if policy is not None:
                 yield self.finding(
-                    "the reference is the same object as the policy: it moves with it, and the loss"
-                    " stays at 0.6931",
+                    _fault_of_one_object(has_log_sigmoid),
                     "load the reference a second time, or copy.deepcopy the policy before training;"
                     " with LoRA, compute it under policy.disable_adapter()",
                     cases=[case_at(module, reference.call), case_at(module, policy.call)],
                 )
                 return
+
+
+def _fault_of_one_object(has_log_sigmoid: bool) -> str:
+    """What is wrong, with the loss that is seen where the code says how it is computed."""
+    seen = (
+        "the loss stays at 0.6931" if has_log_sigmoid else "their log-ratio is zero at every step"
+    )
+    return f"the reference is the same object as the policy: it moves with it, and {seen}"
 
 
 def _policy_of_one_object(

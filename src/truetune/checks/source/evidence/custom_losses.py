@@ -1,4 +1,4 @@
-"""Losses that a subclass of the Trainer computes itself."""
+"""Losses of one's own: those that a subclass of the Trainer computes, and functions that a Trainer is given."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ TRAINING_ARGUMENTS = (
     "trl.SFTConfig",
 )
 ACCUMULATION_STEPS = "gradient_accumulation_steps"
+LOSS_FUNCTION = "compute_loss_func"
+LossFunction = ast.FunctionDef | ast.Lambda
 
 
 def custom_loss_methods(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
@@ -27,6 +29,38 @@ def custom_loss_methods(module: Module) -> Iterator[tuple[ast.ClassDef, ast.Func
         )
         if method is not None and derives_from_open_trainer(module, owner):
             yield owner, method
+
+
+def given_loss_functions(module: Module) -> Iterator[LossFunction]:
+    """The functions that trainers are given as `compute_loss_func`, each once, as far as the files hold them."""
+    seen: set[ast.AST] = set()
+    for call in module.calls(*OPEN_TRAINERS):
+        given = call.keywords.get(LOSS_FUNCTION)
+        function = _called_function(module, given) if given is not None else None
+        if function is not None and function not in seen:
+            seen.add(function)
+            yield function
+
+
+def _called_function(module: Module, given: ast.expr) -> LossFunction | None:
+    """The function that runs where an expression is called: a function, one in `partial`, an object's `__call__`."""
+    maker = module.flow.producing_call(given)
+    if maker is not None and maker.named("functools.partial") and maker.args:
+        # A partial that fills in the number itself is read by its keyword.
+        return None if ITEM_COUNT in maker.keywords else _called_function(module, maker.args[0])
+    function = module.flow.function(given)
+    if function is None and maker is not None:
+        function = _call_method(module, maker.node.func)
+    return function if isinstance(function, LossFunction) else None
+
+
+def _call_method(module: Module, made: ast.expr) -> ast.FunctionDef | None:
+    """The `__call__` of the class of the files that an expression names, where it is written in the class itself."""
+    owners = [origin.node for origin in module.flow.origins(made)]
+    if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
+        return None
+    methods = (item for item in owners[0].body if isinstance(item, ast.FunctionDef))
+    return next((item for item in methods if item.name == "__call__"), None)
 
 
 def derives_from_open_trainer(module: Module, owner: ast.ClassDef) -> bool:
@@ -44,13 +78,13 @@ def says_whether_it_is_scaled(owner: ast.ClassDef) -> bool:
     )
 
 
-def uses_item_count(method: ast.FunctionDef) -> bool:
-    """Does compute_loss read the number of items, itself or in its keyword arguments?"""
+def uses_item_count(method: LossFunction) -> bool:
+    """Does a loss read the number of items, itself or in its keyword arguments?"""
     names = {ITEM_COUNT} | ({method.args.kwarg.arg} if method.args.kwarg else set())
     return any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(method))
 
 
-def divides_by_steps(method: ast.FunctionDef) -> bool:
+def divides_by_steps(method: LossFunction) -> bool:
     """Does it divide by the steps itself?"""
     return any(
         isinstance(n, ast.Attribute) and "gradient_accumulation_steps" in n.attr

@@ -19,8 +19,12 @@ WRAPPERS = (
     "peft.prepare_model_for_kbit_training",
     "torch.compile",
     "*.DistributedDataParallel",
+    "copy.copy",
 )
-"""Calls whose result computes with the model that they are given, and changes it where they change anything"""
+"""Calls whose result computes with the model that they are given, and changes it where they change anything; a shallow
+copy shares all parameters"""
+CACHES = ("functools.lru_cache", "functools.cache", "streamlit.cache_resource")
+"""Decorators of functions that give one object again for the same arguments"""
 # Chosen: wrappers around one model; a circle of names ends there.
 DEPTH = 8
 
@@ -109,12 +113,51 @@ def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast
         origins = module.flow.origins(model)
         if len(origins) != 1 or origins[0].element:
             return None
-        passed |= module.flow.calls_passed(model)
+        passed |= {_first_alike(module, call) for call in module.flow.calls_passed(model)}
         inner = _wrapped_model(module, origins[0].node)
         if inner is None:
             return origins[0], passed
         model = inner
     return None
+
+
+def _first_alike(module: Module, call: ast.Call) -> ast.Call:
+    """The first call that gave the object of this one: an earlier one of a cached function with the same arguments."""
+    function = module.flow.function(call.func)
+    if not isinstance(function, ast.FunctionDef) or not _is_cached(module, function):
+        return call
+    alike = (
+        one for one in module.flow.calls_of(function) if _has_same_arguments(module, one, call)
+    )
+    return next(alike, call)
+
+
+def _is_cached(module: Module, function: ast.FunctionDef) -> bool:
+    """Does a decorator keep the results of a function: `@cache`, `@lru_cache(maxsize=None)`?"""
+    for decorator in function.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if module.flow.name(called) in CACHES:
+            # `lru_cache(maxsize=0)` keeps nothing.
+            return not (isinstance(decorator, ast.Call) and _keeps_nothing(module, decorator))
+    return False
+
+
+def _keeps_nothing(module: Module, decorator: ast.Call) -> bool:
+    """Is the size of a cache zero?"""
+    size = module.flow.call(decorator).argument(0, "maxsize")
+    return size is not None and module.flow.value(size) == 0
+
+
+def _has_same_arguments(module: Module, one: ast.Call, other: ast.Call) -> bool:
+    """Do two calls give the same words, whose names stand for the same things?"""
+    if ast.dump(one) != ast.dump(other):
+        return False
+    names = (node for node in ast.walk(one) if isinstance(node, ast.Name))
+    other_names = (node for node in ast.walk(other) if isinstance(node, ast.Name))
+    return all(
+        module.scopes.reaching(name) == module.scopes.reaching(other_name)
+        for name, other_name in zip(names, other_names, strict=True)
+    )
 
 
 def _wrapped_model(module: Module, node: ast.AST) -> ast.expr | None:

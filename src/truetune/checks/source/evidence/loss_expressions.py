@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 
+from truetune.checks.source.evidence.mean_expressions import list_summed, mean_of, terms_of_mean
 from truetune.source.module import Module
 
 CROSS_ENTROPIES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
+CASTS = ("item", "cpu", "float", "detach", "double", "mean", "tolist", "repeat", "expand")
+"""Methods that keep the value of a loss; one that is repeated by its rows is weighted by rows, not by tokens"""
+GATHERS = ("gather", "gather_for_metrics")
+"""Methods of accelerate that give the values of all processes"""
+LOGPROB_NAMES = re.compile(r"log_?probs?$", re.I)
 MAX_STEPS = 8
 """Names and casts that a value is followed through"""
 
@@ -40,10 +47,12 @@ def exponential_of_loss_in(
 
 
 def _without_cast(module: Module, node: ast.Call) -> ast.expr | None:
-    """`x` in `x.item()`, `x.cpu()` and `float(x)`."""
+    """`x` in `x.item()`, `x.cpu()`, `float(x)`, and in `accelerator.gather(x.repeat(rows))`."""
     call = module.flow.call(node)
-    if call.method in ("item", "cpu", "float", "detach", "double", "mean", "tolist"):
+    if call.method in CASTS:
         return call.receiver
+    if call.method in GATHERS:
+        return call.argument(0, "input_data") or call.argument(0, "tensor")
     return node.args[0] if module.flow.name(node.func) in ("float", "round") and node.args else None
 
 
@@ -58,6 +67,8 @@ def is_plain_loss(module: Module, value: ast.expr) -> bool:
                 return True
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
                 return node.slice.value == "loss"
+            if _is_negated_mean_of_logprobs(module, node):
+                return True
             if isinstance(node, ast.Call) and depth < MAX_STEPS:
                 if module.flow.call(node).named(*CROSS_ENTROPIES):
                     return _is_mean_loss(module, node)
@@ -65,6 +76,22 @@ def is_plain_loss(module: Module, value: ast.expr) -> bool:
                 if inner is not None:
                     waiting.append((inner, depth + 1))
     return False
+
+
+def _is_negated_mean_of_logprobs(module: Module, node: ast.AST) -> bool:
+    """Is it `-(sum(logprobs) / n)` or `-sum(logprobs) / n`, of what an engine calls log-probabilities?"""
+    values = None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        values = mean_of(module, node.operand)
+    elif isinstance(node, ast.BinOp) and isinstance(node.left, ast.UnaryOp):
+        is_mean = isinstance(node.op, ast.Div) and isinstance(node.left.op, ast.USub)
+        values = list_summed(module, node.left.operand) if is_mean else None
+    if values is None:
+        return False
+    return any(
+        isinstance(term, ast.Attribute) and LOGPROB_NAMES.search(term.attr) is not None
+        for term in terms_of_mean(module, values)
+    )
 
 
 def _is_mean_loss(module: Module, node: ast.Call) -> bool:
@@ -75,4 +102,9 @@ def _is_mean_loss(module: Module, node: ast.Call) -> bool:
 
 def is_exponential_of_mean(module: Module, power: ast.expr, mean: ast.expr) -> bool:
     """Is the exponential taken of this very mean?"""
-    return any(origin.node is mean for origin in module.flow.origins(power))
+    for origin in module.flow.origins(power):
+        node = origin.node
+        inner = _without_cast(module, node) if isinstance(node, ast.Call) else None
+        if node is mean or inner is mean:
+            return True
+    return False

@@ -20,6 +20,8 @@ MEAN_CALLS = (
     "torch.mean",
 )
 TENSOR_MAKERS = ("torch.tensor", "torch.stack", "torch.cat", "torch.Tensor", "numpy.array")
+CASTS = ("float", "double", "cpu", "to")
+"""Methods that give the values of a tensor in another type or place"""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -45,19 +47,30 @@ def mean_expressions(module: Module) -> Iterator[Mean]:
                 yield Mean(call.node, inner, None)
     for node in module.nodes(ast.BinOp):
         if isinstance(node.op, ast.Div):
-            summed = _list_summed(module, node.left)
+            summed = list_summed(module, node.left)
             yield Mean(node, summed if summed is not None else node.left, node.right)
 
 
+def mean_of(module: Module, value: ast.expr) -> ast.expr | None:
+    """What one expression takes the mean of: `sum(x) / len(x)`, `np.mean(x)`; None where it takes none."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
+        return list_summed(module, value.left)
+    if isinstance(value, ast.Call) and value.args and module.flow.call(value).named(*MEAN_CALLS):
+        return _without_tensor(module, value.args[0])
+    return None
+
+
 def _without_tensor(module: Module, values: ast.expr) -> ast.expr:
-    """The list in `torch.tensor(values)`."""
+    """The list in `torch.tensor(values)`, and in `torch.cat(values).float()`."""
     made = module.flow.producing_call(values)
+    if made is not None and made.method in CASTS and made.receiver is not None:
+        made = module.flow.producing_call(made.receiver)
     if made is not None and made.named(*TENSOR_MAKERS) and made.args:
         return made.args[0]
     return values
 
 
-def _list_summed(module: Module, total: ast.expr) -> ast.expr | None:
+def list_summed(module: Module, total: ast.expr) -> ast.expr | None:
     """The list in `sum(values)`."""
     if not isinstance(total, ast.Call) or not total.args:
         return None
