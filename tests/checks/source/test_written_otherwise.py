@@ -1,0 +1,172 @@
+"""Common faults in programs that are written otherwise: in classes, in several files, through other APIs.
+
+Beside each stand near misses: the same words, and no fault.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from truetune.checks.lint import lint
+
+LOAD = """
+import torch, transformers, peft
+import torch.nn.functional as F
+from torch.utils.data import DataLoader
+from functools import partial
+tok = transformers.AutoTokenizer.from_pretrained("meta-llama/Llama-3.2-1B")
+model = transformers.AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B")
+"""
+
+
+def severities(folder: Path, rule: str, **files: str) -> list[str]:
+    """The severities of what a rule says of files that are given together, by their names."""
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(dedent(text))
+    paths = [folder / f"{name}.py" for name in files]
+    return [finding.severity for finding in lint(paths, select=[rule]).findings]
+
+
+PAD = "pad-equals-eos-lm-collator"
+
+
+@pytest.mark.parametrize(
+    "masking",
+    [
+        "labels = ids.masked_fill(ids.eq(tok.pad_token_id), -100)",
+        "labels = torch.where(torch.ne(ids, tok.pad_token_id), ids, -100)",
+        "for i, t in enumerate(ids):\n    if t == tok.pad_token_id:\n        labels[i] = -100",
+        "batch = {'input_ids': ids, 'labels': [t if t != tok.pad_token_id else -100 for t in ids]}",
+    ],
+)
+def test_masks_by_the_id_of_the_pad(masking: str, tmp_path: Path) -> None:
+    text = LOAD + "tok.pad_token = tok.eos_token\n" + masking
+    assert severities(tmp_path, PAD, train=text) == ["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "labels[labels == tok.eos_token_id] = -100",
+        "end = tok.eos_token_id\nlabels = ids.masked_fill(ids.eq(end), -100)",
+        "loss = F.cross_entropy(logits, ids, ignore_index=tok.eos_token_id)",
+    ],
+)
+def test_labels_masked_by_the_id_of_eos(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, PAD, train=LOAD + text) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pad", "expected"),
+    [
+        ("meta-llama/Llama-3.2-3B-Instruct", "<|eot_id|>", ["error"]),
+        ("Qwen/Qwen2.5-7B-Instruct", "<|im_end|>", ["error"]),
+        ("meta-llama/Llama-3.2-3B-Instruct", "<|finetune_right_pad_id|>", []),
+        ("Qwen/Qwen2.5-7B-Instruct", "<|endoftext|>", []),
+        ("meta-llama/Llama-3.2-3B", "<|eot_id|>", []),
+    ],
+)
+def test_pad_that_is_the_eos_of_its_model(
+    name: str, pad: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = f"tok = transformers.AutoTokenizer.from_pretrained('{name}', pad_token='{pad}')\n"
+    masking = "labels[labels == tok.pad_token_id] = -100"
+    assert severities(tmp_path, PAD, train=LOAD + text + masking) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "batch = {'attention_mask': ids.ne(tok.pad_token_id), 'labels': labels.masked_fill(keep, -100)}",
+        "row = {'attention_mask': ids != tok.pad_token_id, 'labels': [-100] * n + answer}",
+        "n = ids.ne(tok.eos_token_id).sum()",
+        "if ids[-1] != tok.eos_token_id:\n    ids.append(tok.eos_token_id)\n    labels = [-100] * n + ids[n:]",
+    ],
+)
+def test_ids_are_compared_and_no_label_is_masked_by_them(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, PAD, train=LOAD + "tok.pad_token = tok.eos_token\n" + text) == []
+
+
+COPY = "labels-copy-input-ids"
+COLLATE = """
+def collate(rows):
+    return tok([row["text"] for row in rows], padding=True, return_tensors="pt")
+class Collator:
+    def __init__(self, tok):
+        self.tok = tok
+    def __call__(self, rows):
+        texts = [row["text"] for row in rows]
+        return self.tok(texts, padding="longest", return_tensors="pt")
+def batches(tok, rows):
+    return tok([row["text"] for row in rows], padding=True, return_tensors="pt")
+loader = DataLoader(rows, batch_size=8, collate_fn=COLLATE_FN)
+optimizer = torch.optim.AdamW(model.parameters())
+"""
+LOOP = """
+for step, batch in enumerate(loader):
+    batch = {k: v.cuda() for k, v in batch.items()}
+    loss = LOSS
+    loss.backward()
+    optimizer.step()
+"""
+OWN_LOSS = """
+def loss_of(model, ids, mask):
+    logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
+    targets = ids[:, 1:]
+    return F.cross_entropy(logits.flatten(0, 1), targets.reshape(-1))
+"""
+MODEL_LOSS = "model(**batch, labels=batch['input_ids']).loss"
+
+
+def loop(collate_fn: str, loss: str, functions: str = "") -> str:
+    """A loop of one's own, by what collates its batches and what computes its loss."""
+    text = functions + COLLATE.replace("COLLATE_FN", collate_fn) + LOOP.replace("LOSS", loss)
+    return LOAD + text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        loop("collate", MODEL_LOSS),
+        loop("Collator(tok)", MODEL_LOSS),
+        loop("partial(batches, tok)", "model(**batch, labels=batch['input_ids'].clone()).loss"),
+        loop("lambda rows: collate(rows)", MODEL_LOSS),
+        loop("collate", "loss_of(model, batch['input_ids'], batch['attention_mask'])", OWN_LOSS),
+        loop("collate", MODEL_LOSS).replace(
+            "for step", "model, loader = accelerate.Accelerator().prepare(model, loader)\nfor step"
+        ),
+    ],
+)
+def test_labels_are_the_ids_of_a_padded_batch(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, COPY, train="import accelerate\n" + text) == ["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        loop("collate", MODEL_LOSS).replace("padding=True, ", ""),
+        loop("collate", MODEL_LOSS.replace("input_ids", "labels")),
+        loop(
+            "collate",
+            "loss_of(model, batch['input_ids'], batch['attention_mask'])",
+            OWN_LOSS.replace("reshape(-1))", "reshape(-1), ignore_index=tok.pad_token_id)"),
+        ),
+        loop(
+            "collate",
+            "loss_of(model, batch['input_ids'], batch['attention_mask'])",
+            OWN_LOSS.replace("logits.flatten(0, 1)", "logits[mask[:, 1:]]").replace(
+                "ids[:, 1:]", "ids[:, 1:][mask[:, 1:]]"
+            ),
+        ),
+        loop(
+            "collate",
+            "(loss_of(model, batch['input_ids'], None) * batch['attention_mask']).mean()",
+            OWN_LOSS.replace("reshape(-1))", "reshape(-1), reduction='none')"),
+        ),
+    ],
+)
+def test_labels_without_the_pads_of_a_batch(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, COPY, train=text) == []
