@@ -170,3 +170,59 @@ def test_labels_are_the_ids_of_a_padded_batch(text: str, tmp_path: Path) -> None
 )
 def test_labels_without_the_pads_of_a_batch(text: str, tmp_path: Path) -> None:
     assert severities(tmp_path, COPY, train=text) == []
+
+
+FROZEN = "adapter-loaded-frozen"
+TRAIN = "\ntransformers.Trainer(model=model, train_dataset=rows).train()\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.load_adapter('runs/one')" + TRAIN,
+        "model.load_adapter('runs/one', is_trainable=False)\nmodel.to('cuda')" + TRAIN,
+        "model.load_adapter('runs/one')\n"
+        "optimizer = torch.optim.AdamW([{'params': [p for p in model.parameters()]}])",
+        "model = peft.PeftModel.from_pretrained(model, 'runs/one')\n"
+        "groups = [p for n, p in model.named_parameters()]\noptimizer = torch.optim.AdamW(groups)",
+        "model = peft.PeftModel.from_pretrained(model, 'runs/one')\n"
+        "for p in model.base_model.embed.parameters():\n    p.requires_grad = False" + TRAIN,
+    ],
+)
+def test_adapter_that_is_loaded_frozen(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, FROZEN, train=LOAD + text) == ["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.load_adapter('runs/one', is_trainable=True)" + TRAIN,
+        "model.load_adapter('runs/one')\nmodel.set_adapter('one')" + TRAIN,
+        "model.load_adapter('runs/one')\n"
+        "for n, p in model.named_parameters():\n    p.requires_grad = 'lora' in n" + TRAIN,
+        "model.load_adapter('runs/one')\nmodel.generate(**batch)",
+        "model = peft.get_peft_model(model, config)\nmodel.load_adapter('runs/one', 'one')" + TRAIN,
+        "judge = transformers.AutoModelForCausalLM.from_pretrained('x')\njudge.load_adapter('y')"
+        + TRAIN,
+        "adapted = peft.PeftModel.from_pretrained(model, 'runs/one')\nhead = torch.nn.Linear(8, 1)\n"
+        "optimizer = torch.optim.AdamW([*adapted.parameters(), *head.parameters()])",
+    ],
+)
+def test_adapter_that_is_trained_or_not_of_the_model(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, FROZEN, train=LOAD + text) == []
+
+
+def test_adapter_that_another_file_loads_frozen(tmp_path: Path) -> None:
+    loading = LOAD + """
+def load(path):
+    return peft.AutoPeftModelForCausalLM.from_pretrained(path), tok
+"""
+    training = """
+import torch
+from models import load
+model, tok = load("runs/one")
+optimizer = torch.optim.AdamW(model.parameters())
+"""
+    assert severities(tmp_path, FROZEN, models=loading, train=training) == ["error"]
+    asking = "from models import load\nmodel, tok = load('runs/one')\nmodel.generate(**batch)\n"
+    assert severities(tmp_path, FROZEN, models=loading, train=asking) == []

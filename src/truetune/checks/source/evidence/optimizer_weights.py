@@ -15,6 +15,9 @@ from truetune.source.resolved_calls import Call
 
 FSDP_CALLS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+PARAMETER_METHODS = ("parameters", "named_parameters")
+MAX_GROUPS = 4
+"""Names between an optimizer and the parameters: groups, their lists, and the function that makes them"""
 MAX_CALLERS = 4
 """Callers that are followed outwards to find the function from which two places are reached"""
 
@@ -29,17 +32,31 @@ class OtherWeights(NamedTuple):
 
 
 def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
-    """The models whose parameters an optimizer is given: `model` of `[p for p in model.parameters()]`."""
+    """The models whose parameters an optimizer is given: `model` of `[p for p in model.parameters()]`.
+
+    Through names of lists, groups of parameters and functions of the files that make them.
+    """
     given = optimizer.argument(0, "params")
-    if given is None:
-        return []
-    expressions = [given, *(origin.node for origin in module.flow.origins(given))]
-    return [
-        part.value
-        for expression in expressions
-        for part in ast.walk(expression)
-        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
-    ]
+    owners: list[ast.expr] = []
+    seen: set[ast.AST] = set()
+    waiting: list[tuple[ast.AST, int]] = [] if given is None else [(given, 0)]
+    while waiting:
+        expression, depth = waiting.pop(0)
+        if expression in seen or depth > MAX_GROUPS:
+            continue
+        seen.add(expression)
+        for part in ast.walk(expression):
+            if isinstance(part, ast.Attribute) and part.attr in PARAMETER_METHODS:
+                owners.append(part.value)
+            elif isinstance(part, ast.Name | ast.Call) or part is expression:
+                waiting += [(origin.node, depth + 1) for origin in _expressions(module, part)]
+    return list(dict.fromkeys(owners))
+
+
+def _expressions(module: Module, node: ast.AST) -> list[Origin]:
+    """The expressions that another one stands for; no function, and no element of a loop over a model's parameters."""
+    origins = module.flow.origins(node)
+    return [one for one in origins if isinstance(one.node, ast.expr) and one.node is not node]
 
 
 def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
