@@ -213,10 +213,13 @@ def test_adapter_that_is_trained_or_not_of_the_model(text: str, tmp_path: Path) 
 
 
 def test_adapter_that_another_file_loads_frozen(tmp_path: Path) -> None:
-    loading = LOAD + """
+    loading = (
+        LOAD
+        + """
 def load(path):
     return peft.AutoPeftModelForCausalLM.from_pretrained(path), tok
 """
+    )
     training = """
 import torch
 from models import load
@@ -226,3 +229,78 @@ optimizer = torch.optim.AdamW(model.parameters())
     assert severities(tmp_path, FROZEN, models=loading, train=training) == ["error"]
     asking = "from models import load\nmodel, tok = load('runs/one')\nmodel.generate(**batch)\n"
     assert severities(tmp_path, FROZEN, models=loading, train=asking) == []
+
+
+UNUSED = "gradients-never-used"
+STEPS = """
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+RUNNER = """
+import torch, transformers, peft
+class Runner:
+    def __init__(self):
+        self.model = transformers.AutoModelForCausalLM.from_pretrained("x")
+        self.FIRST()
+        self.SECOND()
+    def attach(self):
+        self.model = peft.get_peft_model(self.model, config)
+    def optimize(self):
+        decayed = [p for p in self.model.parameters() if p.ndim > 1]
+        self.optimizer = torch.optim.AdamW([{"params": decayed}])
+    def fit(self):
+        for batch in loader:
+            self.model(**batch).loss.backward()
+            self.optimizer.step()
+"""
+MAKE = """
+def optimize(model):
+    return torch.optim.AdamW(model.parameters())
+def attach(model):
+    return peft.get_peft_model(model, config)
+"""
+AGAIN = "transformers.AutoModelForCausalLM.from_pretrained('checkpoint')"
+OPTIMIZER = "\noptimizer = torch.optim.AdamW(model.parameters())\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RUNNER.replace("FIRST", "optimize").replace("SECOND", "attach"),
+        LOAD + MAKE + "optimizer = optimize(model)\nmodel = attach(model)\n" + STEPS,
+        LOAD + OPTIMIZER + "model = peft.PeftModel.from_pretrained(model, 'one')\n" + STEPS,
+        LOAD + OPTIMIZER + "model.add_adapter(config)\n" + STEPS,
+        LOAD + OPTIMIZER + f"if last:\n    model = {AGAIN}\n" + STEPS,
+        LOAD
+        + OPTIMIZER
+        + "def run(net):\n    for batch in loader:\n        net(**batch).loss.backward()\n        optimizer.step()\n"
+        + f"for rank in (4, 8):\n    model = {AGAIN}\n    run(model)\n",
+    ],
+)
+def test_optimizer_that_holds_other_weights(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, UNUSED, train=text) == ["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RUNNER.replace("FIRST", "attach").replace("SECOND", "optimize"),
+        LOAD + MAKE + "model = attach(model)\noptimizer = optimize(model)\n" + STEPS,
+        LOAD + OPTIMIZER + STEPS + "model = peft.PeftModel.from_pretrained(model, 'one')\n",
+        LOAD + OPTIMIZER + STEPS + f"model = {AGAIN}\nmodel.generate(**batch)\n",
+        LOAD + OPTIMIZER + "model = model.to('cuda')\n" + STEPS,
+        LOAD + f"if last:\n    model = {AGAIN}\n" + OPTIMIZER + STEPS,
+        LOAD
+        + MAKE
+        + "if full:\n    optimizer = optimize(model)\nelse:\n    model = attach(model)\n"
+        + STEPS,
+        LOAD
+        + OPTIMIZER
+        + STEPS
+        + f"def evaluate(net):\n    return net(**batch).loss.item()\nmodel = {AGAIN}\nevaluate(model)\n",
+    ],
+)
+def test_optimizer_that_holds_the_trained_weights(text: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, UNUSED, train=text) == []
