@@ -304,3 +304,61 @@ def test_optimizer_that_holds_other_weights(text: str, tmp_path: Path) -> None:
 )
 def test_optimizer_that_holds_the_trained_weights(text: str, tmp_path: Path) -> None:
     assert severities(tmp_path, UNUSED, train=text) == []
+
+
+REWRAPPED = "adapter-rewrapped"
+STAGE = """
+from dataclasses import dataclass
+import peft, transformers, trl
+@dataclass
+class Stage:
+    name: str
+    init: str = "some/base"
+stage = Stage("second", init="INIT")
+def prepare(stage):
+    model = transformers.AutoModelForCausalLM.from_pretrained(stage.init)
+    return peft.get_peft_model(model, peft.LoraConfig(r=8))
+model = prepare(stage)
+"""
+
+
+def test_model_that_is_loaded_from_an_adapter_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "first"
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text("{}")
+    assert severities(tmp_path, REWRAPPED, train=STAGE.replace("INIT", "runs/first")) == ["error"]
+    assert severities(tmp_path, REWRAPPED, train=STAGE.replace("INIT", "runs/second")) == []
+    changed = STAGE.replace("INIT", "runs/first").replace(
+        "model = prepare", "stage.init = base\nmodel = prepare"
+    )
+    assert severities(tmp_path, REWRAPPED, train=changed) == []
+    named = (
+        "import trl, peft\ntrl.SFTTrainer('runs/first', peft_config=peft.LoraConfig()).train()\n"
+    )
+    assert severities(tmp_path, REWRAPPED, train=named) == ["error"]
+
+
+SAVED = (
+    LOAD
+    + """
+first = peft.get_peft_model(model, peft.LoraConfig())
+SAVES
+second = transformers.AutoModelForCausalLM.from_pretrained("out/sft")
+second = peft.get_peft_model(second, peft.LoraConfig())
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("saves", "expected"),
+    [
+        ("first.save_pretrained('out/sft')", ["error"]),
+        ("first.save_pretrained('out/sft')\ntok.save_pretrained('out/sft')", ["error"]),
+        ("first.merge_and_unload().save_pretrained('out/sft')", []),
+        ("first.save_pretrained('out/other')", []),
+    ],
+)
+def test_model_that_is_loaded_from_where_an_adapter_was_saved(
+    saves: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert severities(tmp_path, REWRAPPED, train=SAVED.replace("SAVES", saves)) == expected
