@@ -362,3 +362,62 @@ def test_model_that_is_loaded_from_where_an_adapter_was_saved(
     saves: str, expected: list[str], tmp_path: Path
 ) -> None:
     assert severities(tmp_path, REWRAPPED, train=SAVED.replace("SAVES", saves)) == expected
+
+
+LEFT = "added-tokens-left-frozen"
+GROWN = """
+def extend(model, tokenizer, terms):
+    tokenizer.add_tokens(terms)
+    model.resize_token_embeddings(len(tokenizer))
+"""
+LORA = """
+import yaml, peft
+from words import extend, tok, model
+cfg = yaml.safe_load(open(path))
+extend(model, tok, [line.strip() for line in open(words)])
+model = peft.get_peft_model(model, peft.LoraConfig(**cfg["lora"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("lora:\n  r: 8\n  target_modules: [q_proj]\n", ["error"]),
+        ("lora:\n  r: 8\n  modules_to_save: [embed_tokens, lm_head]\n", []),
+        ("lora:\n  r: 8\n  target_modules: [q_proj, embed_tokens]\n", []),
+        ("adapter:\n  r: 8\n", []),
+    ],
+)
+def test_added_tokens_beside_settings(settings: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(settings)
+    assert severities(tmp_path, LEFT, words=LOAD + GROWN, train=LORA) == expected
+
+
+CLONED = """
+import trl
+model, tok, new = trl.clone_chat_template(model, tok, "SOURCE")
+config = peft.LoraConfig(r=8, target_modules="all-linear")
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CLONED.replace("SOURCE", "Qwen/Qwen3-0.6B"), ["error"]),
+        (CLONED.replace('"SOURCE"', "args.template"), ["info"]),
+        (CLONED.replace("SOURCE", "meta-llama/Llama-3.2-1B-Instruct"), []),
+        (
+            CLONED.replace("SOURCE", "Qwen/Qwen3-0.6B").replace(
+                "r=8", "r=8, trainable_token_indices=new"
+            ),
+            [],
+        ),
+        (
+            CLONED.replace("SOURCE", "Qwen/Qwen3-0.6B")
+            + "model.get_input_embeddings().weight.requires_grad = True\n",
+            [],
+        ),
+    ],
+)
+def test_tokens_of_a_cloned_template(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert severities(tmp_path, LEFT, train=LOAD + text) == expected

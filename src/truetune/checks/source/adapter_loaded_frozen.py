@@ -47,6 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.optimizer_weights import owners_of_parameters
+from truetune.checks.source.evidence.settings_beside_script import surely_lacks
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import set_keyword
@@ -227,7 +228,8 @@ def _lacks_is_trainable(module: Module, call: Call, position: int) -> bool:
     """Is `is_trainable` left out, or False?"""
     given = call.argument(position, "is_trainable")
     if given is None:
-        return call.lacks("is_trainable", position)
+        by_position = 0 <= position < len(call.args)
+        return not by_position and surely_lacks(module, call, "is_trainable")
     return module.flow.value(given) is False
 
 
