@@ -421,3 +421,90 @@ config = peft.LoraConfig(r=8, target_modules="all-linear")
 )
 def test_tokens_of_a_cloned_template(text: str, expected: list[str], tmp_path: Path) -> None:
     assert severities(tmp_path, LEFT, train=LOAD + text) == expected
+
+
+KEPT = "evaluation-keeps-all-logits"
+METRIC = """
+def metric(pred):
+    return {"accuracy": (pred.predictions.argmax(-1)[:, :-1] == pred.label_ids[:, 1:]).mean()}
+def reduce(logits, labels):
+    return logits.argmax(-1)
+"""
+BUILT = """
+def build(cfg):
+    parts = {"model": model, "eval_dataset": rows}
+    if cfg.metrics:
+        parts["compute_metrics"] = metric
+    SET
+    return parts
+transformers.Trainer(**build(cfg)).train()
+"""
+DERIVED = """
+class Tuner(transformers.Trainer):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.compute_metrics = metric
+        SET
+Tuner(model=model, eval_dataset=rows).train()
+"""
+LATER = """
+trainer = transformers.Trainer(model=model, eval_dataset=rows)
+trainer.compute_metrics = metric
+SET
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "less"),
+    [
+        (BUILT, "parts['preprocess_logits_for_metrics'] = reduce"),
+        (DERIVED, "self.preprocess_logits_for_metrics = reduce"),
+        (LATER, "trainer.preprocess_logits_for_metrics = reduce"),
+    ],
+)
+def test_metrics_that_a_trainer_gets_by_other_ways(text: str, less: str, tmp_path: Path) -> None:
+    head = LOAD + METRIC
+    assert severities(tmp_path, KEPT, train=head + text.replace("SET", "pass")) == ["warning"]
+    assert severities(tmp_path, KEPT, train=head + text.replace("SET", less)) == []
+
+
+UNSHIFTED = "metrics-unshifted"
+LOGGING = """
+import transformers
+class Logging(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        OUTPUTS
+        top = outputs.logits.argmax(-1)
+        self.hits += (COMPARED).sum().item()
+        return (loss, outputs) if return_outputs else loss
+"""
+OF_SUPER = "loss, outputs = super().compute_loss(model, inputs, return_outputs=True)"
+OF_MODEL = "outputs = model(**inputs)\n        loss = outputs.loss"
+USES = """
+import transformers
+from logging_trainer import Logging
+model = transformers.AutoModelForCausalLM.from_pretrained("x")
+Logging(model=model, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("outputs", "compared", "expected"),
+    [
+        (OF_SUPER, "top == inputs['input_ids']", ["error"]),
+        (OF_SUPER, "top == inputs['labels']", ["error"]),
+        (OF_MODEL, "top.eq(inputs['labels'])", ["error"]),
+        (OF_MODEL, "(top == inputs['input_ids']) & inputs['attention_mask'].bool()", ["error"]),
+        (OF_SUPER, "top[:, :-1] == inputs['labels'][:, 1:]", []),
+        (OF_SUPER, "top == self.expected", []),
+        (OF_MODEL, "inputs['input_ids'] == inputs['labels']", []),
+    ],
+)
+def test_tokens_compared_in_a_method_of_a_trainer(
+    outputs: str, compared: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = LOGGING.replace("OUTPUTS", outputs).replace("COMPARED", compared)
+    assert severities(tmp_path, UNSHIFTED, logging_trainer=text, train=USES) == expected
+    encoder = USES.replace("CausalLM", "Seq2SeqLM")
+    assert severities(tmp_path, UNSHIFTED, logging_trainer=text, train=encoder) == []
