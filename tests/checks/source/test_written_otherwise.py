@@ -508,3 +508,97 @@ def test_tokens_compared_in_a_method_of_a_trainer(
     assert severities(tmp_path, UNSHIFTED, logging_trainer=text, train=USES) == expected
     encoder = USES.replace("CausalLM", "Seq2SeqLM")
     assert severities(tmp_path, UNSHIFTED, logging_trainer=text, train=encoder) == []
+
+
+GRAPH = "losses-kept-with-graph"
+METERS = """
+class Meter:
+    def __init__(self):
+        self.sum, self.values = 0.0, []
+    def update(self, value, n=1):
+        KEEP
+    def reset(self):
+        self.sum = 0.0
+class Meters:
+    def __init__(self, *names):
+        self.meters = {name: Meter() for name in names}
+    def update(self, name, value):
+        self.meters[name].update(value)
+"""
+METERED = (
+    LOAD
+    + """
+from meters import Meter, Meters
+optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+meter = MADE
+for batch in loader:
+    out = model(**batch)
+    out.loss.backward()
+    optimizer.step()
+    UPDATED
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("keep", "made", "updated", "expected"),
+    [
+        ("self.sum = self.sum + value * n", "Meter()", "meter.update(out.loss)", ["warning"]),
+        ("self.values.append(value)", "Meter()", "meter.update(out.loss, n=4)", ["warning"]),
+        ("self.sum += value.mean()", "Meters('a')", "meter.update('a', out.loss)", ["warning"]),
+        ("self.sum += float(value)", "Meter()", "meter.update(out.loss)", []),
+        (
+            "value = value.item()\n        self.sum += value",
+            "Meter()",
+            "meter.update(out.loss)",
+            [],
+        ),
+        ("self.sum += value", "Meters('a')", "meter.update('a', out.loss.item())", []),
+        ("self.last = value", "Meter()", "meter.update(out.loss)", []),
+        ("self.sum += value", "Meter()", "meter.update(out.loss)\n    meter.reset()", []),
+    ],
+)
+def test_losses_that_an_object_keeps(
+    keep: str, made: str, updated: str, expected: list[str], tmp_path: Path
+) -> None:
+    training = METERED.replace("MADE", made).replace("UPDATED", updated)
+    files = {"train": training, "meters": METERS.replace("KEEP", keep)}
+    assert severities(tmp_path, GRAPH, **files) == expected
+
+
+PARTS = """
+import transformers
+import torch.nn.functional as F
+class Weighted(transformers.Trainer):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.parts = []
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        outputs = model(**inputs)
+        answer = F.cross_entropy(outputs.logits.flatten(0, 1), inputs["labels"].flatten())
+        KEEP
+        loss = answer + outputs.loss
+        return (loss, outputs) if return_outputs else loss
+    def log(self, logs):
+        LOG
+        super().log(logs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "log", "expected"),
+    [
+        ("self.parts.append(answer)", "logs['a'] = sum(self.parts)", ["warning"]),
+        ("self.total = self.total + answer", "logs['a'] = self.total", ["warning"]),
+        ("self.parts.append(answer.detach())", "pass", []),
+        ("self.parts.append(answer)", "self.parts = []", []),
+        ("self.parts.append(answer)", "self.parts.clear()", []),
+        ("parts = []\n        parts.append(answer)", "pass", []),
+        ("self.parts.append(answer.item())", "pass", []),
+    ],
+)
+def test_losses_that_a_method_of_a_trainer_keeps(
+    keep: str, log: str, expected: list[str], tmp_path: Path
+) -> None:
+    text = PARTS.replace("KEEP", keep).replace("LOG", log)
+    assert severities(tmp_path, GRAPH, train=text) == expected
