@@ -476,8 +476,25 @@ class DataFlow:
         if isinstance(called, ast.Name):
             bindings += self.scopes.reaching(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
-        own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
-        return functions if own_method is None else [*functions, own_method]
+        if not isinstance(called, ast.Attribute):
+            return functions
+        method = self._own_method(called) or self._method_of_made_object(called)
+        return functions if method is None else [*functions, method]
+
+    def _method_of_made_object(
+        self, called: ast.Attribute
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method that `scorer.f` means, where `scorer = Scorer(...)` makes the object of a class of the files."""
+        # By bindings alone: origins ask for the calls of functions, which are being collected here.
+        bindings = self.scopes.reaching(called.value) if isinstance(called.value, ast.Name) else ()
+        if len(bindings) != 1 or bindings[0].path or not isinstance(bindings[0].value, ast.Call):
+            return None
+        maker = bindings[0].value.func
+        classes = [link.binding for link in self.links(maker) if not link.rest]
+        if isinstance(maker, ast.Name):
+            classes += self.scopes.reaching(maker)
+        owners = [one.node for one in classes if isinstance(one.node, ast.ClassDef)]
+        return self._methods(owners[0]).get(called.attr) if owners else None
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""

@@ -602,3 +602,79 @@ def test_losses_that_a_method_of_a_trainer_keeps(
 ) -> None:
     text = PARTS.replace("KEEP", keep).replace("LOG", log)
     assert severities(tmp_path, GRAPH, train=text) == expected
+
+
+GRAPHS = "evaluation-builds-graphs"
+SCORER = """
+import torch, transformers
+class Scorer:
+    def __init__(self, path):
+        self.tok = transformers.AutoTokenizer.from_pretrained(path)
+        self.model = transformers.AutoModelForCausalLM.from_pretrained(path).eval()
+    DECORATOR
+    def score(self, text):
+        return self.model(**self.tok(text, return_tensors="pt")).logits.log_softmax(-1).sum()
+    def choose(self, texts):
+        return max(texts, key=lambda text: self.score(text))
+"""
+CHOOSES = """
+from scorer import Scorer
+def main():
+    scorer = Scorer("x")
+    LOOP
+if __name__ == "__main__":
+    main()
+"""
+EACH = "for row in rows:\n        print(scorer.score(row))"
+
+
+@pytest.mark.parametrize(
+    ("decorator", "loop", "expected"),
+    [
+        ("", EACH, ["warning"]),
+        ("", EACH.replace("    print", "    with open(row):\n            print"), ["warning"]),
+        ("@torch.no_grad()", EACH, []),
+        ("@torch.inference_mode()", EACH, []),
+        ("", "with torch.no_grad():\n        for row in rows:\n            scorer.score(row)", []),
+        ("", "print(scorer.score(row))", []),
+        ("", "scorer.model.requires_grad_(False)\n    " + EACH, []),
+    ],
+)
+def test_passes_of_an_object_in_a_loop_elsewhere(
+    decorator: str, loop: str, expected: list[str], tmp_path: Path
+) -> None:
+    scorer = SCORER.replace("DECORATOR", decorator)
+    files = {"scorer": scorer, "run": CHOOSES.replace("LOOP", loop)}
+    assert severities(tmp_path, GRAPHS, **files) == expected
+
+
+HELPER = (
+    LOAD
+    + """
+def loss_of(net, batch):
+    return net(**batch).loss
+def evaluate(net):
+    net.eval()
+    total = 0.0
+    for batch in loader:
+        BODY
+    return total
+for batch in loader:
+    loss_of(model, batch).backward()
+evaluate(model)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("total += loss_of(net, batch).item()", ["warning"]),
+        ("with torch.no_grad():\n            total += loss_of(net, batch).item()", []),
+        ("total += float(net.generate(**batch).sum())", []),
+    ],
+)
+def test_passes_of_a_helper_that_training_calls_too(
+    body: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert severities(tmp_path, GRAPHS, train=HELPER.replace("BODY", body)) == expected
