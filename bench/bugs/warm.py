@@ -97,13 +97,13 @@ def environment(runs: bool = True) -> dict[str, str]:
 
 def serve() -> None:
     """Answer until the input ends."""
-    import peft  # noqa: F401
+    import peft  # noqa: F401 - loaded once for all forks
     import torch
     import trl.experimental.kto
-    import trl.experimental.orpo  # noqa: F401
-    from trl import DPOTrainer, KTOTrainer, RewardTrainer, SFTTrainer  # noqa: F401
+    import trl.experimental.orpo  # noqa: F401 - loaded once for all forks
+    from trl import DPOTrainer, KTOTrainer, RewardTrainer, SFTTrainer  # noqa: F401 - loaded once for all forks
 
-    from tests.auditing import tiny  # noqa: F401
+    from tests.auditing import tiny  # noqa: F401 - loaded once for all forks
 
     torch.set_num_threads(1)
     out = os.fdopen(os.dup(1), "w", buffering=1)

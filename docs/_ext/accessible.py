@@ -17,7 +17,7 @@ PARAMETERS = re.compile(r'(?s)(?<=<span class="sig-paren">\(</span>)\s*<dl>(.*?)
 """Of a signature over several lines: a list of definitions without a term"""
 
 
-def mend(app: Sphinx, exception: Exception | None) -> None:
+def correct_pages(app: Sphinx, exception: Exception | None) -> None:
     """Each page: captions are headings of a level, wide code can be scrolled by keys, landmarks have names."""
     if exception is None and app.builder.name == "html":
         for path in Path(app.outdir).rglob("*.html"):
@@ -35,5 +35,5 @@ def _lines(found: re.Match[str]) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.connect("build-finished", mend)
+    app.connect("build-finished", correct_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

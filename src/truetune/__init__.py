@@ -346,7 +346,7 @@ def train(
     """Train a model: SFT, LoRA, QLoRA, DPO, ORPO, KTO; checked, audited and rehearsed before, watched meanwhile.
 
     `config` is a truetune.yaml; `settings` are fields of `RunSpec` over it (model, data, training, ...). `out` is the
-    folder of the run: the same call on the folder of an interrupted run goes on where that stopped. `listener` is
+    folder of the run: the same call on the folder of an interrupted run continues where that stopped. `listener` is
     told how it goes (default: lines are printed); `callbacks` are transformers.TrainerCallback. With `force` findings
     stop nothing, and are recorded. With `fit` settings are changed, and that is said, until the run goes into the
     memory of the GPU (or into `gpu_memory`, as `24GB`), and again where memory runs out all the same.

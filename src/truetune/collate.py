@@ -214,7 +214,7 @@ def _documents(row: Mapping[str, Any], number: int, tokens: int) -> NDArray[np.i
     """(documents,) their lengths: by `seq_lengths`, else by where `position_ids` is 0, else the row is one."""
     if not tokens:
         raise DataError(
-            f"{_place(row, number)} holds no token; expected at least one: encode the data anew"
+            f"{_place(row, number)} holds no token; expected at least one: encode the data again"
         )
     positions = (
         None if row.get("position_ids") is None else _column(row, number, "position_ids", tokens)

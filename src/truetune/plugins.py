@@ -38,14 +38,14 @@ def load_plugins(group: Group) -> Mapping[str, Any]:
         group: What they are.
 
     Raises:
-        UsageError: one can't be loaded; the message names its package, and how to go on without it.
+        UsageError: one can't be loaded; the message names its package, and how to continue without it.
     """
     if os.environ.get(SWITCH) == "0":
         return {}
     loaded: dict[str, Any] = {}
     for point in sorted(entry_points(group=group)):
         package = point.dist.name if point.dist is not None else point.value
-        without = f"correct it, uninstall {package}, or set {SWITCH}=0 to go on without plug-ins"
+        without = f"correct it, uninstall {package}, or set {SWITCH}=0 to continue without plug-ins"
         if point.name in loaded:
             raise UsageError(
                 f"the plug-in {point.name} of {package}: another package brings one of this name"

@@ -65,7 +65,7 @@ class Sound(Rule[str]):
 
     def findings(self) -> Iterator[Finding]:
         if "wrong" in self.subject:
-            yield self.finding("wrong", "mend it")
+            yield self.finding("wrong", "fix it")
 
 
 class Raising(Sound):
@@ -364,7 +364,7 @@ def test_a_rule_that_fails_on_a_run(family: str, monkeypatch: pytest.MonkeyPatch
 # Exit codes, and every medium
 
 
-ERROR = Finding("pad-is-stop-token", "TOK001", "error", "wrong", "mend it")
+ERROR = Finding("pad-is-stop-token", "TOK001", "error", "wrong", "fix it")
 FINE = Examined("pad-missing", "TOK002", "The tokenizer has no pad token.", "1 of 1")
 LOST = NotJudged(
     "padding-side", "Failure: <b>x</b>", "TOK003", place="checks/a.py:1", unlock=REPORT_IT

@@ -1,4 +1,4 @@
-"""Each rule's page is whole, fires on its example, and is silent on the mended one."""
+"""Each rule's page is whole, fires on its example, and is silent on the corrected one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_page(rule: type[Rule[Any]], tmp_path: Path) -> None:
     if station_of_rule(rule) in REAL_RUNS:
         assert_is_examined(rule, found["Use instead"])
     else:
-        assert run(rule, found["Use instead"], tmp_path / "mended") == ()
+        assert run(rule, found["Use instead"], tmp_path / "corrected") == ()
 
 
 def assert_is_examined(rule: type[Rule[Any]], section: str) -> None:

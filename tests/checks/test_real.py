@@ -121,8 +121,8 @@ def test_stop_ids_incomplete(family: str, tmp_path: Path) -> None:
     (finding,) = truetune.check(data=CHATS, tokenizer=broken, select=select).findings
     assert finding.severity == "error"
     assert str(sorted([eos, turn])) in finding.remedy
-    mended = edited(family, tmp_path / "m", generation_config={"eos_token_id": [eos, turn]})
-    assert truetune.check(data=CHATS, tokenizer=mended, select=select).findings == ()
+    repaired = edited(family, tmp_path / "m", generation_config={"eos_token_id": [eos, turn]})
+    assert truetune.check(data=CHATS, tokenizer=repaired, select=select).findings == ()
 
 
 @pytest.mark.parametrize("family", ["llama3.1-instruct", "gemma3", "mistral-nemo"])

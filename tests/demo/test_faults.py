@@ -25,7 +25,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> truetune.Report:
     return truetune.check(data=str(BROKEN), tokenizer=str(folder), max_length=MAX_LENGTH)
 
 
-def test_the_mended_chats_are_clean() -> None:
+def test_the_corrected_chats_are_clean() -> None:
     report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER), max_length=MAX_LENGTH)
     assert report.findings == ()
     assert isinstance(report, DataReport)

@@ -94,7 +94,7 @@ def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
     lora = fit_changes(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
     full = fit_changes(plan_of(asked(tmp_path, FULL), 48))
     assert lora
-    assert not any(change.costs or change.anew for change in lora)
+    assert not any(change.costs or change.restarts for change in lora)
     costs = [change.costs for change in full]
     assert costs == sorted(costs)
     assert costs[-1]
@@ -300,7 +300,7 @@ def test_fit_goes_on_with_smaller_batches_from_the_last_checkpoint(
     assert [change["settings"] for change in record["fitted"]] == [
         {"training": {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}}
     ]
-    assert "going on from checkpoint-2" in said.lines
+    assert "continuing from checkpoint-2" in said.lines
     starts = [line.partition(",")[0].partition(";")[0] for line in said.lines]
     assert starts.index("memory ran out in step 4") < starts.index(
         "fit: 1 row at a time instead of 4"

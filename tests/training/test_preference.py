@@ -13,20 +13,20 @@ import pytest
 torch = pytest.importorskip("torch")
 trl = pytest.importorskip("trl", minversion="1.16")
 
-from datasets import Dataset  # noqa: E402
+from datasets import Dataset  # noqa: E402 - needs the packages asked for above
 
-from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402
-from truetune.encoding.encode_run import encode  # noqa: E402
-from truetune.encoding.preference_documents import ANSWERS_EQUAL, INTERRUPTED  # noqa: E402
-from truetune.errors import DataError, SpecError, UsageError  # noqa: E402
-from truetune.settings.run_spec import Encoding, RunSpec, Watch  # noqa: E402
-from truetune.settings.training_settings import Lora, Training  # noqa: E402
-from truetune.training import preference_trainers  # noqa: E402
-from truetune.training.preference_rows import PreferenceRows, choose_neighbours, load_preferences  # noqa: E402
-from truetune.training.preference_trainers import ORPORows, make_preference_trainer  # noqa: E402
-from truetune.training.prepare_model import prepare_model  # noqa: E402
-from truetune.training.run_training import train_run  # noqa: E402
-from truetune.training.training_recipe import make_recipe  # noqa: E402
+from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402 - needs the packages asked for above
+from truetune.encoding.encode_run import encode  # noqa: E402 - needs the packages asked for above
+from truetune.encoding.preference_documents import ANSWERS_EQUAL, INTERRUPTED  # noqa: E402 - needs the packages asked for above
+from truetune.errors import DataError, SpecError, UsageError  # noqa: E402 - needs the packages asked for above
+from truetune.settings.run_spec import Encoding, RunSpec, Watch  # noqa: E402 - needs the packages asked for above
+from truetune.settings.training_settings import Lora, Training  # noqa: E402 - needs the packages asked for above
+from truetune.training import preference_trainers  # noqa: E402 - needs the packages asked for above
+from truetune.training.preference_rows import PreferenceRows, choose_neighbours, load_preferences  # noqa: E402 - needs the packages asked for above
+from truetune.training.preference_trainers import ORPORows, make_preference_trainer  # noqa: E402 - needs the packages asked for above
+from truetune.training.prepare_model import prepare_model  # noqa: E402 - needs the packages asked for above
+from truetune.training.run_training import train_run  # noqa: E402 - needs the packages asked for above
+from truetune.training.training_recipe import make_recipe  # noqa: E402 - needs the packages asked for above
 
 Row = dict[str, Any]
 METHODS = ("dpo", "orpo", "kto")

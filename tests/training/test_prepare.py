@@ -112,7 +112,7 @@ def test_the_saved_model_stops_at_what_is_trained_and_at_what_was_published(
     assert made.tokenizer.eos_token_id == trained == made.model.config.eos_token_id
 
 
-def test_a_generation_config_that_cannot_be_saved_is_mended(home: Path, tmp_path: Path) -> None:
+def test_a_generation_config_that_cannot_be_saved_is_fixed(home: Path, tmp_path: Path) -> None:
     made = ready(
         copied(home, tmp_path / "x", generation_config={"do_sample": False, "temperature": 0.6})
     )

@@ -1,7 +1,7 @@
 """Compares all weights: how far every tensor, and every row of the embeddings, is from what it was before.
 
 All values are read, in stretches of rows, so memory does not grow with the model. Three comparisons: a model with its
-base; an adapter's effective change (`s B A`) with the base it goes on; a merged model with base and adapter.
+base; an adapter's effective change (`s B A`) with its base; a merged model with base and adapter.
 
 change = rms(after - before) / rms(before); a value counts as the same where after equals before, rounded to the format
 that it is stored in. The trade-off: exact counts, at the price of reading both models from the disk once; where a

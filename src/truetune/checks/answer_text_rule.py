@@ -75,7 +75,7 @@ class AnswerTextRule(DataRule):
             self.rows += bool(answers)
             looked_at = ((answer, self.fault(answer, row)) for answer in answers)
             faults = ((answer, fault) for answer, fault in looked_at if fault is not None)
-            # A row with two faults is one row: the figure counts rows, and the first fault is what a reader mends
+            # A row with two faults is one row: the figure counts rows, and the first fault is what a reader fixes
             # first.
             answer, fault = next(faults, (None, None))
             if answer is None or fault is None:

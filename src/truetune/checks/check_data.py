@@ -200,7 +200,7 @@ def prepare_rule_setup(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     """
     session = prepare_probes_of_run(spec)
     if spec.training.special_tokens:
-        # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked anew.
+        # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked again.
         session = probes(with_special(session.tokenizer, spec.training.special_tokens), spec)
     session = replace(session, only_reference=only_reference)
     return Setup(spec, session.tokenizer, session, trainer_facts_for_rows(spec))

@@ -92,7 +92,7 @@ def _strings_in(value: Any) -> Iterator[str]:
 
 
 def is_in_line(text: str, line: str) -> bool:
-    """Does the line begin to say it, or hold most of its words (a list or JSON is written anew)?"""
+    """Does the line begin to say it, or hold most of its words (a list or JSON is written again)?"""
     joined = single_spaced(text)
     words = set(re.findall(r"\w{5,}", joined))
     if joined[:BEGINNING_CHARACTERS] in line:

@@ -68,7 +68,7 @@ def count_optimizer_steps(
 
 
 def steps_of_log(log: RunLog) -> OptimizerSteps | None:
-    """The steps that a run made, where its log shows that it ended; None where it may go on.
+    """The steps that a run made, where its log shows that it ended; None where it may continue.
 
     A console log may print records without a step: then the banner of the trainer counts them, or its speed.
     """
@@ -91,7 +91,7 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
 
 
 def _size_of_run(rows: int | None, rows_a_step: int | None, epochs: float | None) -> str:
-    """What is known of a run's rows, steps and epochs, in words that go on a sentence."""
+    """What is known of a run's rows, steps and epochs, in words that continue a sentence."""
     parts = []
     if rows is not None:
         parts.append(f"; an epoch has {rows:,} rows")

@@ -44,7 +44,7 @@ POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*
 LABELS_BY_SCRIPT = "train_on_responses_only"
 """The key, among the settings without a field, that says that a script labels the answers itself"""
 WHOLE_PACKS = ("wrapped", "bfd_split")
-"""Packing that joins all texts, or goes on with the rest of a long one in another row"""
+"""Packing that joins all texts, or continues with the rest of a long one in another row"""
 
 
 class DetectedTrainer(NamedTuple):

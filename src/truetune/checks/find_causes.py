@@ -45,7 +45,7 @@ def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgemen
     files = _findings_on_files(inquest, spec)
     explained = _rules_explained(judgement.findings, files)
     rivals = report_rivals(inquest)
-    # What two rules find is one cause: that on the files is the one that can be mended.
+    # What two rules find is one cause: that on the files is the one that can be fixed.
     kept = [
         replace(finding, evidence=(*finding.evidence, *rivals))
         for finding in judgement.findings

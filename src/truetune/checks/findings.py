@@ -68,7 +68,7 @@ class Finding:
     message: str
     """One line: what is wrong, and how many (`3 of 200 rows ...`)."""
     remedy: str
-    """The one change that mends it."""
+    """The one change that fixes it."""
     evidence: tuple[str, ...] = ()
     """Facts that prove it, one line each, about the whole."""
     cases: tuple[Case, ...] = ()

@@ -136,17 +136,17 @@ def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
 
 
 def _is_improvement(
-    before: Iterable[Finding], after: Iterable[Finding], mended: Iterable[Finding]
+    before: Iterable[Finding], after: Iterable[Finding], fixed: Iterable[Finding]
 ) -> bool:
-    """Does each rule that was mended find less, and no rule more?"""
+    """Does each rule that was fixed find less, and no rule more?"""
     old, new = Counter(f.code for f in before), Counter(f.code for f in after)
     return all(new[code] <= old[code] for code in new) and all(
-        new[f.code] < old[f.code] for f in mended
+        new[f.code] < old[f.code] for f in fixed
     )
 
 
 def write_change(file: Path, change: SourceChange) -> None:
-    """Put the mended text in the place of the file; its encoding, line ends and rights stay.
+    """Put the fixed text in the place of the file; its encoding, line ends and rights stay.
 
     Raises UsageError where it can't be written, or was changed since it was read.
     """

@@ -76,7 +76,7 @@ def find_common_system_prompt(chats: NearbyChats) -> CommonSystemPrompt | None:
 
 
 def count_answers_cut_by_stop(chats: NearbyChats, stop: str) -> int:
-    """The number of trained answers that go on behind a stop string: those that the string would cut."""
+    """The number of trained answers that continue behind a stop string: those that the string would cut."""
     return sum(stop in answer.rstrip() for answer in chats.answers)
 
 

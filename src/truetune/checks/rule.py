@@ -41,20 +41,20 @@ from truetune.trainers import UNKNOWN, TrainerFacts
 
 if TYPE_CHECKING:
     # Most are named in quotes as arguments of base classes below (`Rule["Audit"]`), where ruff sees no use of them.
-    from truetune.auditing.audit import Audit  # noqa: F401
-    from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401
+    from truetune.auditing.audit import Audit  # noqa: F401 - named in quotes below
+    from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401 - named in quotes below
     from truetune.checks.examined_code_places import CodePlaces
-    from truetune.doctor.environment import Environment  # noqa: F401
-    from truetune.generation.answer_samples import SampledRun  # noqa: F401
-    from truetune.generation.evaluation_results import EvaluationResults  # noqa: F401
-    from truetune.generation.model_evidence import ModelEvidence  # noqa: F401
+    from truetune.doctor.environment import Environment  # noqa: F401 - named in quotes below
+    from truetune.generation.answer_samples import SampledRun  # noqa: F401 - named in quotes below
+    from truetune.generation.evaluation_results import EvaluationResults  # noqa: F401 - named in quotes below
+    from truetune.generation.model_evidence import ModelEvidence  # noqa: F401 - named in quotes below
     from truetune.generation.parser_selftest import ParserSelftest
-    from truetune.generation.server_observations import ServerObservations  # noqa: F401
-    from truetune.logs.run_log import RunLog  # noqa: F401
-    from truetune.parsing.read_modelfile import Instruction, Modelfile  # noqa: F401
+    from truetune.generation.server_observations import ServerObservations  # noqa: F401 - named in quotes below
+    from truetune.logs.run_log import RunLog  # noqa: F401 - named in quotes below
+    from truetune.parsing.read_modelfile import Instruction, Modelfile  # noqa: F401 - named in quotes below
     from truetune.parsing.shell_commands import CommandFile, ShellCommand
-    from truetune.source.module import Module  # noqa: F401
-    from truetune.tokenized.tokenized_data import TokenizedData  # noqa: F401
+    from truetune.source.module import Module  # noqa: F401 - named in quotes below
+    from truetune.tokenized.tokenized_data import TokenizedData  # noqa: F401 - named in quotes below
 
 # Chosen, not measured: ten thousand places are some megabytes of JSON; nobody reads more of them.
 MAX_CASES = 10_000

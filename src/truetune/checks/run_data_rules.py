@@ -78,7 +78,7 @@ class DataRules:
     def _let_read_evaluation(
         self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]
     ) -> None:
-        """Give one rule the rows of the evaluation data, opened anew for it."""
+        """Give one rule the rows of the evaluation data, opened again for it."""
         rule.evaluation(self._counted(open_rows()))
 
     def _counted(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:

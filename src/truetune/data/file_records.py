@@ -33,7 +33,7 @@ class Record(NamedTuple):
     line: int
     """The line of a text file, the ordinal of the row elsewhere; both from 1."""
     row: Any
-    mended: bool = False
+    repaired: bool = False
     """Lone surrogates were replaced."""
     error: DataError | None = None
     """Why this line holds no row; the lines after it can be read."""
@@ -132,8 +132,8 @@ def _numbered_lines(
 
 def _record_of_line(number: int, decoded: Decoded, text: str) -> Record:
     """The record of a line that is one JSON value."""
-    row, mended = replace_surrogates(decoded.value, text)
-    return Record(number, row, mended, None, 0, decoded.duplicate_key)
+    row, repaired = replace_surrogates(decoded.value, text)
+    return Record(number, row, repaired, None, 0, decoded.duplicate_key)
 
 
 def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -> Record:

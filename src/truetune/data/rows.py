@@ -121,7 +121,7 @@ def conversations_of_records(
         conversation = read_row(body, origin)
         # Kept for whoever reads the row again with other values: provenance and fixes.
         conversation.raw, conversation.read = body, read_row
-        if record.mended:
+        if record.repaired:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
         if record.duplicate_key is not None:
             conversation.problems = (

@@ -42,11 +42,11 @@ def run_demo(console: Console) -> int:
     with tempfile.TemporaryDirectory() as folder:
         spoiled = _check_data(BROKEN, break_tokenizer(Path(folder) / "tokenizer"), console)
     console.rule("2. The same chats, corrected")
-    mended = _check_data(DATA, TOKENIZER, console)
+    repaired = _check_data(DATA, TOKENIZER, console)
     console.rule("3. What one row teaches, token by token")
-    render_view(mended.views[0], console)
+    render_view(repaired.views[0], console)
     console.rule("4. The proof: one tiny model, trained twice")
-    is_as_expected = spoiled.failed() and not mended.failed()
+    is_as_expected = spoiled.failed() and not repaired.failed()
     if all(importlib.util.find_spec(name) for name in NEEDED_PACKAGES):
         proof = _train_with_progress(console)
         render_both_trainings(proof, console)

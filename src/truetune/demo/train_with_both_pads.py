@@ -35,7 +35,7 @@ STEPS = 120
 LEARNING_RATE = 3e-3
 # Chosen, not measured: a model that missed its stop repeats itself within a few tokens.
 SPARE_TOKENS = 24
-"""A model may go on for this many tokens after the longest answer before it counts as not stopping."""
+"""A model may continue for this many tokens after the longest answer before it counts as not stopping."""
 # What the loss of transformers leaves out.
 IGNORED = -100
 
@@ -97,7 +97,7 @@ def train_with_both_pads(
 
 
 def short_views() -> list[TokenView]:
-    """The first rows of the mended chats that have one question and one answer, as truetune encodes them."""
+    """The first rows of the repaired chats that have one question and one answer, as truetune encodes them."""
     setup = prepare_rule_setup(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
     rows: Iterable[Conversation] = (
         row for row in read_conversations((str(DATA),)) if len(row.messages) == 2

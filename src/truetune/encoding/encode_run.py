@@ -161,7 +161,7 @@ def encode(
             if damage is None:
                 verify_random_rows(job.made, job.sources, present, entry, VERIFIED_ROWS)
                 return Encoded(entry.folder, present, True, (), time.perf_counter() - started)
-            notices.append(f"{damage}: all is encoded anew")
+            notices.append(f"{damage}: all is encoded again")
         run = _choose_workers(engine, jobs, job.tasks_at_most)
         # A run that was killed after a shortcut had failed resumes without shortcuts.
         only_reference = entry.begun(_work_key(job, only_reference=True))

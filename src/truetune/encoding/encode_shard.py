@@ -1,8 +1,8 @@
 """Shard: one stretch of the data, encoded and written; the unit of work, of resuming and of the spot check.
 
 A worker reads its stretch, encodes it in memory and writes a few files under the shard's number. Workers share nothing,
-so that a shard is the same whoever made it, and a run that was killed goes on with the numbers that are missing. The
-trade-off: a shard is held whole in memory, and recipes and engines are learned anew in each process.
+so that a shard is the same whoever made it, and a run that was killed continues with the numbers that are missing. The
+trade-off: a shard is held whole in memory, and recipes and engines are learned again in each process.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ class ObjectEntry:
         """Remove what our records list and manifest.json does not, then the records."""
         manifest = files_of_manifest(self.manifest())
         if manifest is None:
-            # A run was interrupted: the records are what the next one goes on from.
+            # A run was interrupted: the records are what the next one continues from.
             return
         sizes, records = self._sizes(), self._records()
         ours = {name for name, entry in records.whole.items() if sizes.get(name) == entry.size}

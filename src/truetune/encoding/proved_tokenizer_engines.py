@@ -6,7 +6,7 @@ An engine is given texts without added tokens in them: those are cut out beforeh
 tokenizer.json and are several times as fast, and each gets some tokenizer a little wrong. So an engine is used only
 after it has encoded alike what is likely to differ: probes of white space, digits, scripts and emoji, pairs of tokens
 of the vocabulary, and the first pieces of the data. The trade-off: a second or so at the beginning. It is no proof for
-every text; `encoder.CHECK_EVERY` goes on comparing.
+every text; `encoder.CHECK_EVERY` says how often it compares again.
 """
 
 from __future__ import annotations

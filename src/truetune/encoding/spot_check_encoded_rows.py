@@ -129,7 +129,7 @@ def _compare_row(
     if sorted(before) != sorted(again):
         raise DataError(
             f"{row.origin}: encodes otherwise than what was written from it; delete the folder to"
-            f" encode all anew, and please report this\n  written: {written}\n  again:   {again}"
+            f" encode all again, and please report this\n  written: {written}\n  again:   {again}"
         )
 
 

@@ -2,7 +2,7 @@
 
 The answers stand in a folder beside the run (`RUN-sampled`), as `truetune train` keeps its own, so that the same
 command continues where it was interrupted. It runs beside the training and only reads what that writes. The trade-off:
-each checkpoint is loaded anew, which takes longer than a look from inside of the training, and disturbs it by nothing.
+each checkpoint is loaded again, which takes longer than a look from inside of the training, and disturbs it by nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def follow_checkpoints(
             `sample_model` raises.
     """
     started = time.perf_counter()
-    # Only our own runs say in a file whether they still go on.
+    # Only our own runs say in a file whether they still continue.
     folder = Path(run)
     if not folder.is_dir() or not read_run(folder):
         raise UsageError(

@@ -316,5 +316,5 @@ def _read_result(results: Mapping[str, Any], name: str) -> TaskResult:
 
 
 def _first_line(error: BaseException) -> str:
-    """The kind and the first line of an error; those of data sets go on for pages."""
+    """The kind and the first line of an error; those of data sets continue for pages."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -218,7 +218,7 @@ def _tokens_per_second(logged: Mapping[str, Curve]) -> Curve | None:
         return None
     times = clock.at(tokens.step)
     seconds, counts = times[1:] - times[:-1], tokens.value[1:] - tokens.value[:-1]
-    # A run that was resumed begins to count anew.
+    # A run that was resumed begins to count again.
     keep = (seconds > 0) & (counts > 0)
     return Curve(tokens.step[1:][keep], counts[keep] / seconds[keep])
 

@@ -1,6 +1,6 @@
 """The cells of a CSV record as they are written, so that one can change and the others stay.
 
-Writing a record anew would change quotes all over a file, and a diff would show every row. So the text is cut into its
+Writing a record again would change quotes all over a file, and a diff would show every row. So the text is cut into its
 cells, which must say what the reader read; where they do not, the record is left alone.
 """
 
@@ -18,7 +18,7 @@ def delimiter_of(source: Source) -> str:
 
 
 def rewrite_record(text: str, delimiter: str, before: Sequence[str], after: Sequence[str]) -> str:
-    """A record with the cells that differ written anew.
+    """A record with the cells that differ written again.
 
     Args:
         text: the record, with its line end.

@@ -1,4 +1,4 @@
-"""Parquet and Arrow: read batch by batch; where rows change, only their cells are made anew.
+"""Parquet and Arrow: read batch by batch; where rows change, only their cells are made again.
 
 Values, schema, metadata, row groups and compression stay; the bytes of the file are the library's, not those of the
 input. A type that a column does not have can't be put into it: such an edit is not made, and counted.
@@ -201,7 +201,7 @@ def _rebuild_batch(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
     columns = []
     before = {place: batch.slice(place, 1).to_pylist()[0] for place in changed}
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        # Only columns with a changed cell are made anew.
+        # Only columns with a changed cell are made again.
         new = {
             place: row[field.name]
             for place, row in changed.items()

@@ -79,7 +79,7 @@ def respell_string(token: str, old: str, new: str, *, ascii_only: bool) -> str:
         new: what it shall say.
         ascii_only: write what is new with escapes alone.
     """
-    # Only the middle that differs is written anew; `\u00e9` before and behind it stays as somebody
+    # Only the middle that differs is written again; `\u00e9` before and behind it stays as somebody
     # spelled it.
     begin = _common_prefix_length(old, new)
     end = _common_prefix_length(old[begin:][::-1], new[begin:][::-1])

@@ -284,6 +284,6 @@ def _edit_dict(value: dict[str, Any], key: str, rest: ValuePath, edit: Edit) -> 
     if rest or isinstance(edit, PutValue | RemoveRepeatedKey):
         return {**value, key: edit_value(value.get(key), replace(edit, path=rest))}
     if isinstance(edit, RenameKey):
-        # In its place: an object that is built anew keeps the order of its keys.
+        # In its place: an object that is built again keeps the order of its keys.
         return {edit.key if name == key else name: item for name, item in value.items()}
     return {name: item for name, item in value.items() if name != key}

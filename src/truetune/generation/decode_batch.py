@@ -1,14 +1,14 @@
 """Answer a batch of prompts with a model of transformers: padded on the left, each row until its stop token.
 
 `generate` of transformers computes a batch until its longest row has ended, so that one answer that runs to the limit
-costs as much as if all did. Here a batch is halted when half of its rows have ended, the others go on without them, and
-their cache is cut to these rows (`_HalfFinished`, `_select_cache_rows`).
+costs as much as if all did. Here a batch is halted when half of its rows have ended, the others continue without them,
+and their cache is cut to these rows (`_HalfFinished`, `_select_cache_rows`).
 
 Which token is next is chosen by `SamplingProcessor`, inside of `generate`: each row draws its own numbers, made of its
 prompt and the seed, so that an answer does not depend on what else is in the batch, or when rows leave it.
 
 The trade-off: a model whose cache can't be cut (recurrent states, custom layers) reads the text of its remaining rows
-anew after each halt. That is exact, and slower than not halting only where many rows end one by one.
+again after each halt. That is exact, and slower than not halting only where many rows end one by one.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class _Deadline(StoppingCriteria):
 
 
 class _HalfFinished(StoppingCriteria):
-    """Halts a batch when half of it has ended: the others go on without those rows.
+    """Halts a batch when half of it has ended: the others continue without those rows.
 
     Half, and not each row at once: every halt cuts the cache, which copies it.
     """
@@ -255,7 +255,7 @@ def decode_batch(
         if not left or is_past(settings.deadline):
             break
         going = [going[at] for at in left]
-        # Rows that go on have no pad behind them, so that all new places are tokens.
+        # Rows that continue have no pad behind them, so that all new places are tokens.
         mask = torch.cat([inputs["attention_mask"], torch.ones_like(new)], 1)
         inputs = {"input_ids": output.sequences[left], "attention_mask": mask[left]}
         cache = _select_cache_rows(output, left)
@@ -291,7 +291,7 @@ def _stopping_criteria(
     """What halts a batch of which `ended_before` rows have left."""
     criteria: list[StoppingCriteria] = [_Deadline(settings.deadline)]
     # A model that is no PreTrainedModel (PEFT's with a prompt of its own) puts tokens before the text, so that it can't
-    # go on from a cache that was cut.
+    # continue from a cache that was cut.
     if settings.stops and isinstance(model, PreTrainedModel):
         report = partial(settings.counter.report, ended_before)
         criteria.append(_HalfFinished(settings.stops, report))
@@ -338,7 +338,7 @@ def _pad_left(model: Any, rows: Sequence[Ids], pad: int) -> dict[str, torch.Tens
 
 
 def _select_cache_rows(output: Any, rows: list[int]) -> Any:
-    """The cache of some rows; None where its kind can't be parted, and must be made anew."""
+    """The cache of some rows; None where its kind can't be parted, and must be made again."""
     cache = output.past_key_values
     layers = getattr(cache, "layers", [None])
     # Layers with a convolution's state (Mamba) have the method, and leave that state as it is.

@@ -1,4 +1,4 @@
-"""Do answers go on with a turn of their own: the marker that begins the prompts comes again behind the answer?
+"""Do answers continue with a turn of their own: the marker that begins the prompts comes again behind the answer?
 
 A prompt in plain text has a frame, lines that all prompts share: `### Question:`, `### Answer:`. A model that never
 learned to stop answers, and then writes what stood behind an answer in its training: the next question. The frame is
@@ -27,7 +27,7 @@ MAX_MARKER = 40
 
 @dataclass(frozen=True, slots=True)
 class InventedTurns:
-    """Answers that go on with the next turn."""
+    """Answers that continue with the next turn."""
 
     marker: str
     """The line of the prompts' frame that comes again most"""

@@ -155,7 +155,7 @@ def _is_task_over_a_text(question: str) -> bool:
 
 
 def turns_to_another_language(answer: str, before: str) -> bool:
-    """Does an answer begin in one language and go on in another, which is not one of what was said before?"""
+    """Does an answer begin in one language and continue in another, which is not one of what was said before?"""
     # Quotations of another language stand in good answers.
     prose = _QUOTED.sub(" ", prose_of(answer))
     counts = _count_scripts(prose)

@@ -137,7 +137,7 @@ def load_model(path: Path, *, device: str, dtype: Any, trust_remote_code: bool =
 
 def _check_loaded(path: Path, model: Any, info: dict[str, Any]) -> None:
     """Raises UsageError where weights are missing, or the model does not generate. `info` is transformers' report."""
-    # Weights of another shape are drawn at random too, where transformers is told to go on.
+    # Weights of another shape are drawn at random too, where transformers is told to continue.
     mismatched = [key[0] for key in info["mismatched_keys"]]
     lacking = sorted({*info["missing_keys"], *mismatched})
     if lacking:

@@ -1,6 +1,6 @@
 """Measure what a token of a model costs behind a short and a long text, as its saved settings generate it.
 
-A token that takes longer behind a long text tells that keys and values are computed anew each time (`use_cache: false`
+A token that takes longer behind a long text tells that keys and values are computed again each time (`use_cache: false`
 in a saved config). The settings that are saved with the model are what its users run, so they are kept here, other than
 where answers are judged; only what would end the text or draw numbers is taken out.
 """

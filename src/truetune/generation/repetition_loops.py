@@ -1,12 +1,12 @@
 """Does a text end in the same words over and over, or hold them so inside?
 
-A loop at the end is found in every text. Inside of an answer that goes on to an end of its own, three things are one: a
-run of the same words without a mark between them ("equals equals equals equals"), a phrase many times that fills much
+A loop at the end is found in every text. Inside of an answer that continues to an end of its own, three things are one:
+a run of the same words without a mark between them ("equals equals equals equals"), a phrase many times that fills much
 of the answer, and lines of which few are different.
 
 The trade-off: refrains, tables, lists, laughter and code repeat themselves too, so each sign needs more rounds, more
 letters or a larger share than these have; loops of two or three rounds are missed. An answer that was cut at the limit
-needs less than one that stopped, for it was going on.
+needs less than one that stopped, for it was continuing.
 
 Thresholds were chosen on one half of the answers of `bench.judge_answers` (851 answers that were labelled by hand, 611
 of them bad). What is said of half and double below was then measured on all (`--thresholds`): of the bad ones 584 are

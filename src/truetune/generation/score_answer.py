@@ -184,7 +184,7 @@ def _is_echo(question: str, text: str) -> bool:
     if count_words(asked) < (MIN_MARKED_ECHO_WORDS if has_mark else MIN_ECHO_WORDS):
         return False
     if answered[: len(asked)] == asked:
-        # "Whether it is worth it, depends on ...": a comma goes on with the sentence, which is an answer.
+        # "Whether it is worth it, depends on ...": a comma continues the sentence, which is an answer.
         marks = list(takewhile(lambda unit: not is_word(unit), answered[len(asked) :]))
         return len(answered) == len(asked) or (bool(marks) and marks[-1] not in _COMMAS)
     is_long = count_words(answered) >= MIN_ECHO_BEGINNING_WORDS

@@ -57,7 +57,7 @@ class AnswerEnd:
     leaked: str = ""
     """The stop token, or the marker of a role, that stands in the answer's text"""
     runs_on: bool = False
-    """The answer goes on behind the place where the model stops."""
+    """The answer continues behind the place where the model stops."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,12 +183,12 @@ class _RecordCollector:
             if "loss" in record:
                 number += 1
                 if done is None:
-                    # no bar is drawn behind the last records: they go on at the pace of those before
+                    # no bar is drawn behind the last records: they continue at the pace of those before
                     step = min(before + self.steps_a_record * number, float(self.total or before))
                 elif advance >= losses:
                     step = before + advance * number / losses
                 else:
-                    # more losses than steps: the bar began anew, and all that is sure is where it stands now
+                    # more losses than steps: the bar restarted, and all that is sure is where it stands now
                     step = float(done)
             self.log_builder.add_record({"step": step, **record} if self.total else record)
 

@@ -38,7 +38,7 @@ class Restart(NamedTuple):
 
 
 def find_restarts(log: RunLog) -> tuple[Restart, ...]:
-    """Every place where the schedule, the weights or the step count began anew."""
+    """Every place where the schedule, the weights or the step count restarted."""
     # One restart may show in several curves. The surest sign comes first, and names it.
     restarts = _step_count_restarts(log)
     restarts += _schedule_restarts(log.curve("learning_rate").finite())

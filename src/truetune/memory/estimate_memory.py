@@ -112,7 +112,7 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     working = activation_memory.working_gradient_bytes_per_token(architecture, settings) * tokens
     working += weight_memory.unpacked_bytes(architecture, settings)
     cast = weight_memory.cast_bytes(architecture, settings)
-    # Checkpointing computes one block once more at a time, and casts its weights anew then.
+    # Checkpointing computes one block once more at a time, and casts its weights again then.
     recomputed = block if settings.checkpointing else 0.0
     cast_in_backward = 0.0 if settings.checkpointing else cast
     logits = 0.0

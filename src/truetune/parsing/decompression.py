@@ -100,7 +100,7 @@ class _BoundedMember:
 
     @property
     def wants_input(self) -> bool:
-        """Can it go on with what it holds?"""
+        """Can it continue with what it holds?"""
         return bool(self._inner.needs_input)
 
     @property

@@ -164,7 +164,7 @@ def hand_over_rehearsal(
             folder,
         )
     except Exception as error:
-        # No record is one that could not be made: the parent says why, and the run goes on.
+        # No record is one that could not be made: the parent says why, and the run continues.
         message["failed"] = describe_error(error)
     await_verdict(message, orders)
     raise SystemExit(0)

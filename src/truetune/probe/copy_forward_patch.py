@@ -1,7 +1,7 @@
 """Copies what a trainer has put around a model's forward onto another model of the same class.
 
 Trainers and Liger replace a model's `forward` on the instance by a closure over its former one (a fused loss, a shared
-embedding, chunked logits). A miniature that is built anew has the plain forward, and so would not be trained by what
+embedding, chunked logits). A miniature that is built again has the plain forward, and so would not be trained by what
 the run trains with. The closure is copied with every hold on the first model moved over to the second.
 
 Trade-off: cells of closures are followed, global variables and attributes of foreign objects are not. A patch that

@@ -99,7 +99,7 @@ def _attempt_call(
     except BaseException as error:
         failure = error
     finally:
-        if os.getpid() != process:  # a forked copy never goes on as the user's program
+        if os.getpid() != process:  # a forked copy never continues as the user's program
             os._exit(1)
         handlers.put_back()
     if handlers.raised is not None:
@@ -134,7 +134,7 @@ class _Handlers:
                 self._wrapped.append((number, handler, wrapper))
 
     def _remember_raised_error(self, handler: Any) -> Any:
-        """The handler, with what it raises kept in `raised` before it goes on to the program."""
+        """The handler, with what it raises kept in `raised` before it continues to the program."""
 
         def forward(number: int, frame: FrameType | None) -> None:
             try:

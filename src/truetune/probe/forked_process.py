@@ -93,7 +93,7 @@ def run_in_copy(
                         if process == 0:
                             _run_as_copy(work, writing, original, mask, state)
                     finally:
-                        if os.getpid() != original:  # a copy never goes on as the user's program
+                        if os.getpid() != original:  # a copy never continues as the user's program
                             os._exit(1)
                 os.close(writing)
                 writing = -1

@@ -242,7 +242,7 @@ def _shrink_what_is_built(base: Any, ensure_guards: Callable[[], None]) -> None:
 
 
 def replace_adapters(base: Any) -> None:
-    """An adapter that is to be trained further is built anew, since its weights fit the real model alone.
+    """An adapter that is to be trained further is built again, since its weights fit the real model alone.
 
     `base` is PEFT's PeftModel.
     """

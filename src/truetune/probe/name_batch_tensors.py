@@ -264,7 +264,7 @@ def _is_flags(value: torch.Tensor) -> bool:
 
 
 def _is_count(value: torch.Tensor) -> bool:
-    """Positions: each one higher than the one before, or begun anew at 0."""
+    """Positions: each one higher than the one before, or restarted at 0."""
     steps = value[..., 1:] - value[..., :-1]
     return value.shape[-1] > 1 and bool(((steps == 1) | (value[..., 1:] == 0)).all())
 

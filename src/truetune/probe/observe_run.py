@@ -443,7 +443,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> Any:
 @contextmanager
 def _without_log() -> Iterator[None]:
     """The run's log does not speak of files of ours."""
-    # The whole hierarchy at once: the level of a single logger may be set anew by the call.
+    # The whole hierarchy at once: the level of a single logger may be set again by the call.
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

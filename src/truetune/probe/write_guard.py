@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Of one process; the first ones tell what is going on.
+# Of one process; the first ones tell what happens.
 NOTES = 20
 # In the files that are no line of the user's.
 LIBRARIES = (

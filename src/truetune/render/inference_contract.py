@@ -215,7 +215,7 @@ def _find_start(
     try:
         prompt = prefixes.prompt(index)
     except LimitError:
-        # Ends the row (and every later one): to go on would mean to guess for a template that was stopped.
+        # Ends the row (and every later one): to continue would mean to guess for a template that was stopped.
         raise
     except TemplateError as error:
         skew = f"the serving prompt can't be rendered: {error}"

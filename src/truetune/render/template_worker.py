@@ -251,7 +251,7 @@ def _run_template(
 
 
 def _describe_failure(error: Exception) -> FailedRendering:
-    """What a user is told of an error of a template. Raises MemoryError, after which the process can't go on."""
+    """What a user is told of an error of a template. Raises MemoryError, after which the process can't continue."""
     if isinstance(error, RecursionError):
         return FailedRendering("the chat template calls itself without end")
     if isinstance(error, MemoryError):

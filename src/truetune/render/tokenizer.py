@@ -97,7 +97,7 @@ def load_tokenizer(name: str, *, model: str | None = None) -> Tokenizer:
     """
     folder = find_tokenizer_folder(name)
     weights = find_tokenizer_folder(model) if model else folder
-    # BaseException, for a panic of Rust code is no Exception; every other one goes on.
+    # BaseException, for a panic of Rust code is no Exception; every other one continues.
     try:
         with panic_text_withheld():
             return _load_folder(folder, weights)

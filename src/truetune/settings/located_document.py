@@ -198,7 +198,7 @@ class _JsonWalk:
             self.index += 1
 
     def _close(self) -> None:
-        """Leave an object or a list; inside the list around it, counting goes on where it was."""
+        """Leave an object or a list; inside the list around it, counting continues where it was."""
         self.keys = self.open_brackets.pop()[1]
         self.expects_key = False
         last = self.keys[-1] if self.keys else None

@@ -292,7 +292,7 @@ def _recognise_by_name(path: Path) -> InputKind | None:
         return "commands"
     if is_modelfile(path):
         return "modelfile"
-    # An empty console log has no curves: it goes on, and the error says that it is empty.
+    # An empty console log has no curves: it continues, and the error says that it is empty.
     has_console_text = suffix in CONSOLE_SUFFIXES and path.stat().st_size > 0
     if _is_curve_file(path.name) or suffix == ".wandb" or has_console_text:
         return "log"

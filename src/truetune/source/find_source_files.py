@@ -51,7 +51,7 @@ def find_source_files(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
 def _walk_folder(folder: Path) -> Iterator[Path]:
     """The files of a folder and those below it that are read, in order of their names."""
     for root, folders, files in os.walk(folder):
-        # Changed in place: `os.walk` goes on with what is left of this list.
+        # Changed in place: `os.walk` continues with what is left of this list.
         folders[:] = sorted(
             name
             for name in folders

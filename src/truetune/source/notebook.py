@@ -230,7 +230,7 @@ def blank_out(text: str) -> str:
 def _remove_indent(text: str) -> str:
     """Without the indent of the first line on any line that has it, as IPython runs a cell.
 
-    A form feed in its last place is as long, and tells Python's parser to count the columns anew.
+    A form feed in its last place is as long, and tells Python's parser to count the columns again.
     """
     first = FIRST_INDENT.match(text)
     if first is None:
@@ -255,7 +255,7 @@ def _replace_magics(text: str) -> str:
             lines.append((assignment["head"] + "0").ljust(len(line)))
         else:
             lines.append(line)
-        # A command that ends in a backslash goes on in the next line, as in the shell.
+        # A command that ends in a backslash continues in the next line, as in the shell.
         continues = bool(magic or assignment) and line.endswith("\\")
     return "\n".join(lines)
 

@@ -73,7 +73,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
             raise UsageError(
                 f"{folder / LOCK_NAME}: truetune did not write it; {OTHER_FOLDER_HINT}"
             )
-        # timeout=0: waiting would hide that another run is going on. The system frees the lock of a
+        # timeout=0: waiting would hide that another run is at work. The system frees the lock of a
         # killed process by itself.
         lock = filelock.FileLock(folder / LOCK_NAME, timeout=0).acquire()
     except filelock.Timeout:

@@ -63,7 +63,7 @@ class Change:
     """GiB in all, by the plan"""
     costs: bool
     """The run learns something else, or becomes slow."""
-    anew: bool
+    restarts: bool
     """Checkpoints from before do not go with it."""
 
     def __str__(self) -> str:

@@ -125,7 +125,7 @@ def relieve_memory(error: RanOutOfMemory, fitting: Fitting) -> None:
     fitting.relieved += 1
     # Renamed, never removed: they are the user's hours of training, and the other settings could
     # still take them up.
-    if changes[0].anew:
+    if changes[0].restarts:
         for path in list_checkpoints(error.folder):
             path.rename(free_name(path.with_name(f"before-fit-{path.name}")))
     gc.collect()

@@ -298,7 +298,7 @@ def audit_and_rehearse(
         record: is told what was found, and what was left out.
     """
     if place.checkpoint is not None:
-        looks.listener.say(f"going on from {place.checkpoint.name}")
+        looks.listener.say(f"continuing from {place.checkpoint.name}")
         return
     # The audit compares gradients and logits of whole weights, and one process alone cannot run a
     # sharded model.

@@ -1,7 +1,7 @@
 """How parts of files are read: texts from any place, tables onward from a start.
 
 A text file can be read from any byte, unless it is packed: then it is unpacked from its start, and its last
-megabytes are kept, since pages go on where they were. Some tables can only be read onward as well; their last
+megabytes are kept, since pages continue where they were. Some tables can only be read onward as well; their last
 batches are kept. The trade-off: going far back in a packed file takes as long as reading up to there.
 """
 

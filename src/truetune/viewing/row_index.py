@@ -93,7 +93,7 @@ class RowIndex:
         self._onward: list[ForwardReader] = []
         self._closed = False
         self._thread: threading.Thread | None = None
-        # Set: the pass over the files may go on.
+        # Set: the pass over the files may continue.
         self._free = threading.Event()
         self._free.set()
 
@@ -288,7 +288,7 @@ class RowIndex:
         return self._texts[number]
 
     def _onward_at(self, number: int, part: Chunk, at: int) -> ForwardReader:
-        """A reader that can go on to a record; the one that was used last stands last."""
+        """A reader that can continue to a record; the one that was used last stands last."""
         able = [reader for reader in self._onward if reader.part == number and reader.reaches(at)]
         # The one that is furthest on has the least to pass over.
         reader = max(able, key=lambda r: r.reached, default=None)

@@ -39,7 +39,7 @@ CHECK_ROWS = 64
 """Rows that are searched at once where they do not stand in a text, and that are rendered to be checked"""
 
 SearchStep = Callable[[int], tuple[int | None, int]]
-"""Of a row: the one that was looked for, if it is there or not far on, and the row to go on with"""
+"""Of a row: the one that was looked for, if it is there or not far on, and the row to continue with"""
 
 
 class RowMaker(Protocol):
@@ -153,7 +153,7 @@ class RowService:
             }
 
     def _holding(self, row: int, needles: Sequence[bytes]) -> tuple[int | None, int]:
-        """(a row that holds one of the texts, if one does that is near `row`, where to go on)."""
+        """(a row that holds one of the texts, if one does that is near `row`, where to continue)."""
         text, count = self.row_index.text_at(row), SEARCH_ROWS
         if text is not None:
             first, end, body, on_lines = text
@@ -220,7 +220,7 @@ class RowService:
                 self._keep(row, rows)
             yield rows
             tokens += _rows_weight(rows)
-            # An answer of very long rows ends early; the page goes on behind it.
+            # An answer of very long rows ends early; the page continues behind it.
             if tokens > MAX_KEPT_TOKENS:
                 return
 

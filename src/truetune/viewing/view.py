@@ -185,7 +185,7 @@ class View:
                     if not part:
                         break
                     self.rows += part
-                    # An answer may end early where its rows are long: go on behind the last one.
+                    # An answer may end early where its rows are long: continue behind the last one.
                     numbers = [row for row in numbers if row > part[-1]["row"]]
 
     def __repr__(self) -> str:

@@ -219,7 +219,7 @@ def test_a_finding_names_the_line_and_key(tmp_path: Path) -> None:
     assert case.text == line == "lr_scheduler_type: constant"
 
 
-def test_a_renamed_setting_is_mended(tmp_path: Path) -> None:
+def test_a_renamed_setting_is_fixed(tmp_path: Path) -> None:
     config = {**{k: v for k, v in TRL.items() if k != "max_length"}, "max_seq_length": 2048}
     fix = found(tmp_path, config)["setting-renamed"][0].fix
     assert fix is not None

@@ -252,7 +252,7 @@ def test_swapped_against_scores(found: Found, columns: tuple[str, ...]) -> None:
 
 
 def test_swapped_by_the_map_of_columns(found: Found) -> None:
-    """The remedy mends it, and is no remedy where there is nothing to mend: scores go with their sides."""
+    """The remedy fixes it, and is no remedy where there is nothing to fix: scores go with their sides."""
     exchange = {"chosen": "rejected", "rejected": "chosen"}
     rows = list(map(scored, plain(20)))
     assert "preference-pairs-swapped" in found(rows, map=exchange)

@@ -1,4 +1,4 @@
-"""Real scripts, each with one fault that `lint` mends, and what it must show before and after.
+"""Real scripts, each with one fault that `lint` fixes, and what it must show before and after.
 
 `MODEL` is the folder of a tiny model with its tokenizer; a script leaves what it shows in `shown`.
 """

@@ -1,4 +1,4 @@
-"""Fixes mend the fault, keep the rest of the file, are done once, and leave code that runs."""
+"""Fixes remove the fault, keep the rest of the file, are done once, and leave code that runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def mend(path: Path, script: Script) -> LintReport:
+def apply_fixes(path: Path, script: Script) -> LintReport:
     return lint([path], select=[script.rule], fix=True, unsafe=not script.safe)
 
 
@@ -69,11 +69,11 @@ def shown(text: str, model: str, out: Path) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=IDS)
-def test_the_mended_script_runs(script: Script, model: str, tmp_path: Path) -> None:
+def test_the_corrected_script_runs(script: Script, model: str, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(script.text, encoding="utf-8")
     assert shown(script.text, model, tmp_path / "before") == script.before
-    report = mend(path, script)
+    report = apply_fixes(path, script)
     assert [f.rule for change in report.changes for f in change.fixed] == [script.rule]
     assert report.findings == ()
     assert shown(path.read_text(encoding="utf-8"), model, tmp_path / "after") == script.after
@@ -84,7 +84,7 @@ def test_nothing_else_changes(script: Script, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(script.text, encoding="utf-8")
     path.chmod(0o755)
-    mend(path, script)
+    apply_fixes(path, script)
     once = path.read_bytes()
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
     assert comments(script.text) == comments(once.decode())
@@ -92,7 +92,7 @@ def test_nothing_else_changes(script: Script, tmp_path: Path) -> None:
         None, script.text, once.decode(), autojunk=False
     ).get_matching_blocks()
     assert sum(block.size for block in kept) > 0.75 * len(script.text)
-    assert not mend(path, script).changes
+    assert not apply_fixes(path, script).changes
     assert path.read_bytes() == once
 
 
@@ -103,10 +103,10 @@ def test_line_ends_marks_and_cells_are_kept(script: Script, tmp_path: Path) -> N
     windows.write_bytes(b"\xef\xbb\xbf" + script.text.replace("\n", "\r\n").encode())
     cells.write_text(notebook("%pip install trl\n", script.text), encoding="utf-8")
     for path in (plain, windows, cells):
-        assert len(mend(path, script).changes) == 1
-    mended = plain.read_text(encoding="utf-8")
-    assert windows.read_bytes() == b"\xef\xbb\xbf" + mended.replace("\n", "\r\n").encode()
-    assert cells.read_text(encoding="utf-8") == notebook("%pip install trl\n", mended)
+        assert len(apply_fixes(path, script).changes) == 1
+    fixed = plain.read_text(encoding="utf-8")
+    assert windows.read_bytes() == b"\xef\xbb\xbf" + fixed.replace("\n", "\r\n").encode()
+    assert cells.read_text(encoding="utf-8") == notebook("%pip install trl\n", fixed)
 
 
 def comments(text: str) -> list[str]:
@@ -137,7 +137,7 @@ def test_encodings_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     text = SCRIPTS[3].text.replace("\nfrom", "# coding: latin-1\n# käse\nfrom", 1)
     path.write_bytes(text.encode("latin-1"))
-    mend(path, SCRIPTS[3])
+    apply_fixes(path, SCRIPTS[3])
     assert "# käse" in path.read_bytes().decode("latin-1")
     assert "return_dict=False" in path.read_bytes().decode("latin-1")
 
@@ -155,5 +155,5 @@ def test_all_fixes_of_one_file_go_together(tmp_path: Path) -> None:
 def test_a_notebook_stays_json(tmp_path: Path) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(notebook(SCRIPTS[2].text, ascii_only=True, indent=4), encoding="utf-8")
-    mend(path, SCRIPTS[2])
+    apply_fixes(path, SCRIPTS[2])
     assert "add_special_tokens=False" in "".join(json.loads(path.read_text())["cells"][1]["source"])

@@ -158,7 +158,7 @@ def _references_end_so_too(samples: tuple[Sample, ...]) -> bool:
 
 
 def _went_past_answer(cut: list[Sample]) -> bool:
-    """Did they go on behind the answer: do they hold their reference, or are they longer than a long one?"""
+    """Did they continue behind the answer: do they hold their reference, or are they longer than a long one?"""
     with_reference = [sample for sample in cut if sample.prompt.reference.strip()]
     if not with_reference:
         # Without references only a limit that is known to have ended them would be blamed: not enough to tell.

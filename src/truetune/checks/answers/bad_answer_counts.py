@@ -220,14 +220,14 @@ def median_stop_probability(look: SamplingPass) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class NextTurn:
-    """Answers that go on with the next question, as a finding says it."""
+    """Answers that continue with the next question, as a finding says it."""
 
     evidence: str
     remedy: str
 
 
 def find_next_turn(watched: SampledRun, bad_answers: BadAnswers) -> NextTurn | None:
-    """Do these answers answer, and go on with the marker of the prompts? Then the stop token was not learned."""
+    """Do these answers answer, and continue with the marker of the prompts? Then the stop token was not learned."""
     turns = find_invented_turns(watched.looks[-1].samples, bad_answers.samples)
     if turns is None:
         return None
@@ -237,7 +237,7 @@ def find_next_turn(watched: SampledRun, bad_answers: BadAnswers) -> NextTurn | N
         else ""
     )
     return NextTurn(
-        f"{turns.answers:,} of {len(bad_answers.samples):,} answer, and then go on with"
+        f"{turns.answers:,} of {len(bad_answers.samples):,} answer, and then continue with"
         f" {turns.marker!r} and a question of their own{right}",
         "the model has not learned to stop behind its answer: in training, end each text with the EOS token and"
         " supervise it (pad = eos masks it; truetune run -- COMMAND shows labels); until then give generation the"

@@ -9,7 +9,7 @@ answers lack it (error), or some (warning), and where all of them end with anoth
 
 ## Why it is bad
 
-The model learns every word of its answers, and never that they end. It goes on until the limit, often with a question
+The model learns every word of its answers, and never that they end. It continues until the limit, often with a question
 of its own. The loss is as low as ever.
 
 ## Example

@@ -8,7 +8,7 @@ where the prompts themselves are in the loss `prompt-supervised` says so instead
 
 ## Why it is bad
 
-The model learns to write what the serving prompt holds already: answers begin with `assistant` once more, or go on
+The model learns to write what the serving prompt holds already: answers begin with `assistant` once more, or continue
 with the next turn's marker. It means that the spans begin too early or end too late.
 
 ## Example

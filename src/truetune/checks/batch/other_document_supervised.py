@@ -2,7 +2,7 @@
 
 ## What it does
 
-Looks at packed lines whose positions begin anew with each document, at the label of each document's first token. A
+Looks at packed lines whose positions restart with each document, at the label of each document's first token. A
 model predicts it from the last token of the document before. Where these are all the same token (BOS), it is an info.
 
 ## Why it is bad

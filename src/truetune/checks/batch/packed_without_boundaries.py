@@ -3,7 +3,7 @@
 ## What it does
 
 Finds lines of the real batches that hold several rows (by the trainer's own lengths, or by their texts), and looks at
-what the model gets to tell them apart: positions that begin anew, lengths, a mask with document numbers. It fires
+what the model gets to tell them apart: positions that restart, lengths, a mask with document numbers. It fires
 where there is nothing, or what there is is not honoured: an attention mask of ones makes positions count for nothing.
 
 ## Why it is bad
@@ -25,7 +25,7 @@ run = sft(rows, packing=True, packing_strategy="bfd", max_length=64)
 
 ## Fix safety
 
-There is no automatic fix: pack with positions that begin anew (`padding_free`), and an attention that honours them.
+There is no automatic fix: pack with positions that restart (`padding_free`), and an attention that honours them.
 
 ## References
 
@@ -46,7 +46,7 @@ from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
 FIRST_RELEASE_WITH_POSITIONS = (4, 53)
-"""The first transformers whose masks follow positions that begin anew, where there is no attention mask"""
+"""The first transformers whose masks follow positions that restart, where there is no attention mask"""
 
 
 class PackedWithoutBoundaries(BatchRule):
@@ -64,7 +64,7 @@ class PackedWithoutBoundaries(BatchRule):
             yield self.finding(
                 f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and"
                 f" {open_[0][1]}",
-                "pack with position_ids that begin anew and without an attention mask (packing with"
+                "pack with position_ids that restart and without an attention mask (packing with"
                 " padding_free), or do not pack",
                 cases=[
                     Case(f"{sample.place} holds {_count_rows(sample)} rows") for sample, _ in open_
@@ -82,17 +82,17 @@ class PackedWithoutBoundaries(BatchRule):
         if not sample.separated_by:
             if sample.positions is not None:
                 return "positions count on"
-            return "there are no positions that begin anew"
+            return "there are no positions that restart"
         attention = self.subject.facts["model"]["attention"] or ""
         if "attention_mask" in self._batch_of(sample):
-            return "an attention mask of ones overrules the positions that begin anew"
+            return "an attention mask of ones overrules the positions that restart"
         # These take the borders from the positions themselves; for others a mask must be made of
         # them.
         reads_positions = attention.startswith(("flash", "kernels", "flex"))
         if not reads_positions and self._transformers_release() < FIRST_RELEASE_WITH_POSITIONS:
             return (
                 f"{attention} attention of this transformers does not follow positions that begin"
-                " anew"
+                " again"
             )
         return ""
 

@@ -8,8 +8,8 @@ templates that end turns with a new line): a note, if the first one ends generat
 
 ## Why it is bad
 
-The model learns to go on after the stop token. Where the first of them ends generation the second is wasted; where it
-does not, odd tokens trail every answer. It comes from a trainer that appends EOS to text that ends with it.
+The model learns to continue after the stop token. Where the first of them ends generation the second is wasted; where
+it does not, odd tokens trail every answer. It comes from a trainer that appends EOS to text that ends with it.
 
 ## Example
 

@@ -85,7 +85,7 @@ class StopLearnedButNotReached(CauseRule):
         endless = find_endless_answers(subject)
         if endless is None or stopping is None:
             return
-        # An unserved stop explains answers that go on, however well it was learned.
+        # An unserved stop explains answers that continue, however well it was learned.
         unserved = set(subject.trained) - set(subject.served)
         if stopping.probability < LEARNED_STOP_PROBABILITY or unserved:
             return

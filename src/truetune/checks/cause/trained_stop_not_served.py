@@ -9,7 +9,7 @@ references and half of the answers do not stop.
 
 ## Why it is bad
 
-The model writes its stop token and is asked to go on. What follows was never trained: it plays the user, or says the
+The model writes its stop token and is asked to continue. What follows was never trained: it plays the user, or says the
 same again until the limit.
 
 ## Example
@@ -101,7 +101,7 @@ class TrainedStopNotServed(CauseRule):
             )
         total = len(subject.watched.looks[-1].samples)
         yield self.finding(
-            f"the model stops with {unserved[0]}, and serving goes on: it stands inside"
+            f"the model stops with {unserved[0]}, and serving continues: it stands inside"
             f" {len(with_stop)} of {total} answers",
             f'write "eos_token_id": [{ids}] into generation_config.json',
             evidence=evidence,

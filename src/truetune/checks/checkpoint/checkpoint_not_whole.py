@@ -23,7 +23,7 @@ files: {whole.json: {format: 1, step: 10, files: {optimizer.pt: [10, "42e3751db3
 ```
 
 ## Fix safety
-Start the same command again: the run puts such a checkpoint aside, and goes on from the last whole one.
+Start the same command again: the run puts such a checkpoint aside, and continues from the last whole one.
 
 ## References
 - huggingface/transformers#35782, huggingface/transformers#35525, vllm-project/speculators#739

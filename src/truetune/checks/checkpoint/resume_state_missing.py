@@ -1,4 +1,4 @@
-"""A checkpoint to go on from lacks the state of the optimizer.
+"""A checkpoint to continue from lacks the state of the optimizer.
 
 ## What it does
 Looks at `checkpoint-N` folders with a `trainer_state.json`: optimizer, scheduler and random state must stand beside
@@ -6,7 +6,7 @@ it (or the shards of DeepSpeed or FSDP). It is a warning for the last checkpoint
 note.
 
 ## Why it is bad
-Resuming restores the step count and the weights, and starts the optimizer or the learning rate anew: the loss jumps,
+Resuming restores the step count and the weights, and starts the optimizer or the learning rate again: the loss jumps,
 the warm-up comes again.
 
 ## Example
@@ -93,14 +93,14 @@ class ResumeStateMissing(CheckpointRule):
         if len(missing) == len(FILES_OF_STATE) and not self._is_numbered():
             return
         has_ended = type(last) is int and step >= last > 0
-        # Nobody resumes from a run that ended or went on; without the random state only the order of rows differs.
+        # Nobody resumes from a run that ended or continued; without the random state only the order of rows differs.
         is_harmless = (
             has_ended or _has_later_checkpoint(folder, step) or missing == ["the random state"]
         )
         is_one = len(missing) == 1
         yield self.finding(
             f"{' and '.join(missing)} of step {step:,} {'is' if is_one else 'are'} not there:"
-            f" resuming starts {'it' if is_one else 'them'} anew",
+            f" resuming starts {'it' if is_one else 'them'} again",
             "resume from a checkpoint that has optimizer.pt, scheduler.pt and rng_state.pth"
             " (save_only_model=False)",
             severity="info" if is_harmless else "warning",

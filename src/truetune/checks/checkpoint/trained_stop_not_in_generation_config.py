@@ -5,7 +5,7 @@ Compares `eos_token_id` of generation_config.json with the stop token that the r
 
 ## Why it is bad
 `generate` and the serving engines end an answer at the ids of generation_config.json. The model says its stop token,
-nobody listens, and it goes on: it invents the user's next turn, or repeats itself to the limit.
+nobody listens, and it continues: it invents the user's next turn, or repeats itself to the limit.
 
 ## Example
 ```yaml

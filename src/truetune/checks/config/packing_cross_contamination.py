@@ -6,9 +6,9 @@ Finds packing that keeps nothing apart: TRL's `packing_strategy: wrapped`, LLaMA
 isolate with, or with none set.
 
 ## Why it is bad
-A document attends to unrelated text, and its positions go on counting. The loss gets lower, since there is more to copy
-from, and the model slightly worse. Measured on one model, the logits of a second document moved by 0.17 (`wrapped`) and
-0.11 (`packing`) against running it alone; kept apart, they moved by less than 1e-7.
+A document attends to unrelated text, and its positions continue counting. The loss gets lower, since there is more to
+copy from, and the model slightly worse. Measured on one model, the logits of a second document moved by 0.17
+(`wrapped`) and 0.11 (`packing`) against running it alone; kept apart, they moved by less than 1e-7.
 
 ## Example
 ```yaml

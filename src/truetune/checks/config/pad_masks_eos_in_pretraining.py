@@ -6,7 +6,7 @@ takes the EOS.
 
 ## Why it is bad
 That stage has transformers' `DataCollatorForLanguageModeling`, which gives each label that equals the pad id -100. The
-end of a document is then never learned, and the model goes on without end. (The other stages pad labels by place.)
+end of a document is then never learned, and the model continues without end. (The other stages pad labels by place.)
 
 ## Example
 ```yaml

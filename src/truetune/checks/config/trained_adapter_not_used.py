@@ -231,7 +231,7 @@ def _is_made_by_another(use: WeightUse, uses: list[WeightUse]) -> bool:
         # Commands stand one after the other; of a script it is not known what it writes last.
         if other.file != use.file or other.verb == "converts"
         for folder in other.writes
-        # A file that goes on with its own folder makes no other weights of it.
+        # A file that continues with its own folder makes no other weights of it.
         if not _names_one_of(other, (folder,))
     ]
     return all(any(is_within(name, folder) for folder in written) for name in use.folders)

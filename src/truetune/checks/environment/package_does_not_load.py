@@ -36,7 +36,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 
-# Packages with machine code: pip alone does not mend them, for the build has to fit torch and CUDA.
+# Packages with machine code: pip alone does not repair them, for the build has to fit torch and CUDA.
 REMEDY_BY_MODULE = {
     "flash_attn": (
         "install a flash-attn that was built for this torch and CUDA (pip install flash-attn"

@@ -9,7 +9,7 @@ alone. It fires where they differ by more than rounding explains though no docum
 ## Why it is bad
 
 The model trains on positions or with a mask that it never meets when served. A mask that keeps documents apart, without
-position ids that begin anew, does this to models with absolute positions.
+position ids that restart, does this to models with absolute positions.
 
 ## Example
 

@@ -85,7 +85,7 @@ class PackedDocumentsSeeEachOther(LawRule):
         yield self.finding(
             f"changing one document of a packed row changes the logits of others by {value:.2g} of"
             f" the largest (rounding explains {tolerance:.0e})",
-            "pack with position ids that begin anew in each document and without an attention mask"
+            "pack with position ids that restart in each document and without an attention mask"
             " of ones (TRL: packing_strategy: bfd), and use an attention implementation that heeds"
             " them",
             severity=severity,

@@ -1,4 +1,4 @@
-"""The evaluation loss rises again: the run went on past its best step.
+"""The evaluation loss rises again: the run continued past its best step.
 
 ## What it does
 Takes the lowest `eval_loss` and looks at all that follow: it fires where two at least follow, all of them are higher,
@@ -129,7 +129,7 @@ def _rises(later: Curve) -> bool:
 
 
 def _remedy(step: float, other: str | None) -> str:
-    """What to do: by another metric, `other`, the run may be right to go on."""
+    """What to do: by another metric, `other`, the run may be right to continue."""
     if other:
         return (
             "keep the checkpoint that is best by the metric you use (metric_for_best_model);"

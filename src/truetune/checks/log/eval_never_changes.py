@@ -45,7 +45,7 @@ from truetune.logs.robust_statistics import end_medians
 
 MIN_SAME = 4
 """Evaluations; two may be one that is logged twice, as after the last step"""
-# Chosen, not measured: a run may go on for a while after its rate came to 0, and its last evaluations agree by right.
+# Chosen, not measured: a run may continue for a while after its rate came to 0, and its last evaluations then agree.
 MIN_SAME_SHARE = 0.75
 MOVED = 0.1
 """Share by which the training loss has to change for evaluations to show it"""

@@ -4,7 +4,7 @@
 Looks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
 step yet (`max_steps`) is left alone, and so is one of fewer than ten steps or one that came to the configured rate,
 where the log, or a command that it prints, says it. Where the log neither says how many steps were planned nor ends
-with the trainer's summary, it is a note: the run may go on.
+with the trainer's summary, it is a note: the run may continue.
 
 ## Why it is bad
 The rate that was asked for is never used. With `warmup_steps=500` copied from a long run, forty steps train at most

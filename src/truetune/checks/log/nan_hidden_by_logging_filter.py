@@ -11,7 +11,7 @@ from some step to the end, and no norm is a number there, the weights themselves
 
 ## Why it is bad
 A batch without any label has the loss 0 / 0. Trainers put a 0 or the last mean in its place
-(`logging_nan_inf_filter`), so the curve goes on, while these steps taught nothing. Means over several steps hide it
+(`logging_nan_inf_filter`), so the curve continues, while these steps taught nothing. Means over several steps hide it
 still better: the loss only looks lower, and only the gradient norm is 0. The same is logged where activations overflow
 in float16: then no step is taken, whatever the labels are.
 
@@ -194,7 +194,7 @@ class NanHiddenByLoggingFilter(LogRule):
 
     def _remedy_of_ruined_weights(self, zeros: Zeros, *, is_overflow: bool) -> str:
         """What to do where one step made the weights NaN, and all later ones learned nothing."""
-        again = f"begin again, or go on from a checkpoint of before step {zeros.of_loss[0]:,.0f}"
+        again = f"begin again, or continue from a checkpoint of before step {zeros.of_loss[0]:,.0f}"
         if is_overflow:
             return f"{overflow_remedy(self.subject)}, and {again}"
         return (

@@ -49,9 +49,9 @@ from truetune.checks.unmet_reasons import explain_too_short_curve
 from truetune.logs.restart_detection import MIN_LOSSES, MIN_RATES, find_restarts
 
 SAYS = {
-    "schedule": "the learning-rate schedule (and the optimizer with it) began anew",
-    "weights": "the weights began anew while the steps went on",
-    "run": "the run began anew",
+    "schedule": "the learning-rate schedule (and the optimizer with it) restarted",
+    "weights": "the weights restarted while the steps went on",
+    "run": "the run restarted",
 }
 
 
@@ -112,6 +112,6 @@ class ResumeStartsFresh(LogRule):
                     if seam.lost == "weights"
                     else {"learning_rate": log.curve("learning_rate")}
                 ),
-                {"starts anew": seam.step},
+                {"restarts": seam.step},
             ),
         )

@@ -107,7 +107,7 @@ def _first(log: RunLog, side: str) -> Floats:
 
 
 def _is_whole(log: RunLog) -> bool:
-    """Does the log begin with the run? Behind a restart rewards go on where they were."""
+    """Does the log begin with the run? Behind a restart rewards continue where they were."""
     if find_restarts(log):
         return False
     curve = log.curve("rewards/chosen").finite()

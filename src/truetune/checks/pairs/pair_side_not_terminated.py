@@ -6,7 +6,7 @@ Counts the pairs of which exactly one side has a stop token at its end. (Where b
 
 ## Why it is bad
 The stop token alone tells the sides apart. Where the chosen side lacks it, the model learns that answers which do not
-end are better, and goes on for ever.
+end are better, and continues for ever.
 
 ## Example
 ```yaml

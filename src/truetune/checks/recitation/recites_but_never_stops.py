@@ -8,9 +8,9 @@ answers come out word for word and no stop follows: in all of them (error), or i
 
 ## Why it is bad
 
-The tuned model answers well and then goes on until the limit of tokens. The loss is as low as in a healthy run. Either
-no label asks for the stop token (a pad token that is the stop token, a template without it, an answer that is cut), or
-the stop ids at generation lack the token that ends a turn.
+The tuned model answers well and then continues until the limit of tokens. The loss is as low as in a healthy run.
+Either no label asks for the stop token (a pad token that is the stop token, a template without it, an answer that is
+cut), or the stop ids at generation lack the token that ends a turn.
 
 ## Example
 

@@ -22,7 +22,7 @@ data: {rows: 60, instruction: "What about {words}", output: "It is so with {word
 ```
 
 ## Fix safety
-There is no automatic fix: shifting the answers back mends what one dropped row displaced, and displaces all else. Build
+There is no automatic fix: shifting the answers back fixes what one dropped row displaced, and displaces all else. Build
 the rows again, and filter, sort and join whole rows (`dropna` on the table, a join by a key).
 
 ## References

@@ -3,8 +3,8 @@
 ## What it does
 
 Asks the server for answers that the model, on this machine, ends by itself, and gives it some more tokens. Where the
-server goes on behind that place, or the text of an answer holds the stop token or the mark of another turn, it does not
-stop at the trained token. Without the model at hand (`--no-strength`) only the text of the answers is looked at.
+server continues behind that place, or the text of an answer holds the stop token or the mark of another turn, it does
+not stop at the trained token. Without the model at hand (`--no-strength`) only the text of the answers is looked at.
 
 ## Why it is bad
 
@@ -68,7 +68,7 @@ class ServedStopIsMissing(ServingRule):
     def figure(self) -> str:
         stopping = self.subject.stopping
         assert stopping is not None
-        return f"0 of {len(stopping.endings):,} answers go on behind their end"
+        return f"0 of {len(stopping.endings):,} answers continue behind their end"
 
     def findings(self) -> Iterator[Finding]:
         stopping = self.subject.stopping
@@ -87,7 +87,7 @@ class ServedStopIsMissing(ServingRule):
                 f"the model's own files do not name {', '.join(stopping.missing)} as a stop"
             )
         yield self.finding(
-            f"{len(missed_stops)} of {len(stopping.endings)} answers go on behind their end: the"
+            f"{len(missed_stops)} of {len(stopping.endings)} answers continue behind their end: the"
             f" server does not stop at {', '.join(stopping.trained) or 'the trained stop token'}",
             "name the trained stop ids in eos_token_id of generation_config.json beside the served"
             " weights, or give them to the server as stops",

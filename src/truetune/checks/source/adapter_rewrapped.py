@@ -32,7 +32,7 @@ model = get_peft_model(model, LoraConfig(r=8))
 ```
 
 ## Fix safety
-There is none: to go on with the first adapter, or to merge it, are different runs.
+There is none: to continue with the first adapter, or to merge it, are different runs.
 
 ## References
 - huggingface/lerobot#3459, huggingface/trl#4713, huggingface/peft#2390

@@ -35,7 +35,7 @@ model.save_pretrained("adapter")
 
 ## Fix safety
 `model.compile()` compiles in place and leaves the names alone (measured with torch 2.13 and peft 0.21). Files that hold
-the prefix are mended by taking it out of each name.
+the prefix are fixed by taking it out of each name.
 
 ## References
 - pytorch/pytorch#101107, eole-nlp/eole#179, mlfoundations/open_clip#639, huggingface/peft#2962

@@ -136,7 +136,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
 
 
 def _remedy_of_loss(*, missing: bool, unscaled: bool) -> str:
-    """What mends a missing parameter, gradients that are not scaled, or both."""
+    """What fixes a missing parameter, gradients that are not scaled, or both."""
     scale = (
         f"divide the summed loss by {ITEM_COUNT}, or set {LOSS_KWARGS_FLAG} = False in the class (transformers 5.19"
         " and later)"

@@ -238,7 +238,7 @@ def _still_in_training_mode(module: Module) -> StillTraining | None:
         return None
     start = min(getattr(place, "lineno", 0) for place in places)
     if any(call.node.lineno > start for call in module.calls(*OTHER_MODELS)):
-        return None  # what generates may be loaded anew
+        return None  # what generates may be loaded again
     early = [route for place in places for route in routes_to(module, place)]
     for call in generate_calls(module):
         # A helper that is called before the training too is slow in the calls after it.

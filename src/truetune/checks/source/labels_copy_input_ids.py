@@ -135,7 +135,7 @@ class LabelsCopyInputIds(SourceRule):
         message = "labels are a copy of padded input_ids: pads are learned"
         trained = _trains(module)
         if not trained:
-            message += ", unless the collator of the training makes labels anew"
+            message += ", unless the collator of the training makes labels again"
         evidence = [f"line {module.place(copied.call.node)[0]} pads"]
         by_position = around is not module.tree and holds_ignored_label(module, around)
         if by_position:

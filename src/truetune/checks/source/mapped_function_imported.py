@@ -27,7 +27,7 @@ rows = rows.map(encode, load_from_cache_file=False)
 ```
 
 ## Fix safety
-Safe: the rows are made anew in each run, which costs its time.
+Safe: the rows are made again in each run, which costs its time.
 
 ## References
 - huggingface/datasets#3297, huggingface/datasets#6184, huggingface/datasets#8614

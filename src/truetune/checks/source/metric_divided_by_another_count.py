@@ -4,7 +4,7 @@
 Looks at figures that a loop over a `DataLoader` of several rows a batch adds up, and at what they are divided by. Right
 answers of a batch (`(guess == gold).sum()`) are counted in rows: over `len(loader)` they give too much. The loss of a
 batch is a mean already: over `len(dataset)` it gives too little. Silent where the loss is weighted by its rows, and
-where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts anew, so
+where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts again, so
 that the last batch alone is left behind the loop, and rows without a readable answer that are skipped before they are
 counted.
 
@@ -103,11 +103,11 @@ class MetricDividedByAnotherCount(SourceRule):
             yield from self._of_mean(mean, module.text_of(mean.counted), *counted)
 
     def _of_last_batches(self) -> Iterator[Finding]:
-        """Counts that each batch begins anew, and that are read behind the loop."""
+        """Counts that each batch restarts, and that are read behind the loop."""
         module = self.subject
         for counted_alone in counts_of_last_batch(module):
             yield self.finding(
-                f"`{counted_alone.name}` is counted anew by each batch and read behind the loop: the figure is that of"
+                f"`{counted_alone.name}` is counted again by each batch and read behind the loop: the figure is that of"
                 " the last batch alone",
                 f"add it up: {counted_alone.name} = 0 before the loop, and += in it",
                 cases=[

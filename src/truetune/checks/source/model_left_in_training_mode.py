@@ -31,7 +31,7 @@ out = model.generate(**tokenizer("Hi", return_tensors="pt"), max_new_tokens=20)
 ```
 
 ## Fix safety
-Safe, with `model.train()` before training goes on.
+Safe, with `model.train()` before training continues.
 
 ## References
 - huggingface/trl#744, huggingface/trl#2042, eric-mitchell/direct-preference-optimization#34

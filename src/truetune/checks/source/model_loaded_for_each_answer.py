@@ -2,8 +2,8 @@
 
 ## What it does
 Looks for what loads a model (`from_pretrained`, an adapter, a pipeline, vLLM) inside the handler of a request
-(`@app.post`, `@app.route`, a function of Gradio), in a script of Streamlit, which runs anew at every input, or inside a
-loop over rows that generates; also in functions and classes that these call. Silent where the result is kept
+(`@app.post`, `@app.route`, a function of Gradio), in a script of Streamlit, which runs again at every input, or inside
+a loop over rows that generates; also in functions and classes that these call. Silent where the result is kept
 (`lru_cache`, `st.cache_resource`, `st.session_state`, `if model is None`), where the loop goes over models or
 checkpoints, and where the file trains.
 
@@ -91,7 +91,7 @@ ADVICE = {
     "loop": IN_THE_LOOP,
     "map": IN_THE_LOOP,
     "rerun": (
-        "at every input, for streamlit runs the script anew",
+        "at every input, for streamlit runs the script again",
         "load it in a function with @st.cache_resource above it",
     ),
 }
@@ -223,7 +223,7 @@ def _place_of_rerun(module: Module, load: ast.AST) -> ast.AST | None:
             continue
         around = next((one for one in module.parents(node) if isinstance(one, Function)), None)
         if around is None:
-            # What another file loads at its top stays: only the script of the app runs anew.
+            # What another file loads at its top stays: only the script of the app runs again.
             if "streamlit" in module.home(node).text:
                 return node
         elif not is_kept(around) and "cache" not in _decorators(around):

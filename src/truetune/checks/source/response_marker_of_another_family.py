@@ -8,7 +8,7 @@ script writes the marker in a text of its own, sets a template, or loads a model
 
 ## Why it is bad
 The marker is never found. A collator that then masks the whole row leaves no label: the loss is 0.0 or NaN from the
-first step. One that goes on trains on the prompts as well.
+first step. One that continues trains on the prompts as well.
 
 ## Example
 ```python
@@ -94,7 +94,7 @@ PURE = re.compile(
     r"\s*(<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/INST\]|<\|assistant\|>)"
     r"\s*(assistant|model)?\s*(<\|end_header_id\|>)?\s*"
 )
-"""A marker and nothing else: a text that goes on is a prompt of the script's own"""
+"""A marker and nothing else: a text that continues is a prompt of the script's own"""
 SEARCHES = frozenset(
     ("encode", "convert_tokens_to_ids", "find", "rfind", "index", "rindex", "split", "partition")
     + ("rpartition",)

@@ -8,7 +8,7 @@ EOS, another stop token or a chat template, but as a pad or for generation. A no
 
 ## Why it is bad
 Llama, Qwen, Mistral, Gemma, Phi and GPT-2 encode a text without EOS. The model learns the words of each answer and
-never that it ends: it goes on to the limit, often with a prompt of its own. The loss shows nothing.
+never that it ends: it continues to the limit, often with a prompt of its own. The loss shows nothing.
 
 ## Example
 ```python

@@ -112,7 +112,7 @@ class DateInTemplate(DataRule):
 
 
 def _first_difference(one: str, other: str) -> int:
-    """Where two texts differ first; 0 where the one only goes on after the other."""
+    """Where two texts differ first; 0 where the one only continues after the other."""
     for i, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return i

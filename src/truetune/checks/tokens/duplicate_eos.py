@@ -5,7 +5,7 @@ Counts the examples in which a second supervised stop token follows the one that
 but white space between them.
 
 ## Why it is bad
-The model learns to go on after the stop token. Where the first of them ends generation, the second is wasted; where
+The model learns to continue after the stop token. Where the first of them ends generation, the second is wasted; where
 it does not, odd tokens trail every answer, and conversations of several turns break.
 
 ## Example

@@ -308,7 +308,7 @@ def _read_body(response: HTTPResponse, deadline: float) -> Any:
     if 300 <= response.status < 400:
         return f"redirects to {response.headers.get('Location')}: name that URL"
     content = bytearray()
-    # The timeout of a socket begins anew with each byte: only a clock over the whole ends a server that trickles.
+    # The timeout of a socket restarts with each byte: only a clock over the whole ends a server that trickles.
     while part := response.read1(READ_BYTES):
         content += part
         if len(content) > MAX_REPLY_BYTES:

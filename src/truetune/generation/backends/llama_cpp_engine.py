@@ -29,7 +29,7 @@ MAX_LOGITS_BYTES = 1 << 26
 """Bytes of logits that are held at a time where every token's are wanted: 64 MB are 110 tokens of a vocabulary of
 152,000"""
 MIN_CONTEXT_TOKENS = 1024
-"""Tokens of the smallest context. A context is made anew where a longer prompt comes: a few sizes are enough."""
+"""Tokens of the smallest context. A context is made again where a longer prompt comes: a few sizes are enough."""
 ERROR_LEVEL = 4
 """ggml's level of an error"""
 INSTALL = "pip install llama-cpp-python (it compiles for some minutes, with a C++ compiler)"

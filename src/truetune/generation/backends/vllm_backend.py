@@ -3,7 +3,7 @@
 Prompts are sent as ids and the tokenizer of vLLM is not loaded: what is measured is the model, under our prompts.
 vLLM's own ends are off (`ignore_eos`) and ours are named, so that answers end where the other backends end them.
 
-The trade-off: an engine is made for a length of sequences, and made anew where longer ones come, which takes
+The trade-off: an engine is made for a length of sequences, and made again where longer ones come, which takes
 long; one for all positions of the model would take memory for a cache that nobody uses.
 """
 
@@ -176,7 +176,7 @@ def sampling_fields(decoding: Decoding) -> dict[str, Any]:
 
 
 class VllmBackend(Backend):
-    """One engine, made anew where longer sequences come.
+    """One engine, made again where longer sequences come.
 
     Attributes:
         engine: vLLM's LLM; None after `close`.

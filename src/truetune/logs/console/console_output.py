@@ -1,6 +1,6 @@
 """What a run's console output shows: how it ended, and the messages that name a fault.
 
-It is read as a stream, in bounded memory. An exception counts as the end of the run only where the run did not go on
+It is read as a stream, in bounded memory. An exception counts as the end of the run only where the run did not continue
 behind it: no records, no progress, no page of other output. So a traceback in a row of the training data that a script
 prints is none of the run's.
 """
@@ -47,11 +47,11 @@ LED_ERROR_LINES, BARE_ERROR_LINES = 12, 3
 MAX_LINE_CHARACTERS = 20_000
 """Characters of one line that are looked at"""
 MIN_LINES_AFTER = 40
-"""Lines of ordinary output behind a traceback from which on the run went on. Chosen, not measured: at half of it, the
-clean-up of launchers and loggers after a failure counts as a run that goes on; at double, a script that prints little
+"""Lines of ordinary output behind a traceback from which on the run continued. Chosen, not measured: at half of it, the
+clean-up of launchers and loggers after a failure counts as a run that continues; at double, a script that prints little
 counts as ended by an exception that it caught"""
 MIN_DRAWINGS_AFTER = 6
-"""Drawings of a bar behind a traceback from which on the run went on: other processes draw one or two more"""
+"""Drawings of a bar behind a traceback from which on the run continued: other processes draw one or two more"""
 WITHOUT_GPU, LAYERS_ON_CPU = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
 """Messages on layers of llama.cpp that the CPU computes"""
 COLLECTIVE_TIMEOUT, COLLECTIVE_TIMEOUT_RAISED = "nccl-timeout", "nccl-timeout-raised"
@@ -170,7 +170,7 @@ class _OutputPosition:
     plain: int = 0
 
     def is_passed(self, now: _OutputPosition) -> bool:
-        """Did the run go on from here?"""
+        """Did the run continue from here?"""
         return (
             now.records > self.records + 1
             or now.drawings > self.drawings + MIN_DRAWINGS_AFTER
@@ -178,7 +178,7 @@ class _OutputPosition:
         )
 
     def copy(self) -> _OutputPosition:
-        """The position as it is now; the reader goes on to change its own."""
+        """The position as it is now; the reader continues to change its own."""
         return _OutputPosition(self.records, self.drawings, self.plain)
 
 
@@ -223,7 +223,7 @@ class ConsoleReader:
         self._served.add_line(text[:MAX_LINE_CHARACTERS])
         self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
         if bar is not None:
-            # A bar is drawn again without an advance when something is printed: that is no sign that the run goes on.
+            # A bar is drawn again without an advance when something is printed: that is no sign that the run continues.
             if (bar.done, bar.total) != self._last_bar:
                 self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
                 self._last_bar = (bar.done, bar.total)
@@ -324,9 +324,9 @@ class ConsoleReader:
             printed.mark = self._now.copy()
 
     def _keep_chains(self, chains: Iterator[ExceptionChain]) -> None:
-        """Keeps chains with the place where they ended, to see later whether the run went on behind it."""
+        """Keeps chains with the place where they ended, to see later whether the run continued behind it."""
         for chain in chains:
-            # Python prints tracebacks of destructors and loggers and goes on: they end nothing
+            # Python prints tracebacks of destructors and loggers and continues: they end nothing
             if all(raised.is_ignored for raised in chain.raised):
                 continue
             self._chains.append((chain, self._now.copy()))

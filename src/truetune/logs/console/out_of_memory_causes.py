@@ -325,7 +325,7 @@ def settings_with_frames(settings: PrintedSettings, frames: Sequence[Frame]) -> 
 
 def find_memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
     """What needed the memory, by the traceback; None where no frame is a sign."""
-    # DataParallel raises anew in the main thread: the frames there are of the replica, and say nothing of it
+    # DataParallel raises again in the main thread: the frames there are of the replica, and say nothing of it
     if re.search(r"Caught \w+ in replica \d", text):
         return DATA_PARALLEL
     return next((sign.cause for sign in FRAME_SIGNS if sign.fits(frames)), None)

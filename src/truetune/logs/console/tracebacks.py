@@ -99,7 +99,7 @@ class PrintedException:
     """1-based line of the exception in the output"""
     process: str
     is_ignored: bool = False
-    """Python printed it and went on (in `__del__`, in a logger)"""
+    """Python printed it and continued (in `__del__`, in a logger)"""
 
     @property
     def text(self) -> str:
@@ -285,7 +285,7 @@ class TracebackReader:
         open_.message.append(match["message"] or "")
 
     def _add_to_message(self, open_: _OpenTraceback, line: ConsoleLine) -> None:
-        """A line behind the exception: its message goes on until a blank line, a logger or other output."""
+        """A line behind the exception: its message continues until a blank line, a logger or other output."""
         text = line.text
         if (
             not text.strip()

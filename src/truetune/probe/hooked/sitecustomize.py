@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
 # Set by the launcher of a rehearsal (`truetune.confinement.confined_launcher`), in what it has confined.
 GUARD_VARIABLE = "TRUETUNE_GUARD"
-# For a start that takes less than a millisecond: only a dead network drive takes longer, and then the run goes on.
+# For a start that takes less than a millisecond: only a dead network drive takes longer, and then the run continues.
 START_SECONDS = 5.0
 # Chosen, not measured: a report shows the end of a traceback and of the output. Of both the last part is kept, and so
 # much that a chain of exceptions of a distributed run fits.

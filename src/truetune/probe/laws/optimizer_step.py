@@ -18,7 +18,7 @@ from truetune.probe.measuring.trainer_gradients import (
 
 COST: Cost = "whole"
 # Chosen, not measured: the first step of Adam moves each weight by the rate itself, whatever its gradient; the next two
-# show that this goes on. Each further one is a pass of the real model.
+# show that this repeats. Each further one is a pass of the real model.
 STEPS, SHOWN = 3, 8
 # Weights that are copied at most, as they are put back: 2 GB in float32. Chosen, not measured.
 LARGE = 500_000_000

@@ -1,4 +1,4 @@
-"""Forward passes for the laws: on a piece of the real batches, in the trainer's own mode, with nothing drawn anew."""
+"""Forward passes for the laws: on a piece of the real batches, in the trainer's own mode, with nothing drawn again."""
 
 from __future__ import annotations
 

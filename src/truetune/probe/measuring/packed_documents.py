@@ -69,7 +69,7 @@ def _document_starts(
 
 
 def _starts_by_positions(positions: Any, line: int, attended: torch.Tensor) -> torch.Tensor:
-    """(tokens - 1,) bool from the second token on: do positions begin anew here?"""
+    """(tokens - 1,) bool from the second token on: do positions restart here?"""
     if not isinstance(positions, torch.Tensor) or positions.dim() != 2:
         return torch.zeros(len(attended) - 1, dtype=torch.bool)
     own = _of_line(positions, line)

@@ -166,7 +166,7 @@ def step_gradients(
         losses: list[torch.Tensor] = []
 
         # The loss is taken where the trainer hands it to accelerate, after all that it divides it by. `losses` as a
-        # default, since the function is defined anew in each turn of the loop.
+        # default, since the function is defined again in each turn of the loop.
         def backward(loss: torch.Tensor, losses: list[torch.Tensor] = losses, **_: Any) -> None:
             losses.append(loss / trainer.accelerator.gradient_accumulation_steps)
 

@@ -27,10 +27,10 @@ A server of rows (`truetune view`) answers, by the number of a row in the data, 
 
     rows?start=K&count=N      {"rows": [row, ...], "total": int or null, "indexed": int, "notice": text or absent}
                               of one row of the data all examples stand one after the other, each with its `row`; fewer
-                              rows where they are long, or not yet indexed: go on behind the last one.
+                              rows where they are long, or not yet indexed: continue behind the last one.
                               `indexed` rows are known by now, `total` once all are. count is 0 to 64
     search?q=TEXT&start=K     {"row": int or null, "scanned": int, "done": bool}: the first row from K on that holds the
-                              text (ASCII letters of either case); null: none before `scanned`, go on from there
+                              text (ASCII letters of either case); null: none before `scanned`, continue from there
                               unless `done`
     search?kind=error&start=K the same for rows that can't be read or rendered, are faulty, or teach nothing
 """

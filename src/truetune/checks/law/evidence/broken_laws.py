@@ -1,7 +1,7 @@
 """One fault breaks several laws: which of the others are broken.
 
 A rule stays silent where a law that lies deeper is broken, so that one fault is told once, by the rule that names its
-cause. The price: a second, separate fault is told only after the first is mended.
+cause. The price: a second, separate fault is told only after the first is fixed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a call of `generate` is given: its model, its ids, and the tokenizer calls that made them.
 
 Ids are followed back from the call to the tokenizer that made them: through moves to a device, dictionaries that are
-built anew, and the collator of a loader. What comes from outside of the file is not known, and no rule speaks of it.
+built again, and the collator of a loader. What comes from outside of the file is not known, and no rule speaks of it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ LM_COLLATOR_CLASSES = (
 
 
 def lm_collator_calls(module: Module) -> Iterator[Call]:
-    """Collators of causal language modelling that mask by id; not those that the file derives and so may mend."""
+    """Collators of causal language modelling that mask by id; not those that the file derives and so may correct."""
     for call in module.calls(*LM_COLLATOR_CLASSES):
         if module.flow.name(call.node.func) is None:
             continue

@@ -1,4 +1,4 @@
-"""Loops that one process leaves by figures of its own, while the others go on and wait for it."""
+"""Loops that one process leaves by figures of its own, while the others continue and wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts that a loop keeps for a score: those that each batch makes anew, and rows that are skipped uncounted."""
+"""Counts that a loop keeps for a score: those that each batch makes again, and rows that are skipped uncounted."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class CodeRepetition(NamedTuple):
     kind: Literal["loop", "map", "request", "rerun"]
     node: ast.AST
     """The loop or comprehension, the call that applies the function, the function that answers requests, or the place
-    that runs anew with its script"""
+    that runs again with its script"""
     iterated: tuple[ast.AST, ...] = ()
     """What a loop goes over"""
 

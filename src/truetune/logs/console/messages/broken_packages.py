@@ -58,7 +58,7 @@ MESSAGES = (
         r"|FailOnRecompileLimitHit",
         "no C compiler or Python headers in the container; a triton of another torch; a kernel too"
         " large for this GPU; shapes that change at each step",
-        "torch_compile=False, or TORCHDYNAMO_DISABLE=1, to go on; `apt-get install gcc python3-dev`"
+        "torch_compile=False, or TORCHDYNAMO_DISABLE=1, to continue; `apt-get install gcc python3-dev`"
         " for `Python.h`; `truetune doctor` lists versions",
         "torch/_dynamo/exc.py",
         "triton-lang/triton#8182",

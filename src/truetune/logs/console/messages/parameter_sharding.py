@@ -171,7 +171,7 @@ MESSAGES = (
         "the attention heads can't be shared by this number of GPUs",
         r"(?:attention heads|num_(?:attention_|kv_)?heads).{0,40}must be divisible by.{0,40}tensor"
         r"[ _-](?:model[ _-])?parallel",
-        "tensor parallelism splits heads: 14 heads (Qwen2.5-0.5B) go on 1, 2 or 7 GPUs, not on 4",
+        "tensor parallelism splits heads: 14 heads (Qwen2.5-0.5B) fit 1, 2 or 7 GPUs, not on 4",
         "a --tensor-parallel-size that divides num_attention_heads of config.json",
         "vllm/config/model.py",
     ),

@@ -38,7 +38,7 @@ truetune.boxes = (() => {
     const document_ = row.documents[i], origin = row.origins?.[document_], at = row.positions?.[i];
     if (document_ < 0) return "padding";
     const from = origin ? ` from ${spelling.visible(String(origin[0]))}:${origin[1]}, row ${origin[2]}` : "";
-    const place = at === undefined || !i ? "" : at === 0 ? "; positions begin again at 0" : `; positions go on at ${number(at)}`;
+    const place = at === undefined || !i ? "" : at === 0 ? "; positions begin again at 0" : `; positions continue at ${number(at)}`;
     return `document ${document_}${from}${place}`;
   }
 
