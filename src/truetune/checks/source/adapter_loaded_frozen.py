@@ -78,14 +78,18 @@ class AdapterLoadedFrozen(SourceRule):
         yield from self._frozen_again()
         yield from self._frozen_by_hand()
         yield from self._frozen_in_place()
+        if not any(map(_switches_gradients_on, module.with_linked)):
+            yield from self._loaded_frozen()
+
+    def _loaded_frozen(self) -> Iterator[Finding]:
+        """Adapters that peft loads frozen, and that are trained, by themselves or merged."""
+        module = self.subject
         loads = {
             call.node: call
             for call in module.calls(*ADAPTER_LOADS)
             if _is_loaded_frozen(module, call)
         }
-        if not loads or any(map(_switches_gradients_on, module.with_linked)):
-            return
-        trained = list(_trained_models(module))
+        trained = list(_trained_models(module)) if loads else []
         for node, call in loads.items():
             merges = _merges_of(module, node)
             merged = next(

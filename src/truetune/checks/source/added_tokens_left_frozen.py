@@ -130,7 +130,7 @@ def _added_in_run(module: Module) -> list[AddedTokens]:
 
 def _trains_embedding_by_hand(module: Module) -> bool:
     """Are gradients switched on for an embedding: `model.get_input_embeddings().weight.requires_grad = True`?"""
-    switched = [
+    switched: list[ast.expr] = [
         target
         for node in module.nodes(ast.Assign)
         for target in node.targets

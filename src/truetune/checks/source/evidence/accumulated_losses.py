@@ -80,10 +80,9 @@ def kept_losses(module: Module) -> Iterator[KeptLoss]:
 def _step_of_trainer(module: Module, node: ast.AST) -> ast.FunctionDef | None:
     """The method around a place that a trainer calls for each step and takes the loss from."""
     function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
-    is_step = isinstance(function, ast.FunctionDef) and function.name in STEPS_OF_TRAINERS
-    return (
-        function if is_step and isinstance(module.scopes.parent[function], ast.ClassDef) else None
-    )
+    if not isinstance(function, ast.FunctionDef) or function.name not in STEPS_OF_TRAINERS:
+        return None
+    return function if isinstance(module.scopes.parent.get(function), ast.ClassDef) else None
 
 
 def _is_part_of_loss(module: Module, method: ast.FunctionDef, value: ast.expr) -> bool:
@@ -173,19 +172,28 @@ def _keeps_parameter(
     """Does a method keep a parameter, with its graph, in an attribute of its object, under any name?"""
     if method is None or depth > MAX_STEPS or _renews_parameter(method, name):
         return False
-    for node in ast.walk(method):
-        if _adds_to_attribute(module, node, name):
-            return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            call = module.flow.call(node)
-            inner = _method_of_object(module, call)
-            if inner is None or inner is method:
-                continue
-            for value, parameter in _arguments_by_parameter(call, inner):
-                is_given = isinstance(value, ast.Name) and value.id == name
-                if is_given and _keeps_parameter(module, inner, parameter, depth + 1):
-                    return True
-    return False
+    return any(
+        _adds_to_attribute(module, node, name) or _hands_on(module, method, node, name, depth)
+        for node in ast.walk(method)
+    )
+
+
+def _hands_on(
+    module: Module, method: ast.FunctionDef, node: ast.AST, name: str, depth: int
+) -> bool:
+    """Does a call give a parameter to a method of another object, which keeps it?"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    call = module.flow.call(node)
+    inner = _method_of_object(module, call)
+    if inner is None or inner is method:
+        return False
+    return any(
+        isinstance(value, ast.Name)
+        and value.id == name
+        and _keeps_parameter(module, inner, parameter, depth + 1)
+        for value, parameter in _arguments_by_parameter(call, inner)
+    )
 
 
 def _renews_parameter(method: ast.FunctionDef, name: str) -> bool:
@@ -449,14 +457,7 @@ def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
 
     What a trainer's method keeps may be emptied by any other method of its class, or die with the call.
     """
-    names = {
-        ast.unparse(part)
-        for part in ast.walk(kept.holder)
-        if isinstance(part, ast.Name | ast.Attribute)
-    }
-    names.add(ast.unparse(kept.holder))
-    # `self.x = ...` renews nothing but x.
-    names.discard("self")
+    names = _names_of_holder(kept.holder)
     if kept.of_trainer and (
         not _is_of_self(kept.holder) or _is_emptied_in_class(module, kept, names)
     ):
@@ -466,6 +467,13 @@ def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
             return True
     makers = (origin.node for origin in module.flow.origins(kept.holder))
     return any(isinstance(node, ast.Call) and "deque" in ast.unparse(node.func) for node in makers)
+
+
+def _names_of_holder(holder: ast.expr) -> set[str]:
+    """The names of a list or sum, and of what it is in, as they are written."""
+    parts = (part for part in ast.walk(holder) if isinstance(part, ast.Name | ast.Attribute))
+    # `self.x = ...` renews nothing but x.
+    return {ast.unparse(holder), *map(ast.unparse, parts)} - {"self"}
 
 
 def _is_emptied_in_class(module: Module, kept: KeptLoss, names: set[str]) -> bool:
@@ -483,8 +491,9 @@ def _is_emptied_in_class(module: Module, kept: KeptLoss, names: set[str]) -> boo
 
 def _empties(node: ast.AST) -> bool:
     """`values.clear()`, of anything"""
-    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    return is_method and getattr(node.func, "attr", "") in RENEWED_BY
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in RENEWED_BY
 
 
 def _binds_any_of(node: ast.AST, names: set[str]) -> bool:

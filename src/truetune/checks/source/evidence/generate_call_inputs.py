@@ -145,16 +145,11 @@ def _dictionaries_iterated(made: ast.DictComp) -> Iterator[ast.expr]:
 
 def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
     """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
-    iterated, path = origin.node, origin.path
-    iterated = without_progress_bar(module, iterated)
-    if isinstance(iterated, ast.Call) and module.flow.name(iterated.func) == "enumerate":
-        if path[:1] != (1,) or not iterated.args:
-            return []
-        iterated, path = without_progress_bar(module, iterated.args[0]), path[1:]
-    loader = _loader_made(module, iterated)
+    looped = _loader_in_loop(module, origin)
+    loader = _loader_made(module, looped.node) if looped is not None else None
     given = loader.argument(6, "collate_fn") if loader is not None else None
     function = _collate_function(module, given) if given is not None else None
-    if function is None:
+    if function is None or looped is None:
         return []
     if isinstance(function, ast.Lambda):
         returned: list[ast.expr] = [function.body]
@@ -162,11 +157,21 @@ def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
         returned = module.flow.returns.get(function, [])
     found: list[ast.AST] = []
     for value in returned:
-        for part in path:
+        for part in looped.path:
             if isinstance(value, ast.Tuple) and 0 <= part < len(value.elts):
                 value = value.elts[part]
         found.append(value)
     return found
+
+
+def _loader_in_loop(module: Module, origin: Origin) -> Origin | None:
+    """What a loop takes its batches from, without `enumerate` and progress bars; None for the number of a batch."""
+    iterated = without_progress_bar(module, origin.node)
+    if not isinstance(iterated, ast.Call) or module.flow.name(iterated.func) != "enumerate":
+        return Origin(iterated, origin.path)
+    if origin.path[:1] != (1,) or not iterated.args:
+        return None
+    return Origin(without_progress_bar(module, iterated.args[0]), origin.path[1:])
 
 
 def _loader_made(module: Module, iterated: ast.AST) -> Call | None:

@@ -108,8 +108,7 @@ def _weights_of_another_model(
         return None
     uses = [use for use in model_uses(module) if _is_own_run(module, use)]
     trained = [use for use in uses if _is_trained_run(module, use)]
-    sources = [model_source(module, use.model) for use in trained]
-    if not trained or any(source is None or source == held for source in sources):
+    if not trained or not _are_other_models(module, trained, held):
         return None
     name, name_of_trained = module.text_of(owner), module.text_of(trained[0].model)
     if _computes_without_gradients(module, held, uses, trained):
@@ -123,6 +122,14 @@ def _weights_of_another_model(
     if again is None:
         return None
     return _of_second_model(name, again)
+
+
+def _are_other_models(
+    module: Module, uses: list[ModelUse], held: tuple[Origin, frozenset[ast.Call]]
+) -> bool:
+    """Is it known of each model that runs which one it is, and is none the one whose weights an optimizer holds?"""
+    sources = [model_source(module, use.model) for use in uses]
+    return all(source is not None and source != held for source in sources)
 
 
 def _of_second_model(name: str, place: ast.AST) -> OtherWeights:
