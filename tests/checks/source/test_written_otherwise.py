@@ -678,3 +678,18 @@ def test_passes_of_a_helper_that_training_calls_too(
     body: str, expected: list[str], tmp_path: Path
 ) -> None:
     assert severities(tmp_path, GRAPHS, train=HELPER.replace("BODY", body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("needed", "advice"),
+    [
+        ("torch.tensor(pred.predictions).log_softmax(-1).mean()", "log-probability"),
+        ("pred.predictions.argmax(-1).mean()", "logits.argmax(-1)"),
+    ],
+)
+def test_remedy_keeps_what_the_metrics_need(needed: str, advice: str, tmp_path: Path) -> None:
+    metric = f"def metric(pred):\n    return {{'m': {needed}}}\n"
+    text = LOAD + metric + LATER.replace("SET", "pass")
+    (tmp_path / "train.py").write_text(text)
+    (finding,) = lint([tmp_path / "train.py"], select=[KEPT]).findings
+    assert advice in finding.remedy

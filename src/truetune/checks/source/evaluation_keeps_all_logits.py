@@ -54,7 +54,6 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.causal_model_metrics import trainers_of_causal
 from truetune.checks.source.evidence.metric_functions import (
     functions_in_argument,
-    picks_tokens,
     trainer_argument,
 )
 from truetune.source.module import Module
@@ -68,6 +67,8 @@ OTHER_LIMITS = (
     "def evaluation_loop",
 )
 """What keeps less, or may: a method of the trainer's own class gives back what it likes"""
+WHOLE_ROWS = ("softmax", "cross_entropy", "nll_loss", "logsumexp")
+"""Functions that need all logits of a token, not the largest alone"""
 LARGE_OUTPUTS = ("output_hidden_states", "output_attentions")
 
 
@@ -107,15 +108,16 @@ def _keeps_logits(module: Module, trainer: Call) -> bool:
 
 def _remedy(module: Module, trainer: Call) -> str:
     """What keeps less than the logits, and all that the metrics need of them."""
-    functions = functions_in_argument(module, trainer)
-    if functions is None or any(picks_tokens(n) for one in functions for n in ast.walk(one)):
+    functions = functions_in_argument(module, trainer) or ()
+    calls = (n for one in functions for n in ast.walk(one) if isinstance(n, ast.Call))
+    if any(ast.unparse(call.func).endswith(WHOLE_ROWS) for call in calls):
         return (
-            "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)"
-            " (compute_metrics then takes none)"
+            "give preprocess_logits_for_metrics a function that returns what the metrics need of each token"
+            " (its log-probability) in place of its logits"
         )
     return (
-        "give preprocess_logits_for_metrics a function that returns what the metrics need of each token"
-        " (its log-probability) in place of its logits"
+        "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)"
+        " (compute_metrics then takes none)"
     )
 
 
