@@ -196,8 +196,11 @@ def resolve_dict_entries(flow: DataFlow, node: ast.AST, depth: int = 0) -> DictE
         entries = _entries_of_dict_call(flow, literal, depth)
     else:
         return DictEntries({}, False)
-    if not isinstance(node, ast.Name):
+    if literal is node:
         return entries
+    if not isinstance(node, ast.Name):
+        # A function that returns a dictionary may set entries before it does.
+        return _add_writes_in_other_scopes(flow, literal, entries)
     if flow.scopes.of[literal] is flow.scopes.of[node]:
         return _add_writes_before_use(flow, node, literal, entries)
     return _add_writes_in_other_scopes(flow, literal, entries)

@@ -479,8 +479,25 @@ class DataFlow:
         if isinstance(called, ast.Name):
             bindings += self.scopes.reaching(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
-        own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
-        return functions if own_method is None else [*functions, own_method]
+        if not isinstance(called, ast.Attribute):
+            return functions
+        method = self._own_method(called) or self._method_of_made_object(called)
+        return functions if method is None else [*functions, method]
+
+    def _method_of_made_object(
+        self, called: ast.Attribute
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method that `scorer.f` means, where `scorer = Scorer(...)` makes the object of a class of the files."""
+        # By bindings alone: origins ask for the calls of functions, which are being collected here.
+        bindings = self.scopes.reaching(called.value) if isinstance(called.value, ast.Name) else ()
+        if len(bindings) != 1 or bindings[0].path or not isinstance(bindings[0].value, ast.Call):
+            return None
+        maker = bindings[0].value.func
+        classes = [link.binding for link in self.links(maker) if not link.rest]
+        if isinstance(maker, ast.Name):
+            classes += self.scopes.reaching(maker)
+        owners = [one.node for one in classes if isinstance(one.node, ast.ClassDef)]
+        return self._methods(owners[0]).get(called.attr) if owners else None
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""
@@ -490,12 +507,55 @@ class DataFlow:
         return self._methods(owner).get(called.attr) if owner else None
 
     def assigned(self, node: ast.Attribute) -> list[AssignedValue]:
-        """What `self.x` was set to anywhere in its class, or `Class.x` in the class's body."""
+        """What `self.x` was set to anywhere in its class, or `Class.x` in the class's body; fields of a dataclass as
+        its calls give them.
+        """
         if not isinstance(node.value, ast.Name):
             return []
+        fields = self._fields_given(node)
+        if fields:
+            return fields
         is_self = node.value.id in ("self", "cls")
         owner = self._class_around(node) if is_self else self._class_of_object(node.value)
         return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
+
+    def _fields_given(self, node: ast.Attribute) -> list[AssignedValue]:
+        """What the calls that made a dataclass give for a field; empty where one is not seen, or it is set later."""
+        makers = [origin.node for origin in self.origins(node.value)]
+        if node.attr in self._attributes_set_on_objects:
+            return []
+        values: list[AssignedValue] = []
+        for maker in makers:
+            value = self._field_in_call(maker, node.attr) if isinstance(maker, ast.Call) else None
+            if value is None:
+                return []
+            values.append((value, ()))
+        return values
+
+    def _field_in_call(self, maker: ast.Call, field: str) -> ast.expr | None:
+        """What a call gives for a field of a dataclass, by its name or place; None where it is left to a default."""
+        owner = self._class_named(maker.func)
+        if owner is None or not any(map(_is_dataclass_decorator, owner.decorator_list)):
+            return None
+        items = (item for item in owner.body if isinstance(item, ast.AnnAssign))
+        names = [item.target.id for item in items if isinstance(item.target, ast.Name)]
+        # The fields of a base come first, so places are known only of a class without one.
+        position = names.index(field) if field in names and not owner.bases else -1
+        return _find_argument(maker, position, field)
+
+    @cached_property
+    def _attributes_set_on_objects(self) -> frozenset[str]:
+        """The names of attributes that are set from outside of a method: `settings.rate = 1e-3`."""
+        stores = (
+            node
+            for node in self.scopes.order
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        )
+        return frozenset(
+            node.attr
+            for node in stores
+            if not (isinstance(node.value, ast.Name) and node.value.id == "self")
+        )
 
     def _class_of_object(self, node: ast.Name) -> ast.ClassDef | None:
         """The class of the files that a name is, or whose call made it."""
@@ -558,6 +618,13 @@ class DataFlow:
     def types(self, node: ast.AST | None) -> frozenset[str]:
         """What kind of object an expression may be: see inferred_types.py."""
         return frozenset() if node is None else inferred_types.infer_types(self, node)
+
+
+def _is_dataclass_decorator(node: ast.expr) -> bool:
+    """`@dataclass`, `@dataclasses.dataclass(frozen=True)`"""
+    called = node.func if isinstance(node, ast.Call) else node
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name == "dataclass"
 
 
 def _first_import(bindings: Iterable[Binding]) -> Binding | None:

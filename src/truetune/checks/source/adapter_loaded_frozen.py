@@ -1,9 +1,9 @@
 """A loaded adapter is trained, and it was loaded frozen.
 
 ## What it does
-It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer, also through
-`merge_and_unload()`: the merged model is as frozen. `prepare_model_for_kbit_training` behind `get_peft_model` freezes
-the adapter with its base.
+It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer or an optimizer, also through
+`merge_and_unload()`: the merged model is as frozen. `load_adapter` of transformers freezes what it loads, too.
+`prepare_model_for_kbit_training` behind `get_peft_model` freezes the adapter with its base.
 
 ## Why it is bad
 peft loads for inference by default: no parameter is trained, the loss stays what it was, and the run succeeds.
@@ -42,10 +42,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.examined_code_places import calls_of
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.optimizer_weights import owners_of_parameters
+from truetune.checks.source.evidence.settings_beside_script import surely_lacks
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import set_keyword
@@ -58,25 +60,36 @@ ADAPTER_WRAPPERS = ("peft.get_peft_model",)
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 
 
+def _adapters_made(module: Module) -> Iterator[Call]:
+    """The calls that make an adapter, or load one, by peft or into a model of transformers."""
+    yield from module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)
+    yield from module.methods("load_adapter")
+
+
 class AdapterLoadedFrozen(SourceRule):
     code = "SRC016"
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = calls_of("adapters that are made or loaded", *ADAPTER_LOADS, *ADAPTER_WRAPPERS)
+    looks_at = CodePlaces("adapters that are made or loaded", _adapters_made)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._frozen_again()
         yield from self._frozen_by_hand()
+        yield from self._frozen_in_place()
+        if not any(map(_switches_gradients_on, module.with_linked)):
+            yield from self._loaded_frozen()
+
+    def _loaded_frozen(self) -> Iterator[Finding]:
+        """Adapters that peft loads frozen, and that are trained, by themselves or merged."""
+        module = self.subject
         loads = {
             call.node: call
             for call in module.calls(*ADAPTER_LOADS)
             if _is_loaded_frozen(module, call)
         }
-        if not loads or _switches_gradients_on(module):
-            return
-        trained = [*_models_of_trainers(module), *_models_of_optimizers(module)]
+        trained = list(_trained_models(module)) if loads else []
         for node, call in loads.items():
             merges = _merges_of(module, node)
             merged = next(
@@ -86,6 +99,20 @@ class AdapterLoadedFrozen(SourceRule):
             if merged is not None:
                 yield self._merged(node, merged, merges)
             elif user is not None and not _may_be_merged(module, user, merges):
+                yield self._given_to_training(call, user)
+
+    def _frozen_in_place(self) -> Iterator[Finding]:
+        """Adapters that `load_adapter` of transformers puts into a model which is trained then."""
+        module = self.subject
+        loads = list(_frozen_loads_in_place(module))
+        if not loads or any(map(_gives_gradients_to_adapters, module.with_linked)):
+            return
+        trained = list(_trained_models(module))
+        for call in loads:
+            held = module.flow.origins(call.receiver) if call.receiver is not None else ()
+            users = (user for user, model in trained if module.flow.origins(model) == held)
+            user = next(users, None)
+            if user is not None and len(held) == 1:
                 yield self._given_to_training(call, user)
 
     def _given_to_training(self, load: Call, user: ast.AST) -> Finding:
@@ -103,7 +130,7 @@ class AdapterLoadedFrozen(SourceRule):
         """Adapters that the preparation for k-bit training freezes with their base."""
         module = self.subject
         adapters = {call.node: call for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
-        if _switches_gradients_on(module):
+        if _switches_gradients_on(module) or any(module.methods("load_adapter")):
             return
         for call in module.calls(*KBIT_PREPARATIONS):
             model = call.argument(0, "model")
@@ -122,7 +149,7 @@ class AdapterLoadedFrozen(SourceRule):
         """Adapters whose parameters a loop over all parameters freezes, without a condition."""
         module = self.subject
         adapters = {call.node for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
-        if _gives_gradients(module):
+        if _switches_gradients_on(module):
             return
         for loop, model in _freezing_loops(module):
             origins = module.flow.origins(model)
@@ -173,20 +200,6 @@ def _freezes_parameter(module: Module, statement: ast.stmt) -> bool:
     return False
 
 
-def _gives_gradients(module: Module) -> bool:
-    """Does the file switch gradients on anywhere, by hand or by the adapter's name?"""
-    for node in module.nodes(ast.Assign):
-        target = node.targets[0]
-        is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
-        if is_switch and module.flow.value(node.value) is not False:
-            return True
-    for call in module.methods("requires_grad_"):
-        given = call.argument(0, "requires_grad")
-        if given is None or module.flow.value(given) is not False:
-            return True
-    return any(module.methods("set_adapter", "add_adapter", "load_adapter"))
-
-
 def _merges_of(module: Module, load: ast.AST) -> list[ast.Call]:
     """Where the loaded adapter is merged into its base, or taken off it."""
     return [
@@ -212,18 +225,55 @@ def _may_be_merged(module: Module, user: ast.AST, merges: list[ast.Call]) -> boo
 
 def _is_loaded_frozen(module: Module, call: Call) -> bool:
     """Does a call load an adapter without `is_trainable`?"""
-    given = call.argument(3, "is_trainable")
-    return call.lacks("is_trainable", 3) if given is None else module.flow.value(given) is False
+    return _lacks_is_trainable(module, call, 3)
+
+
+def _lacks_is_trainable(module: Module, call: Call, position: int) -> bool:
+    """Is `is_trainable` left out, or False?"""
+    given = call.argument(position, "is_trainable")
+    if given is None:
+        by_position = 0 <= position < len(call.args)
+        return not by_position and surely_lacks(module, call, "is_trainable")
+    return module.flow.value(given) is False
 
 
 def _switches_gradients_on(module: Module) -> bool:
-    """Does the file switch gradients on by itself?"""
-    assigned = (target for node in module.nodes(ast.Assign) for target in node.targets)
-    if any(
-        isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in assigned
-    ):
-        return True
-    return any(module.methods("set_adapter", "requires_grad_", "add_adapter", "load_adapter"))
+    """Does the file switch gradients on by itself, or put another adapter on?"""
+    return _gives_gradients_to_adapters(module) or any(module.methods("load_adapter"))
+
+
+def _gives_gradients_to_adapters(module: Module) -> bool:
+    """Does the file set `requires_grad` to what is not certainly False, or make an adapter the active one?"""
+    for node in module.nodes(ast.Assign):
+        is_switch = any(
+            isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+            for target in node.targets
+        )
+        if is_switch and module.flow.value(node.value) is not False:
+            return True
+    for call in module.methods("requires_grad_"):
+        given = call.argument(0, "requires_grad")
+        if given is None or module.flow.value(given) is not False:
+            return True
+    return any(module.methods("set_adapter", "add_adapter"))
+
+
+def _frozen_loads_in_place(module: Module) -> Iterator[Call]:
+    """Calls of `load_adapter` on a model of transformers, without `is_trainable`.
+
+    On a model of peft it adds a second adapter, beside the one that is trained.
+    """
+    for call in module.methods("load_adapter"):
+        types = module.flow.types(call.receiver)
+        if "model" in types and "peft-model" not in types and _lacks_is_trainable(module, call, -1):
+            yield call
+
+
+def _trained_models(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """The trainers and optimizers of the files that run together, each with its model."""
+    for part in module.with_linked:
+        yield from _models_of_trainers(part)
+        yield from _models_of_optimizers(part)
 
 
 def _models_of_trainers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
@@ -239,12 +289,11 @@ def _models_of_trainers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
 def _models_of_optimizers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """The optimizers, each with the model whose `parameters()` it is given."""
     for call in module.all_calls:
-        if not call.args or "optimizer" not in module.flow.types(call.node):
-            continue
-        parameters = module.flow.producing_call(call.args[0])
-        if parameters is not None and parameters.method == "parameters":
-            if parameters.receiver is not None:
-                yield call.node, parameters.receiver
+        if call.args and "optimizer" in module.flow.types(call.node):
+            owners = owners_of_parameters(module, call)
+            # Beside an adapter another model may be trained: a head, or a projection.
+            if len({ast.unparse(owner) for owner in owners}) == 1:
+                yield call.node, owners[0]
 
 
 def _stands_for(module: Module, given: ast.expr, node: ast.AST) -> bool:

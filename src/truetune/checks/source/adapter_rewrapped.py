@@ -1,10 +1,11 @@
 """A model that has an adapter is wrapped into another one.
 
 ## What it does
-It finds `get_peft_model` on a peft model, and `peft_config` given to a trainer together with a peft model. Trainers of
-a TRL before 0.27 (by the file's pins, or by arguments that no later one takes) leave the second adapter out, or merge
-the first: nothing is said of them, nor where a condition asks the model first (`isinstance(model, PeftModel)`,
-`hasattr(model, "peft_config")`).
+It finds `get_peft_model` on a peft model, and `peft_config` given to a trainer together with a peft model. A model that
+is loaded from the folder of an adapter (one with `adapter_config.json`, or where the files save an adapter) has it in
+it. Trainers of a TRL before 0.27 (by the file's pins, or by arguments that no later one takes) leave the second adapter
+out, or merge the first: nothing is said of them, nor where a condition asks the model first
+(`isinstance(model, PeftModel)`, `hasattr(model, "peft_config")`).
 
 ## Why it is bad
 The first adapter is frozen, merged or lost: stage 1 has no effect in the result, or the loss jumps back to its first
@@ -45,6 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.adapter_folders import loads_adapter_folder
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
@@ -75,9 +77,12 @@ class AdapterRewrapped(SourceRule):
             if model is None or not _surely_wraps(module, call, config, is_trainer=is_trainer):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
-            if adapted and all("peft-model" in module.flow.types(node) for node in adapted):
+            if adapted and all(_has_adapter(module, node) for node in adapted):
                 cases = [case_at(module, call.node), case_at(module, adapted[0])]
-                yield self._of_trainer(cases) if is_trainer else self._of_peft(cases)
+                if any(loads_adapter_folder(module, node) for node in adapted):
+                    yield self._of_folder(cases)
+                else:
+                    yield self._of_trainer(cases) if is_trainer else self._of_peft(cases)
 
     def _of_trainer(self, cases: list[Case]) -> Finding:
         """The finding on a trainer that is given an adapter and a config."""
@@ -85,6 +90,15 @@ class AdapterRewrapped(SourceRule):
             "peft_config is given together with a model that has an adapter already",
             "leave peft_config out, and train the adapter that is there, or merge it first"
             " (merge_and_unload())",
+            cases=cases,
+        )
+
+    def _of_folder(self, cases: list[Case]) -> Finding:
+        """The finding on a model that is loaded from an adapter's folder, and given another adapter."""
+        return self.finding(
+            "the model is loaded from the folder of an adapter, which is in it then, and is given another one",
+            "load the base, and its adapter by PeftModel.from_pretrained(base, folder, is_trainable=True) to go on"
+            " with it, or merge that first (merge_and_unload())",
             cases=cases,
         )
 
@@ -96,6 +110,11 @@ class AdapterRewrapped(SourceRule):
             " (merge_and_unload())",
             cases=cases,
         )
+
+
+def _has_adapter(module: Module, model: ast.AST) -> bool:
+    """Is it a model of peft, or one that is loaded from an adapter's folder?"""
+    return "peft-model" in module.flow.types(model) or loads_adapter_folder(module, model)
 
 
 def _surely_wraps(module: Module, call: Call, config: ast.expr | None, *, is_trainer: bool) -> bool:

@@ -4,9 +4,10 @@
 Looks for `add_tokens` or `add_special_tokens` with new tokens beside a `LoraConfig` that names neither
 `modules_to_save` nor `trainable_token_indices`, nor the embedding among its targets. The tokens are new where the model
 is known not to have them (by its files or its name), or where the file resizes the embedding for them; else it is a
-note. In a branch for models of one name (`if "gemma" in name`) nothing is said. Nor are the marks of a chat trained in
-every base: where a file loads such a base by its published name (Llama 3, Llama 3.1, Qwen 1) and the marks stand in its
-text, or come with the tokenizer of the instruct model, the same is asked.
+note. `clone_chat_template` of TRL adds the tokens of another model. What a `LoraConfig` takes by `**` from YAML or JSON
+is read where such a file stands beside the script. In a branch for models of one name (`if "gemma" in name`) nothing is
+said. Nor are the marks of a chat trained in every base: where a file loads such a base by its published name (Llama 3,
+Llama 3.1, Qwen 1) and the marks stand in its text, or come with the tokenizer of the instruct model, the same is asked.
 
 ## Why it is bad
 LoRA leaves `embed_tokens` and `lm_head` alone: the rows of the new tokens stay as random as they began, and are not in
@@ -46,6 +47,7 @@ config = LoraConfig(
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -57,8 +59,14 @@ from truetune.checks.model_identity import (
     explain_different_weights,
 )
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
+from truetune.checks.source.evidence.added_tokens import (
+    TOKENS_ADDED,
+    AddedTokens,
+    added_tokens,
+    tokens_of_unknown_text,
+)
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.settings_beside_script import settings_spread, surely_lacks
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -104,9 +112,39 @@ def _tuned_tokenizer(module: Module, base: str) -> bool:
     )
 
 
+def _targets_embedding(module: Module, config: Call) -> bool:
+    """Is an embedding, or the head, among the modules that an adapter is put on?"""
+    possible = [module.flow.value(config.keywords.get("target_modules"))]
+    possible += [one.get("target_modules") for one in settings_spread(module, config) or ()]
+    return any(isinstance(one, list) and not set(one).isdisjoint(EMBEDDINGS) for one in possible)
+
+
+def _added_in_run(module: Module) -> list[AddedTokens]:
+    """The tokens that a file, or one that runs with it, adds to what the model has."""
+    return [
+        added
+        for part in module.with_linked
+        for added in (*added_tokens(part, without_pad=True), *tokens_of_unknown_text(part))
+    ]
+
+
+def _trains_embedding_by_hand(module: Module) -> bool:
+    """Are gradients switched on for an embedding: `model.get_input_embeddings().weight.requires_grad = True`?"""
+    switched: list[ast.expr] = [
+        target
+        for node in module.nodes(ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+    ]
+    switched += [call.node.func for call in module.methods("requires_grad_")]
+    return any(
+        word in ast.unparse(target) for target in switched for word in (*EMBEDDINGS, "embeddings")
+    )
+
+
 def _configs_beside_tokens(module: Module) -> Iterator[Call]:
     """The LoRA configs of a file that adds tokens, or whose base never trained some."""
-    if TOKENS_ADDED.count(module) or _base_with_marks(module) is not None:
+    if _added_in_run(module) or TOKENS_ADDED.count(module) or _base_with_marks(module) is not None:
         yield from module.calls("peft.LoraConfig")
 
 
@@ -119,12 +157,13 @@ class AddedTokensLeftFrozen(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        new = added_tokens(module, without_pad=True)
+        new = _added_in_run(module)
         base = _base_with_marks(module)
+        if any(map(_trains_embedding_by_hand, module.with_linked)):
+            return
         for call in module.calls("peft.LoraConfig") if new or base else ():
-            targets = module.flow.value(call.keywords.get("target_modules"))
-            reached = isinstance(targets, list) and not set(targets).isdisjoint(EMBEDDINGS)
-            if not all(call.lacks(name) for name in SETTINGS_THAT_TRAIN_TOKENS) or reached:
+            lacks = all(surely_lacks(module, call, name) for name in SETTINGS_THAT_TRAIN_TOKENS)
+            if not lacks or _targets_embedding(module, call):
                 continue
             if new:
                 yield self._of_added(call, new)
@@ -135,7 +174,9 @@ class AddedTokensLeftFrozen(SourceRule):
         """Tokens that the file adds."""
         module = self.subject
         proved = [added for added in new if added.model_known]
-        certain = bool(proved) or module.mentions("resize_token_embeddings")
+        certain = bool(proved) or (
+            any(added.names for added in new) and module.mentions("resize_token_embeddings")
+        )
         return self.finding(
             "tokens are added, and the adapter leaves their embedding rows frozen and unsaved"
             + ("" if certain else ", unless the model has these tokens already"),

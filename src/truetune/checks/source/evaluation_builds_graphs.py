@@ -74,6 +74,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import Route, RouteStop, routes_to
 from truetune.checks.source.evidence.multi_process_loops import FUNCTIONS, LOOPS
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -82,6 +83,9 @@ NO_GRAPH = re.compile(r"no_grad|inference_mode|set_grad_enabled")
 WANTS_GRADIENTS = re.compile(
     r"backward|autograd\.grad|requires_grad_\(True|requires_grad = True|\.grad\b|training_step"
 )
+TRACE_OF_TRAINING = re.compile(
+    r"backward|autograd|grad_enabled|requires_grad|\.grad\b|optim\b|training_step"
+)
 FREEZING_CODE = re.compile(r"requires_grad_\(False|requires_grad = False|requires_grad=False")
 MOVING_METHODS = frozenset(("cuda", "to", "eval", "half", "bfloat16", "float", "train"))
 """Methods that give the model itself back"""
@@ -89,13 +93,78 @@ OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
 
 
 def _forward_calls(module: Module) -> Iterator[ast.Call]:
-    """Calls of models in loops."""
+    """Calls of models in loops of their own function, or of one that calls it."""
     if not module.mentions("from_pretrained"):
         return
     for node in module.nodes(ast.Call):
-        if isinstance(node.func, ast.Name | ast.Attribute) and _loops_around(module, node):
-            if "model" in module.flow.types(node.func) or _is_of_callback(module, node):
+        if not isinstance(node.func, ast.Name | ast.Attribute):
+            continue
+        if "model" in module.flow.types(node.func) and not _only_moves(node):
+            if _loops_around(module, node) or _route_in_loop(module, node) is not None:
                 yield node
+        elif _is_of_callback(module, node) and _loops_around(module, node):
+            yield node
+
+
+def _only_moves(node: ast.Call) -> bool:
+    """`model.to(device)`, which gives a model as well"""
+    return isinstance(node.func, ast.Attribute) and node.func.attr in MOVING_METHODS
+
+
+def _route_in_loop(module: Module, node: ast.Call) -> Route | None:
+    """A way from the running script to a pass, through a loop, where gradients are recorded and none is wanted."""
+    trains_nothing = _trains_nothing(module)
+    for route in routes_to(module, node):
+        # Who runs a function that nothing calls is not known.
+        starts = isinstance(route[-1].scope, ast.Module)
+        is_looped = any(_loops_around(module, stop.node) for stop in route)
+        if not starts or not is_looped or any(_is_off_here(module, stop.node) for stop in route):
+            continue
+        if trains_nothing or any(_evaluates(module, stop) for stop in route):
+            return route
+    return None
+
+
+def _trains_nothing(module: Module) -> bool:
+    """Is there no trace of a training, and of gradients, in the files that run together, which use torch?"""
+    if not module.mentions("import torch", "from torch") or module.mentions("TFAuto", "Flax"):
+        return False
+    if any(TRACE_OF_TRAINING.search(part.text) for part in module.with_linked):
+        return False
+    return not any(
+        "trainer" in module.flow.types(call.node)
+        for part in module.with_linked
+        for call in part.calls("transformers.*Trainer", "trl.*Trainer")
+    )
+
+
+def _evaluates(module: Module, stop: RouteStop) -> bool:
+    """Is it a function that puts a model into eval mode above a place, and wants no gradient?"""
+    if not isinstance(stop.scope, FUNCTIONS):
+        return False
+    if WANTS_GRADIENTS.search(module.text_of(stop.scope)):
+        return False
+    return any(
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and part.func.attr == "eval"
+        and not part.args
+        and "model" in module.flow.types(part.func.value)
+        and part.lineno < getattr(stop.node, "lineno", 0)
+        for part in ast.walk(stop.scope)
+    )
+
+
+def _is_off_here(module: Module, node: ast.AST) -> bool:
+    """Is gradient recording off at a place, by a `with` or a decorator of its function?"""
+    for around in module.parents(node):
+        if isinstance(around, ast.With | ast.AsyncWith):
+            if any(NO_GRAPH.search(ast.unparse(item)) for item in around.items):
+                return True
+        if isinstance(around, (*FUNCTIONS, ast.Lambda)):
+            decorators = getattr(around, "decorator_list", ())
+            return any(NO_GRAPH.search(ast.unparse(one)) for one in decorators)
+    return False
 
 
 class EvaluationBuildsGraphs(SourceRule):
@@ -113,9 +182,15 @@ class EvaluationBuildsGraphs(SourceRule):
         seen: set[str] = set()
         for node in _forward_calls(module):
             name = module.text_of(node.func)
-            if name in seen or _is_without_graph(module, node):
+            if name in seen:
                 continue
-            if _is_evaluation_pass(module, node):
+            route = _route_in_loop(module, node)
+            if route is not None and not FREEZING_CODE.search(module.text):
+                seen.add(name)
+                yield self._of_route(name, route)
+            elif _is_without_graph(module, node) or not _loops_around(module, node):
+                continue
+            elif _is_evaluation_pass(module, node):
                 seen.add(name)
                 yield self.finding(
                     f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
@@ -131,6 +206,18 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"call it under `with torch.no_grad():`, and {name}.requires_grad_(False) once",
                     cases=[case_at(module, node)],
                 )
+
+    def _of_route(self, name: str, route: Route) -> Finding:
+        """The finding on a pass that a loop of an evaluation reaches, in its function or through others."""
+        module = self.subject
+        loops = (stop.node for stop in route if _loops_around(module, stop.node))
+        looped = next(loops, route[0].node)
+        cases = [case_at(module, node) for node in dict.fromkeys((route[0].node, looped))]
+        return self.finding(
+            f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
+            "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone keeps them",
+            cases=cases,
+        )
 
 
 def _is_of_callback(module: Module, node: ast.Call) -> bool:

@@ -52,6 +52,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.causal_model_metrics import trainers_of_causal
+from truetune.checks.source.evidence.metric_functions import (
+    functions_in_argument,
+    trainer_argument,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -63,6 +67,8 @@ OTHER_LIMITS = (
     "def evaluation_loop",
 )
 """What keeps less, or may: a method of the trainer's own class gives back what it likes"""
+WHOLE_ROWS = ("softmax", "cross_entropy", "nll_loss", "logsumexp")
+"""Functions that need all logits of a token, not the largest alone"""
 LARGE_OUTPUTS = ("output_hidden_states", "output_attentions")
 
 
@@ -94,6 +100,27 @@ def _is_true(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
+def _keeps_logits(module: Module, trainer: Call) -> bool:
+    """Is a trainer certainly given nothing that makes less of the logits of a batch?"""
+    name = "preprocess_logits_for_metrics"
+    return trainer.lacks(name) and trainer_argument(module, trainer, name) is None
+
+
+def _remedy(module: Module, trainer: Call) -> str:
+    """What keeps less than the logits, and all that the metrics need of them."""
+    functions = functions_in_argument(module, trainer) or ()
+    calls = (n for one in functions for n in ast.walk(one) if isinstance(n, ast.Call))
+    if any(ast.unparse(call.func).endswith(WHOLE_ROWS) for call in calls):
+        return (
+            "give preprocess_logits_for_metrics a function that returns what the metrics need of each token"
+            " (its log-probability) in place of its logits"
+        )
+    return (
+        "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)"
+        " (compute_metrics then takes none)"
+    )
+
+
 class EvaluationKeepsAllLogits(SourceRule):
     code = "SRC061"
     severity = "warning"
@@ -112,12 +139,8 @@ class EvaluationKeepsAllLogits(SourceRule):
         for call in _trainers_of_large_outputs(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
-            given = call.keywords.get("compute_metrics")
-            if (
-                given is None
-                or module.flow.value(given) is None
-                or not call.lacks("preprocess_logits_for_metrics")
-            ):
+            given = trainer_argument(module, call, "compute_metrics")
+            if given is None or not _keeps_logits(module, call):
                 continue
             if outputs is not None and not module.mentions("ignore_keys"):
                 yield self.finding(
@@ -135,8 +158,7 @@ class EvaluationKeepsAllLogits(SourceRule):
                 yield self.finding(
                     "compute_metrics gets the logits of the whole evaluation set, which are kept"
                     " until its end",
-                    "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) "
-                    "(compute_metrics then takes none)",
+                    _remedy(module, call),
                     evidence=["they take rows x length x vocabulary x 4 bytes"],
                     cases=[case_at(module, given)],
                 )

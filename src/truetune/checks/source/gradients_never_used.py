@@ -54,15 +54,24 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.backward_and_steps import is_backward
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
 from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
-from truetune.checks.source.evidence.optimizer_weights import weights_not_trained
+from truetune.checks.source.evidence.optimizer_weights import (
+    owners_of_parameters,
+    weights_not_trained,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 OPTIMIZER_CLASSES = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
+ADAPTER_WRAPPERS = (
+    "peft.get_peft_model",
+    "peft.PeftModel*.from_pretrained",
+    "unsloth.Fast*Model.get_peft_model",
+)
 HEAD_NAMES = ("lm_head", "embed_out", "output_head")
 """Attributes of causal language models that hold the head"""
 HEAD_GETTER = "get_output_embeddings"
@@ -110,9 +119,9 @@ class GradientsNeverUsed(SourceRule):
         wrapped = _wrapped_after(module, made[0])
         if wrapped is not None:
             yield self.finding(
-                "the optimizer is made before get_peft_model: it holds the base's weights, which are frozen then,"
-                " and none of the adapter",
-                "make the optimizer behind get_peft_model",
+                f"the optimizer is made before {ast.unparse(wrapped.node.func)}: it holds the base's weights, which are"
+                " frozen then, and none of the adapter",
+                f"make the optimizer behind {ast.unparse(wrapped.node.func)}",
                 cases=[case_at(module, made[0].node), case_at(module, wrapped.node)],
             )
         other = weights_not_trained(module, made[0])
@@ -234,24 +243,52 @@ def _possible_steps(module: Module) -> Iterator[Call]:
 
 
 def _wrapped_after(module: Module, optimizer: Call) -> Call | None:
-    """The `get_peft_model` that stands behind an optimizer over the same model, in the same block of code."""
-    given = optimizer.argument(0, "params")
-    if given is None or any(module.methods("add_param_group")):
+    """What puts an adapter on the model behind an optimizer over its weights; None where nothing surely does."""
+    if any(any(part.methods("add_param_group")) for part in module.with_linked):
         return None
     owners = [
         origin.node
-        for part in ast.walk(given)
-        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
-        for origin in module.flow.origins(part.value)
+        for owner in owners_of_parameters(module, optimizer)
+        for origin in module.flow.origins(owner)
     ]
-    for call in module.calls("peft.get_peft_model"):
-        model = call.argument(0, "model")
-        is_same = model is not None and any(
-            origin.node in owners for origin in module.flow.origins(model)
-        )
-        if is_same and _is_later(module, call.node, optimizer.node):
-            return call
+    for call, model in _adapters_put_on(module):
+        is_same = any(origin.node in owners for origin in module.flow.origins(model))
+        if is_same and _is_behind(module, call.node, optimizer.node):
+            # What is put on when the training is over is not what the optimizer should hold.
+            return None if _is_trained_before(module, call.node) else call
     return None
+
+
+def _is_trained_before(module: Module, node: ast.AST) -> bool:
+    """Does a backward pass of the files run before a place?"""
+    passes = (call.node for part in module.with_linked for call in backward_calls(part))
+    return any(runs_surely_before(module, one, node) for one in passes)
+
+
+def _adapters_put_on(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls that put an adapter on a model, in any file that runs with this one, and the model."""
+    for part in module.with_linked:
+        for call in part.calls(*ADAPTER_WRAPPERS):
+            model = call.argument(0, "model")
+            if model is not None:
+                yield call, model
+        for call in part.methods("add_adapter"):
+            types = module.flow.types(call.receiver)
+            if call.receiver is not None and "model" in types and "peft-model" not in types:
+                yield call, call.receiver
+
+
+def _is_behind(module: Module, node: ast.AST, other: ast.AST) -> bool:
+    """Does it run behind the other: further down in one block of code, or in a function that is called later?"""
+    if _function_of(module, node) is _function_of(module, other):
+        return _is_later(module, node, other)
+    return runs_surely_before(module, other, node)
+
+
+def _function_of(module: Module, node: ast.AST) -> ast.AST:
+    """The function that a place stands in; its file where it stands in none."""
+    functions = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
+    return next(functions, module.home(node).tree)
 
 
 def _is_later(module: Module, node: ast.AST, other: ast.AST) -> bool:

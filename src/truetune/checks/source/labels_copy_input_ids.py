@@ -75,8 +75,10 @@ from truetune.checks.source.evidence.labels_copied_from_ids import (
     ignores_beyond_prompt,
     masks_by_attention_elsewhere,
     may_labels_be_changed,
+    padded_targets,
     without_copies,
 )
+from truetune.checks.source.evidence.loss_expressions import CROSS_ENTROPIES
 from truetune.checks.source.evidence.masked_labels import label_values
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -95,7 +97,7 @@ class LabelsCopyInputIds(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("labels that are set", lambda module: _labels_set(module))
+    looks_at = CodePlaces("labels that are set", lambda module: _targets_set(module))
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -116,6 +118,14 @@ class LabelsCopyInputIds(SourceRule):
             if not _masks_pads(module, around, copied):
                 reported.add(copied.call.node)
                 yield self._of_training(node, value, copied, around)
+        for call in module.calls(*CROSS_ENTROPIES):
+            copied = padded_targets(module, call)
+            around = function_around(module, call.node)
+            if copied is None or copied.call.node in reported:
+                continue
+            if not holds_ignored_label(module, around):
+                reported.add(copied.call.node)
+                yield self._of_training(call.node, call.node, copied, around)
 
     def _of_training(
         self, node: ast.AST, value: ast.expr, copied: CopiedIds, around: ast.AST
@@ -193,6 +203,12 @@ def _trains(module: Module) -> bool:
         for part in module.with_linked
         for call in part.all_calls
     )
+
+
+def _targets_set(module: Module) -> Iterator[object]:
+    """The labels that are set, and the cross-entropies that take ids for targets."""
+    yield from _labels_set(module)
+    yield from (call for call in module.calls(*CROSS_ENTROPIES) if padded_targets(module, call))
 
 
 def _labels_set(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:

@@ -2,8 +2,10 @@
 
 ## What it does
 Looks in loops for a loss that is appended to a list, or added to a sum, as the tensor that `backward()` is called on or
-that the model returned. Silent where it is detached (`.item()`, `.detach()`, `float()`), where no graph is recorded
-(`no_grad`), where the list or sum is renewed in the loop, and where it is what `backward()` is called on.
+that the model returned; also by an object of the files (`meter.update(loss)`), and in the method that a Trainer or
+Lightning calls for each step (`compute_loss`, `training_step`), where nothing in the class empties it. Silent where it
+is detached (`.item()`, `.detach()`, `float()`), where no graph is recorded (`no_grad`), where the list or sum is
+renewed in the loop, and where it is what `backward()` is called on.
 
 ## Why it is bad
 A tensor holds on to its graph, and the graph to activations. Without `backward()`, or with `retain_graph=True`, the
@@ -85,7 +87,7 @@ class LossesKeptWithGraph(SourceRule):
                 continue
             backward = backward_of(module, kept)
             retains = backward is not None and _retains_graph(backward)
-            whole = backward is None or retains
+            whole = (backward is None and not kept.of_trainer) or retains
             detached = _detached_code(module, kept.value)
             also = ", and remove retain_graph=True from backward()" if retains else ""
             yield self.finding(

@@ -41,19 +41,32 @@ by one, and the model is resized.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.labels_and_padding import masks_eos
 from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
 from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
-from truetune.checks.source.evidence.pad_settings import PADS_SET, PadSetting, changes_for_pad_token
+from truetune.checks.source.evidence.pad_settings import (
+    PadSetting,
+    changes_for_pad_token,
+    pad_settings,
+)
 from truetune.source.module import Module
 from truetune.source.source_edits import Changes
 
 IF_MISSING = "only where the tokenizer has no pad token of its own"
+
+
+def _pads_and_masks(module: Module) -> Iterator[PadSetting | ast.AST]:
+    """The pad tokens that are set, and the labels that are masked by the id of EOS itself."""
+    yield from pad_settings(module)
+    yield from masks_eos(module)
 
 
 class PadEqualsEosLmCollator(SourceRule):
@@ -61,7 +74,7 @@ class PadEqualsEosLmCollator(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = PADS_SET
+    looks_at = CodePlaces("pad tokens that are set", _pads_and_masks)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -71,6 +84,12 @@ class PadEqualsEosLmCollator(SourceRule):
         if reached:
             sinks = [sink for sink in masking if any(sink.gets(module, one) for one in reached)]
             yield self._finding(reached, sinks)
+        for node in masks_eos(module):
+            yield self.finding(
+                "labels that equal EOS are masked: EOS is never learned, the model will not stop",
+                "mask pads by position (attention_mask == 0), not by an id that ends each answer",
+                cases=[case_at(module, node)],
+            )
 
     def _finding(self, reached: list[PadSetting], sinks: list[Masking]) -> Finding:
         """What is said of settings whose pads are masked in these places."""

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 LOSS_CALLS = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")
 """Calls that compute a loss, or make what does"""
@@ -35,7 +37,9 @@ KEEP_GRAPH = frozenset(
 )
 """Methods of a tensor whose result has its graph"""
 WITHOUT_GRAPH = ("no_grad", "inference_mode", "set_grad_enabled(False")
-RENEWED_BY = frozenset(("clear", "pop", "popleft"))
+RENEWED_BY = frozenset(("clear", "pop", "popleft", "reset"))
+STEPS_OF_TRAINERS = ("compute_loss", "training_step")
+"""Methods that a Trainer or Lightning calls for each step; they call backward on what these return"""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # Names, calls and functions that are followed. Chosen, not measured: fewer miss sums that pass through a helper.
@@ -51,7 +55,12 @@ class KeptLoss:
     """The list or the sum"""
     value: ast.expr
     loop: ast.AST
-    """The one whose steps it collects"""
+    """The one whose steps it collects; the method that a trainer calls for each step"""
+
+    @property
+    def of_trainer(self) -> bool:
+        """Does a trainer run the loop, and call backward in it?"""
+        return isinstance(self.loop, FUNCTIONS)
 
 
 def kept_losses(module: Module) -> Iterator[KeptLoss]:
@@ -63,6 +72,29 @@ def kept_losses(module: Module) -> Iterator[KeptLoss]:
         loop = _loop_of_steps(module, node, value)
         if loop is not None and any(_is_loss(module, part, backwards) for part in ast.walk(value)):
             yield KeptLoss(node, holder, value, loop)
+        method = _step_of_trainer(module, node) if loop is None else None
+        if method is not None and _is_part_of_loss(module, method, value):
+            yield KeptLoss(node, holder, value, method)
+
+
+def _step_of_trainer(module: Module, node: ast.AST) -> ast.FunctionDef | None:
+    """The method around a place that a trainer calls for each step and takes the loss from."""
+    function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
+    if not isinstance(function, ast.FunctionDef) or function.name not in STEPS_OF_TRAINERS:
+        return None
+    return function if isinstance(module.scopes.parent.get(function), ast.ClassDef) else None
+
+
+def _is_part_of_loss(module: Module, method: ast.FunctionDef, value: ast.expr) -> bool:
+    """Is a value, as a name, what the returned loss is made of?"""
+    if not isinstance(value, ast.Name):
+        return False
+    wanted = set(module.flow.origins(value))
+    for returned in module.flow.returns.get(method, ()):
+        for part in backward_slice(module, returned):
+            if isinstance(part, ast.Name) and wanted & set(module.flow.origins(part)):
+                return True
+    return False
 
 
 def _appends_and_additions(
@@ -82,6 +114,135 @@ def _appends_and_additions(
         target = assigned.targets[0]
         for item in _items_added_to(target, assigned.value):
             yield assigned, target, item
+    yield from _given_to_keepers(module)
+
+
+def _given_to_keepers(module: Module) -> Iterator[tuple[ast.Call, ast.expr, ast.expr]]:
+    """`meter.update(x)` of a class of the files that appends x to a list, or adds it to a sum."""
+    for call in module.all_calls:
+        if call.receiver is None or call.method in ("append", "backward"):
+            continue
+        method = _method_of_object(module, call)
+        for value, name in _arguments_by_parameter(call, method) if method is not None else ():
+            if _keeps_parameter(module, method, name):
+                yield call.node, call.receiver, value
+
+
+def _method_of_object(module: Module, call: Call) -> ast.FunctionDef | None:
+    """The method that is called, where a call of a class of the files made the object, or the objects of its list."""
+    if call.receiver is None:
+        return None
+    for origin in module.flow.origins(call.receiver):
+        for made in _objects_in(module, origin.node):
+            for owner in module.flow.origins(made.func):
+                for item in owner.node.body if isinstance(owner.node, ast.ClassDef) else ():
+                    if isinstance(item, ast.FunctionDef) and item.name == call.method:
+                        return item
+    return None
+
+
+def _objects_in(module: Module, node: ast.AST) -> Iterator[ast.Call]:
+    """The calls that make an object, or each of those that a list or dictionary holds: `self.meters[name]`."""
+    if isinstance(node, ast.Call):
+        yield node
+    elif isinstance(node, ast.Subscript):
+        for origin in module.flow.origins(node.value):
+            held = origin.node
+            items: list[ast.expr] = []
+            if isinstance(held, ast.DictComp):
+                items = [held.value]
+            elif isinstance(held, ast.ListComp):
+                items = [held.elt]
+            elif isinstance(held, ast.Dict):
+                items = held.values
+            yield from (item for item in items if isinstance(item, ast.Call))
+
+
+def _arguments_by_parameter(call: Call, method: ast.FunctionDef) -> Iterator[tuple[ast.expr, str]]:
+    """The arguments of a call of a method, each with the name of its parameter."""
+    names = [argument.arg for argument in method.args.args[1:]]
+    if not any(isinstance(argument, ast.Starred) for argument in call.args):
+        yield from zip(call.args, names, strict=False)
+    yield from ((value, name) for name, value in call.keywords.items() if name in names)
+
+
+def _keeps_parameter(
+    module: Module, method: ast.FunctionDef | None, name: str, depth: int = 0
+) -> bool:
+    """Does a method keep a parameter, with its graph, in an attribute of its object, under any name?"""
+    if method is None or depth > MAX_STEPS or _renews_parameter(method, name):
+        return False
+    return any(
+        _adds_to_attribute(module, node, name) or _hands_on(module, method, node, name, depth)
+        for node in ast.walk(method)
+    )
+
+
+def _hands_on(
+    module: Module, method: ast.FunctionDef, node: ast.AST, name: str, depth: int
+) -> bool:
+    """Does a call give a parameter to a method of another object, which keeps it?"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    call = module.flow.call(node)
+    inner = _method_of_object(module, call)
+    if inner is None or inner is method:
+        return False
+    return any(
+        isinstance(value, ast.Name)
+        and value.id == name
+        and _keeps_parameter(module, inner, parameter, depth + 1)
+        for value, parameter in _arguments_by_parameter(call, inner)
+    )
+
+
+def _renews_parameter(method: ast.FunctionDef, name: str) -> bool:
+    """Does a method bind its parameter anew (`value = value.item()`), or record no graph?"""
+    if any(map(_turns_gradients_off, method.decorator_list)):
+        return True
+    for node in ast.walk(method):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
+            return True
+        if isinstance(node, ast.With) and any(
+            _turns_gradients_off(item.context_expr) for item in node.items
+        ):
+            return True
+    return False
+
+
+def _adds_to_attribute(module: Module, node: ast.AST, name: str) -> bool:
+    """`self.values.append(x)`, `self.sum += x * n` and `self.sum = self.sum + x * n`, of a parameter x."""
+    if isinstance(node, ast.Call):
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        is_append = isinstance(node.func, ast.Attribute) and node.func.attr == "append"
+        if not is_append or owner is None or len(node.args) != 1:
+            return False
+        makers = (ast.unparse(origin.node) for origin in module.flow.origins(owner))
+        is_kept = _is_of_self(owner) and not any("deque" in maker for maker in makers)
+        return is_kept and _is_made_of(node.args[0], name)
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        return _is_of_self(node.target) and _is_made_of(node.value, name)
+    if isinstance(node, ast.Assign) and _is_of_self(node.targets[0]):
+        added = _items_added_to(node.targets[0], node.value)
+        return any(_is_made_of(item, name) for item in added)
+    return False
+
+
+def _is_of_self(node: ast.expr) -> bool:
+    """`self.x`, `self.x[key]`"""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    is_attribute = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    return is_attribute and ast.unparse(node).startswith("self.")
+
+
+def _is_made_of(value: ast.expr, name: str) -> bool:
+    """Is it a parameter, or a term of it, with its graph: `x`, `x * n`, `x.mean()`?"""
+    if isinstance(value, ast.BinOp):
+        return _is_made_of(value.left, name) or _is_made_of(value.right, name)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return value.func.attr in KEEP_GRAPH and _is_made_of(value.func.value, name)
+    return isinstance(value, ast.Name) and value.id == name
 
 
 def _items_added_to(target: ast.expr, total: ast.expr) -> Iterator[ast.expr]:
@@ -164,15 +325,25 @@ def backward_inside(module: Module, loop: ast.AST, value: ast.expr) -> ast.Call 
         if call.node in inside:
             for loss in possible_losses(call):
                 same = parts.get(ast.unparse(loss))
-                if same is not None and (
-                    set(module.flow.origins(same)) & set(module.flow.origins(loss))
-                ):
+                if same is not None and _is_one_value(module, same, loss):
                     return call.node
     return None
 
 
+def _is_one_value(module: Module, one: ast.expr, other: ast.expr) -> bool:
+    """Are two expressions, which are written alike, of one value? `out.loss` is where `out` is."""
+    if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
+        if _is_one_value(module, one.value, other.value):
+            return True
+    return bool(set(module.flow.origins(one)) & set(module.flow.origins(other)))
+
+
 def has_graph(module: Module, kept: KeptLoss) -> bool:
     """Is a graph certainly recorded for the value, and does it still hold on to it?"""
+    if kept.of_trainer:
+        origins = (origin.node for origin in module.flow.origins(kept.value))
+        is_whole = not any(_is_detached(origin) for origin in origins)
+        return is_whole and not _is_in_block_without_gradients(module, kept.node)
     if backward_of(module, kept) is not None:
         losses = {
             ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
@@ -282,18 +453,47 @@ def _turns_gradients_off(context: ast.expr) -> bool:
 
 
 def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
-    """Is the list or sum renewed, emptied or detached in the loop, or is its length limited?"""
-    names = {
-        ast.unparse(part)
-        for part in ast.walk(kept.holder)
-        if isinstance(part, ast.Name | ast.Attribute)
-    }
-    names.add(ast.unparse(kept.holder))
+    """Is the list or sum renewed, emptied or detached in the loop, or is its length limited?
+
+    What a trainer's method keeps may be emptied by any other method of its class, or die with the call.
+    """
+    names = _names_of_holder(kept.holder)
+    if kept.of_trainer and (
+        not _is_of_self(kept.holder) or _is_emptied_in_class(module, kept, names)
+    ):
+        return True
     for node in ast.walk(kept.loop):
         if node is not kept.node and (_binds_any_of(node, names) or _empties_any_of(node, names)):
             return True
     makers = (origin.node for origin in module.flow.origins(kept.holder))
     return any(isinstance(node, ast.Call) and "deque" in ast.unparse(node.func) for node in makers)
+
+
+def _names_of_holder(holder: ast.expr) -> set[str]:
+    """The names of a list or sum, and of what it is in, as they are written."""
+    parts = (part for part in ast.walk(holder) if isinstance(part, ast.Name | ast.Attribute))
+    # `self.x = ...` renews nothing but x.
+    return {ast.unparse(holder), *map(ast.unparse, parts)} - {"self"}
+
+
+def _is_emptied_in_class(module: Module, kept: KeptLoss, names: set[str]) -> bool:
+    """Does a method of the class bind what is kept anew, or empty anything?"""
+    owner = module.scopes.parent.get(kept.loop)
+    methods = owner.body if isinstance(owner, ast.ClassDef) else []
+    for method in methods:
+        if getattr(method, "name", "") == "__init__":
+            continue
+        for node in ast.walk(method):
+            if node is not kept.node and (_binds_any_of(node, names) or _empties(node)):
+                return True
+    return False
+
+
+def _empties(node: ast.AST) -> bool:
+    """`values.clear()`, of anything"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in RENEWED_BY
 
 
 def _binds_any_of(node: ast.AST, names: set[str]) -> bool:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from truetune.checks.examined_code_places import methods_of
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.published_families import (
     ModelFamily,
     families_of_tokenizer,
+    likely_model_names,
     model_names_of_tokenizer,
+    plain_name,
     vocabulary_of_tokenizer,
 )
 from truetune.errors import TokenizerError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
 from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 OF_LLAMA = ("transformers.LlamaForCausalLM.from_*", "transformers.LlamaTokenizer*.from_*")
 """Both in one file: the model is a Llama, whatever it is called"""
+TEMPLATE_CLONES = ("trl.clone_chat_template",)
+"""Calls that add the tokens of another model's chat template, and resize"""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SPECIAL = frozenset(("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>"))
 """Tokens of all models that have such; code names them to give them their role"""
 NAMES = frozenset(("name", "model", "path", "template", "type", "family", "arch"))
@@ -71,6 +79,54 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
             )
         )
     return added
+
+
+def tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
+    """Tokens whose text is not in the files, where the code that adds them resizes the embedding for them.
+
+    By `add_tokens`, which no one uses for a pad, or by TRL's `clone_chat_template`, which resizes by itself.
+    """
+    added = []
+    for call in module.methods("add_tokens"):
+        given = call.argument(0, "new_tokens")
+        is_unknown = given is not None and module.flow.value(given) is UNKNOWN
+        if not is_unknown or "tokenizer" not in module.flow.types(call.receiver):
+            continue
+        if _resizes_beside(module, call.node) and not _for_a_named_model(module, call.node):
+            added.append(AddedTokens(call, (), None, model_known=True))
+    for call in module.calls(*TEMPLATE_CLONES):
+        is_other = _is_template_of_another_family(module, call)
+        if is_other is not False:
+            added.append(AddedTokens(call, (), None, model_known=is_other is True))
+    return added
+
+
+def _resizes_beside(module: Module, node: ast.AST) -> bool:
+    """Does the function that a place stands in resize the embedding to the tokenizer's length?"""
+    functions = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
+    around = next(functions, module.tree)
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == "resize_token_embeddings"
+        for part in ast.walk(around)
+    )
+
+
+def _is_template_of_another_family(module: Module, call: Call) -> bool | None:
+    """Does a chat template come from a model of another family, with tokens of its own? None where it is not known."""
+    source = call.argument(2, "source_tokenizer_path")
+    names = likely_model_names(module, call.argument(1, "tokenizer"))
+    sources = possible_texts(module.home(source), source) if source is not None else []
+    families = {_word_of_family(name) for name in names}
+    others = {_word_of_family(name) for name in sources}
+    if len(families) != 1 or len(others) != 1 or "" in families | others:
+        return None
+    return families != others
+
+
+def _word_of_family(name: str) -> str:
+    """`qwen` of `Qwen/Qwen2.5-7B`, `llama` of `meta-llama/Meta-Llama-3-8B`; empty where a name begins otherwise."""
+    match = re.match(r"(?:meta-)?([a-z]+)", plain_name(name))
+    return match.group(1) if match is not None else ""
 
 
 def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[str]:

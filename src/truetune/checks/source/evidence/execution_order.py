@@ -51,7 +51,7 @@ def routes_to(module: Module, node: ast.AST) -> list[Route]:
 def _route_stop(module: Module, node: ast.AST) -> RouteStop:
     """A place with the function or file that it stands in."""
     around = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
-    return RouteStop(next(around, module.tree), node)
+    return RouteStop(next(around, module.home(node).tree), node)
 
 
 def runs_after(late: Route, early: Route) -> bool:
@@ -75,6 +75,29 @@ def runs_before(module: Module, early: Route, late: Route) -> bool:
                 }
                 shares = any(one in loops for one in _parents_within_function(module, other.node))
                 return not shares and _stands_below(other.node, stop.node)
+    return False
+
+
+def runs_surely_before(module: Module, early: ast.AST, late: ast.AST) -> bool:
+    """Does each way to one place run before each way to the other, and may both run in one pass?"""
+    before, after = routes_to(module, early), routes_to(module, late)
+    return all(
+        runs_before(module, one, other) and not _are_alternatives(module, one, other)
+        for one in before
+        for other in after
+    )
+
+
+def _are_alternatives(module: Module, one: Route, other: Route) -> bool:
+    """Do they part in the branches of one statement: in the first function or file that both pass?"""
+    for stop in one:
+        for second in other:
+            if stop.scope is second.scope:
+                first_arms = module.scopes.arms.get(stop.node, ())
+                second_arms = module.scopes.arms.get(second.node, ())
+                pairs = zip(first_arms, second_arms, strict=False)
+                parted = next(((a, b) for a, b in pairs if a != b), None)
+                return parted is not None and parted[0][0] == parted[1][0]
     return False
 
 

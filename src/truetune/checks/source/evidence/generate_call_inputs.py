@@ -145,10 +145,11 @@ def _dictionaries_iterated(made: ast.DictComp) -> Iterator[ast.expr]:
 
 def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
     """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
-    loader = module.flow.producing_call(without_progress_bar(module, origin.node))
-    given = loader.argument(6, "collate_fn") if loader and loader.named(*DATA_LOADERS) else None
-    function = module.flow.function(given) if given is not None else None
-    if function is None:
+    looped = _loader_in_loop(module, origin)
+    loader = _loader_made(module, looped.node) if looped is not None else None
+    given = loader.argument(6, "collate_fn") if loader is not None else None
+    function = _collate_function(module, given) if given is not None else None
+    if function is None or looped is None:
         return []
     if isinstance(function, ast.Lambda):
         returned: list[ast.expr] = [function.body]
@@ -156,11 +157,54 @@ def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
         returned = module.flow.returns.get(function, [])
     found: list[ast.AST] = []
     for value in returned:
-        for part in origin.path:
+        for part in looped.path:
             if isinstance(value, ast.Tuple) and 0 <= part < len(value.elts):
                 value = value.elts[part]
         found.append(value)
     return found
+
+
+def _loader_in_loop(module: Module, origin: Origin) -> Origin | None:
+    """What a loop takes its batches from, without `enumerate` and progress bars; None for the number of a batch."""
+    iterated = without_progress_bar(module, origin.node)
+    if not isinstance(iterated, ast.Call) or module.flow.name(iterated.func) != "enumerate":
+        return Origin(iterated, origin.path)
+    if origin.path[:1] != (1,) or not iterated.args:
+        return None
+    return Origin(without_progress_bar(module, iterated.args[0]), origin.path[1:])
+
+
+def _loader_made(module: Module, iterated: ast.AST) -> Call | None:
+    """The call that makes the loader of a loop, also where accelerate has prepared it; None where it is not seen."""
+    loaders: list[Call] = []
+    for origin in module.flow.origins(iterated):
+        node = origin.node
+        if isinstance(node, ast.Call) and module.flow.call(node).method == "prepare":
+            place = origin.path[0] if origin.path else 0
+            if 0 <= place < len(node.args):
+                inner = module.flow.producing_call(node.args[place])
+                loaders += [inner] if inner is not None else []
+        elif isinstance(node, ast.Call) and not origin.path:
+            loaders.append(module.flow.call(node))
+    is_known = len(loaders) == 1 and loaders[0].named(*DATA_LOADERS)
+    return loaders[0] if is_known else None
+
+
+def _collate_function(
+    module: Module, given: ast.expr
+) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+    """The function that a loader calls for each batch: given as such, by `functools.partial`, or as an object."""
+    function = module.flow.function(given)
+    made = module.flow.producing_call(given) if function is None else None
+    if made is None:
+        return function
+    if made.named("functools.partial") and made.args:
+        return module.flow.function(made.args[0])
+    for origin in module.flow.origins(made.node.func):
+        for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
+            if isinstance(item, ast.FunctionDef) and item.name == "__call__":
+                return item
+    return None
 
 
 def encoding_calls_of_input(module: Module, value: ast.expr) -> Iterator[Call]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.source.evidence.generate_call_inputs import encoding_calls, encoding_pads
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -46,29 +47,81 @@ def holds_ignored_label(module: Module, node: ast.AST) -> bool:
 
 def masks_by_id(module: Module) -> Iterator[ast.AST]:
     """Where labels that equal the pad id become -100 (`labels[labels == pad] = -100`), or a loss ignores that id."""
-    for compare in module.nodes(ast.Compare):
-        sides = [compare.left, *compare.comparators]
-        if isinstance(compare.ops[0], (ast.Eq, ast.NotEq)) and any(
-            is_pad_id(module, side) for side in sides
-        ):
-            around = next((n for n in module.parents(compare) if _is_whole_statement(n)), None)
-            if around is not None and holds_ignored_label(module, around):
-                yield compare
+    yield from _labels_masked_where(module, is_pad_id)
+
+
+def masks_eos(module: Module) -> Iterator[ast.AST]:
+    """Where labels that equal the EOS id itself become -100, or a loss ignores that id."""
+    yield from _labels_masked_where(module, is_eos_id)
+
+
+def _labels_masked_where(
+    module: Module, is_masked_id: Callable[[Module, ast.expr], bool]
+) -> Iterator[ast.AST]:
+    """The comparisons with an id in the code that writes -100, and the losses that ignore the id."""
+    for node in module.nodes(ast.Compare, ast.Call):
+        if any(is_masked_id(module, side) for side in _compared_sides(module, node)):
+            unit = _unit_of_comparison(module, node)
+            if unit is not None and holds_ignored_label(module, unit):
+                yield node
     for call in module.all_calls:
         ignored = call.keywords.get("ignore_index")
-        if ignored is not None and is_pad_id(module, ignored):
+        if ignored is not None and is_masked_id(module, ignored):
             yield call.node
 
 
-def _is_whole_statement(node: ast.AST) -> bool:
-    """Is it a statement, or a list that is made element by element?"""
-    return isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.ListComp))
+def _compared_sides(module: Module, node: ast.AST) -> list[ast.expr]:
+    """Both sides of `a == b`, `a.eq(b)` and `torch.eq(a, b)`, and of their opposites; nothing of any other node."""
+    if isinstance(node, ast.Compare):
+        is_equality = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+        return [node.left, *node.comparators] if is_equality else []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("eq", "ne", "not_equal"):
+            receiver = [] if module.flow.name(node.func.value) else [node.func.value]
+            return [*receiver, *node.args]
+    return []
+
+
+def _unit_of_comparison(module: Module, compared: ast.AST) -> ast.AST | None:
+    """The code that a comparison decides about: its statement, list, entry of a dictionary, or branch."""
+    inner = compared
+    for around in module.parents(compared):
+        # Entries of one dictionary are apart: `{"attention_mask": ids != pad, "labels": masked}` masks nothing by id.
+        if isinstance(around, ast.Dict):
+            return inner
+        if isinstance(around, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.ListComp)):
+            return around
+        if isinstance(around, ast.If):
+            return next((part for part in around.body if _writes_ignored(module, part)), None)
+        if isinstance(around, ast.stmt):
+            return None
+        inner = around
+    return None
+
+
+def _writes_ignored(module: Module, statement: ast.stmt) -> bool:
+    """`labels[i] = -100` and `labels.append(-100)`"""
+    if isinstance(statement, ast.Assign):
+        return is_ignored_label(module, statement.value)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return any(is_ignored_label(module, argument) for argument in statement.value.args)
+    return False
 
 
 def is_pad_id(module: Module, node: ast.expr) -> bool:
     """Is it `x.pad_token_id`, or a name for it?"""
+    return _is_id_of_token(module, node, "pad_token_id")
+
+
+def is_eos_id(module: Module, node: ast.expr) -> bool:
+    """Is it `x.eos_token_id`, or a name for it?"""
+    return _is_id_of_token(module, node, "eos_token_id")
+
+
+def _is_id_of_token(module: Module, node: ast.expr, attribute: str) -> bool:
+    """Is it this attribute of an object, or a name for it?"""
     return any(
-        isinstance(origin.node, ast.Attribute) and origin.node.attr == "pad_token_id"
+        isinstance(origin.node, ast.Attribute) and origin.node.attr == attribute
         for origin in module.flow.origins(node)
     )
 
@@ -94,6 +147,13 @@ def padding_call(module: Module, node: ast.AST) -> Call | None:
             if asks and not pads_nothing(module, call):
                 return call
     return None
+
+
+def padding_call_of_batch(module: Module, batch: ast.expr) -> Call | None:
+    """The tokenizer call of a loader's collator that pads the batch; None where none is seen, or one does not pad."""
+    calls = list(encoding_calls(module, batch))
+    is_padded = bool(calls) and all(encoding_pads(module, call) for call in calls)
+    return calls[0] if is_padded else None
 
 
 def column_read(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:

@@ -11,6 +11,7 @@ from truetune.checks.source.evidence.labels_and_padding import (
     holds_ignored_label,
     is_ignored_label,
     padding_call,
+    padding_call_of_batch,
 )
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.data_flow import Origin
@@ -19,6 +20,8 @@ from truetune.source.resolved_calls import Call
 
 COPYING_METHODS = ("copy", "clone", "detach", "tolist", "squeeze", "long")
 """Methods whose result has the same ids"""
+RESHAPING_METHODS = ("reshape", "view", "flatten", "contiguous", "to", "cuda", "ravel")
+"""Methods whose result has the same tokens in the same order"""
 SIMPLE_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 """Statements without others inside"""
 MAX_STEPS = 12
@@ -54,9 +57,49 @@ def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
                 if steps < MAX_STEPS
                 else []
             )
-        elif place[1] == "input_ids" and (call := padding_call(module, place[0])) is not None:
-            return CopiedIds(place[0], call, plain=steps == 0)
+        elif place[1] == "input_ids":
+            call = padding_call(module, place[0]) or padding_call_of_batch(module, place[0])
+            if call is not None:
+                return CopiedIds(place[0], call, plain=steps == 0)
     return None
+
+
+def padded_targets(module: Module, loss: Call) -> CopiedIds | None:
+    """The padded ids that a cross-entropy takes for its targets as they are; None where a mask may choose among them.
+
+    Args:
+        module: The file.
+        loss: The call of a cross-entropy.
+    """
+    target = loss.argument(1, "target")
+    if target is None or loss.open or {"ignore_index", "reduction"} & loss.keywords.keys():
+        return None
+    for _ in range(MAX_STEPS):
+        target = without_copies(module, target)
+        place = column_read(module, target)
+        if place is not None and place[1] == "input_ids":
+            call = padding_call(module, place[0]) or padding_call_of_batch(module, place[0])
+            return None if call is None else CopiedIds(place[0], call, plain=False)
+        inner = _same_tokens(module, target)
+        if inner is None:
+            return None
+        target = inner
+    return None
+
+
+def _same_tokens(module: Module, node: ast.expr) -> ast.expr | None:
+    """The tensor that an expression has all tokens of, but for a cut at the ends; None where some may be left out."""
+    if isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        return call.receiver if call.method in RESHAPING_METHODS else None
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        is_cut = all(isinstance(part, (ast.Slice, ast.Constant)) for part in parts)
+        return node.value if is_cut else None
+    origins = module.flow.origins(node)
+    is_one = len(origins) == 1 and not origins[0].path and not origins[0].element
+    source = origins[0].node
+    return source if is_one and isinstance(source, ast.expr) and source is not node else None
 
 
 def ignores_beyond_prompt(module: Module, function: ast.AST, encoding: ast.expr) -> bool:

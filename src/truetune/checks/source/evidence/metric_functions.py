@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
@@ -17,6 +17,8 @@ ATTRIBUTES: dict[str, Side] = {"predictions": "predictions", "label_ids": "label
 """Attributes of transformers' `EvalPrediction`"""
 OF_PAIR: tuple[Side, Side] = ("predictions", "labels")
 """An `EvalPrediction` that is taken apart gives these two, in this order"""
+METHODS_WITH_MODEL = ("compute_loss", "training_step", "prediction_step")
+"""Methods that the Trainer gives its model and a batch"""
 SAME_PLACES = frozenset(
     {
         "argmax",
@@ -127,37 +129,87 @@ def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
     """Is it `outputs.logits` of a model that was given labels with its ids, and shifts them for its own loss?"""
     if not (isinstance(node, ast.Attribute) and node.attr == "logits"):
         return False
-    nodes = [origin.node for origin in module.flow.origins(node.value) if not origin.path]
-    return bool(nodes) and all(
+    origins = module.flow.origins(node.value)
+    calls = [one.node for one in origins if not one.path or _is_output_of_trainer(one)]
+    return bool(calls) and all(
         isinstance(one, ast.Call) and next(_texts_of_labels(module, one), None) is not None
-        for one in nodes
+        for one in calls
     )
+
+
+def _is_output_of_trainer(origin: Origin) -> bool:
+    """Is it the second result of `super().compute_loss(..., return_outputs=True)`?"""
+    return origin.path == (1,) and _is_loss_of_trainer(origin.node)
+
+
+def _is_loss_of_trainer(node: ast.AST) -> TypeGuard[ast.Call]:
+    """`super().compute_loss(model, inputs)`: the Trainer gives its model the whole batch, labels among it."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "super().compute_loss"
 
 
 def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
     """How the labels are written that a call of a model is given: `labels`, `batch["labels"]`."""
+    if _is_loss_of_trainer(call):
+        if len(call.args) > 1:
+            yield from _texts_of_columns(call.args[1], "labels")
+        return
     # `self(**batch)` is how a LightningModule calls its model.
     is_self = isinstance(call.func, ast.Name) and call.func.id == "self"
-    if not is_self and "model" not in module.flow.types(call.func):
+    is_model = "model" in module.flow.types(call.func) or _is_model_of_trainer(module, call.func)
+    if not is_self and not is_model:
         return
     for keyword in call.keywords:
-        labels_text = ast.unparse(keyword.value)
         if keyword.arg == "labels":
-            yield labels_text
+            yield ast.unparse(keyword.value)
         elif keyword.arg is None and isinstance(keyword.value, ast.Name):
-            yield f"{labels_text}['labels']"
-            yield f"{labels_text}.labels"
+            yield from _texts_of_columns(keyword.value, "labels")
+
+
+def _texts_of_columns(batch: ast.expr, column: str) -> Iterator[str]:
+    """`batch["labels"]` and `batch.labels`"""
+    yield f"{ast.unparse(batch)}[{column!r}]"
+    yield f"{ast.unparse(batch)}.{column}"
+
+
+def _texts_of_ids(module: Module, call: ast.Call) -> Iterator[str]:
+    """How the ids are written that a call of a model is given beside labels: `batch["input_ids"]`."""
+    if next(_texts_of_labels(module, call), None) is None:
+        return
+    batches = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    batches += call.args[1:2] if _is_loss_of_trainer(call) else []
+    for batch in batches:
+        yield from _texts_of_columns(batch, "input_ids")
+    yield from (ast.unparse(word.value) for word in call.keywords if word.arg == "input_ids")
+
+
+def _is_model_of_trainer(module: Module, called: ast.expr) -> bool:
+    """Is it the model that the Trainer gives a method of a class of the files, such as `compute_loss`?"""
+    if not isinstance(called, ast.Name):
+        return False
+    method = module.scopes.of[called].node
+    owner = module.scopes.parent.get(method)
+    if not isinstance(method, ast.FunctionDef) or not isinstance(owner, ast.ClassDef):
+        return False
+    is_step = method.name in METHODS_WITH_MODEL and len(method.args.args) > 1
+    if not is_step or method.args.args[1].arg != called.id:
+        return False
+    return any(name.endswith("Trainer") for name in module.flow.bases(owner))
 
 
 def _is_given_as_labels(module: Module, node: ast.expr) -> bool:
-    """Is the expression, as it is written, what a model in the same function is given as labels?"""
+    """Is the expression, as it is written, what a model in the same function is given as labels, or as ids?
+
+    A causal model that shifts its labels itself has them at the places of their ids.
+    """
     if not isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)):
         return False
     text = ast.unparse(node)
-    if "labels" not in text:
-        return False
     calls = (part for part in ast.walk(scope_of(module, node)) if isinstance(part, ast.Call))
-    return any(text in _texts_of_labels(module, call) for call in calls)
+    if "labels" in text:
+        return any(text in _texts_of_labels(module, call) for call in calls)
+    if "input_ids" in text:
+        return any(text in _texts_of_ids(module, call) for call in calls)
+    return False
 
 
 def scope_of(module: Module, node: ast.AST) -> ast.AST:
@@ -265,9 +317,39 @@ def _is_pair(module: Module, origin: Origin) -> bool:
 
 
 def trainer_argument(module: Module, call: Call, name: str) -> ast.expr | None:
-    """What a trainer is given under a name; None where that is nothing, or the constant None."""
+    """What a trainer is given under a name, in its call or afterwards; None where that is nothing, or None.
+
+    A class of the files may set it itself (`self.compute_metrics = ...`), or give it to `super().__init__`.
+    """
     argument = call.keywords.get(name)
+    if argument is None:
+        given = (*_set_by_class(module, call, name), *_set_on_object(module, call, name))
+        argument = next(iter(given), None)
     return None if argument is None or module.flow.value(argument) is None else argument
+
+
+def _set_by_class(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
+    """What the class of a trainer, where the files define it, sets under a name for itself."""
+    for origin in module.flow.origins(call.node.func):
+        owner = origin.node
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        for value, path in module.flow.attributes.get(owner, {}).get(name, ()):
+            # `super().__init__(*args, **kwargs)` may come after it, and put None there; that is rare.
+            if not path:
+                yield value
+        for part in ast.walk(owner):
+            if isinstance(part, ast.Call) and ast.unparse(part.func) == "super().__init__":
+                yield from (word.value for word in part.keywords if word.arg == name)
+
+
+def _set_on_object(module: Module, call: Call, name: str) -> Iterator[ast.expr]:
+    """What is set on a trainer when it is made: `trainer.compute_metrics = accuracy`."""
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr == name:
+            if any(origin.node is call.node for origin in module.flow.origins(target.value)):
+                yield node.value
 
 
 def functions_in_argument(module: Module, call: Call) -> list[ast.AST] | None:

@@ -6,15 +6,21 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.backward_slices import records_gradient
 from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
 from truetune.source.data_flow import Origin
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
+from truetune.source.scopes import Binding
 
 FSDP_CALLS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+PARAMETER_METHODS = ("parameters", "named_parameters")
+MAX_GROUPS = 4
+"""Names between an optimizer and the parameters: groups, their lists, and the function that makes them"""
 MAX_CALLERS = 4
 """Callers that are followed outwards to find the function from which two places are reached"""
 
@@ -29,17 +35,31 @@ class OtherWeights(NamedTuple):
 
 
 def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
-    """The models whose parameters an optimizer is given: `model` of `[p for p in model.parameters()]`."""
+    """The models whose parameters an optimizer is given: `model` of `[p for p in model.parameters()]`.
+
+    Through names of lists, groups of parameters and functions of the files that make them.
+    """
     given = optimizer.argument(0, "params")
-    if given is None:
-        return []
-    expressions = [given, *(origin.node for origin in module.flow.origins(given))]
-    return [
-        part.value
-        for expression in expressions
-        for part in ast.walk(expression)
-        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
-    ]
+    owners: list[ast.expr] = []
+    seen: set[ast.AST] = set()
+    waiting: list[tuple[ast.AST, int]] = [] if given is None else [(given, 0)]
+    while waiting:
+        expression, depth = waiting.pop(0)
+        if expression in seen or depth > MAX_GROUPS:
+            continue
+        seen.add(expression)
+        for part in ast.walk(expression):
+            if isinstance(part, ast.Attribute) and part.attr in PARAMETER_METHODS:
+                owners.append(part.value)
+            elif isinstance(part, ast.Name | ast.Call) or part is expression:
+                waiting += [(origin.node, depth + 1) for origin in _expressions(module, part)]
+    return list(dict.fromkeys(owners))
+
+
+def _expressions(module: Module, node: ast.AST) -> list[Origin]:
+    """The expressions that another one stands for; no function, and no element of a loop over a model's parameters."""
+    origins = module.flow.origins(node)
+    return [one for one in origins if isinstance(one.node, ast.expr) and one.node is not node]
 
 
 def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
@@ -49,8 +69,10 @@ def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
     owners = owners_of_parameters(module, optimizer)
     if len({ast.unparse(owner) for owner in owners}) != 1:
         return None
-    return _sharded_after(module, optimizer, owners[0]) or _weights_of_another_model(
-        module, optimizer, owners[0]
+    return (
+        _sharded_after(module, optimizer, owners[0])
+        or _weights_of_another_model(module, optimizer, owners[0])
+        or _weights_of_replaced_model(module, optimizer, owners[0])
     )
 
 
@@ -86,8 +108,7 @@ def _weights_of_another_model(
         return None
     uses = [use for use in model_uses(module) if _is_own_run(module, use)]
     trained = [use for use in uses if _is_trained_run(module, use)]
-    sources = [model_source(module, use.model) for use in trained]
-    if not trained or any(source is None or source == held for source in sources):
+    if not trained or not _are_other_models(module, trained, held):
         return None
     name, name_of_trained = module.text_of(owner), module.text_of(trained[0].model)
     if _computes_without_gradients(module, held, uses, trained):
@@ -100,12 +121,85 @@ def _weights_of_another_model(
     again = next(_loaded_again(module, optimizer, owner, trained), None)
     if again is None:
         return None
+    return _of_second_model(name, again)
+
+
+def _are_other_models(
+    module: Module, uses: list[ModelUse], held: tuple[Origin, frozenset[ast.Call]]
+) -> bool:
+    """Is it known of each model that runs which one it is, and is none the one whose weights an optimizer holds?"""
+    sources = [model_source(module, use.model) for use in uses]
+    return all(source is not None and source != held for source in sources)
+
+
+def _of_second_model(name: str, place: ast.AST) -> OtherWeights:
+    """A model that is loaded again, where the optimizer keeps the weights of the first."""
     return OtherWeights(
         f"{name} is loaded again behind the optimizer, which holds the weights of the first: what is trained starts"
         " again, and is never updated",
-        "load the model once, before the optimizer is made",
-        again,
+        "load the model once, before the optimizer is made, or make the optimizer again",
+        place,
     )
+
+
+def _weights_of_replaced_model(
+    module: Module, optimizer: Call, owner: ast.expr
+) -> OtherWeights | None:
+    """The second model under the name of the first, in a branch or a loop behind the optimizer, that is trained."""
+    if not isinstance(owner, ast.Name):
+        return None
+    held = model_source(module, owner)
+    if held is None or not isinstance(held[0].node, ast.Call):
+        return None
+    scope = module.scopes.home_of(owner)
+    for binding in scope.bindings.get(owner.id, ()):
+        is_behind = binding.position > (optimizer.node.lineno, optimizer.node.col_offset)
+        if not is_behind or binding.value is None or not _is_new_model(module, binding, owner.id):
+            continue
+        if not _share_loop(module, optimizer.node, binding.value) and any(
+            _trains_binding(module, read, binding)
+            for read in module.name_reads.get(owner.id, ())
+            if module.scopes.home_of(read) is scope
+        ):
+            return _of_second_model(owner.id, binding.value)
+    return None
+
+
+def _is_new_model(module: Module, binding: Binding, name: str) -> bool:
+    """Does a binding give a model that is loaded there, and not made of what the name held before?"""
+    value = binding.value
+    if binding.kind != "value" or value is None or "model" not in module.flow.types(value):
+        return False
+    if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(value)):
+        return False
+    source = model_source(module, value)
+    return (
+        source is not None
+        and isinstance(source[0].node, ast.Call)
+        and module.flow.call(source[0].node).named("*.from_pretrained", "*.from_config")
+    )
+
+
+def _share_loop(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Does one loop run both?"""
+    loops = {around for around in module.parents(one) if isinstance(around, LOOPS)}
+    return any(around in loops for around in module.parents(other))
+
+
+def _trains_binding(module: Module, read: ast.Name, binding: Binding) -> bool:
+    """Does a pass of this binding's model go on to `backward`, in its loop or in the function that gets the model?"""
+    if binding not in module.scopes.reaching(read):
+        return False
+    parent = module.scopes.parent.get(read)
+    if isinstance(parent, ast.keyword):
+        parent = module.scopes.parent.get(parent)
+    if not isinstance(parent, ast.Call):
+        return False
+    if parent.func is not read:
+        function = module.flow.function(parent.func)
+        return function is not None and any(map(is_backward, ast.walk(function)))
+    loop = next((one for one in module.parents(parent) if isinstance(one, LOOPS)), None)
+    return loop is not None and any(map(is_backward, ast.walk(loop)))
 
 
 def _computes_without_gradients(

@@ -6,7 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.source.evidence.published_families import (
+    eos_of_model,
+    likely_model_names,
+)
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
 from truetune.source.source_edits import Changes, insert_after, replace_expression
@@ -104,7 +107,11 @@ def _make_setting(
     )
     text = module.flow.value(value)
     is_eos = _is_eos(module, value) or (
-        isinstance(text, str) and eos is not None and text == module.flow.value(eos)
+        isinstance(text, str)
+        and (
+            (eos is not None and text == module.flow.value(eos))
+            or _is_eos_of_model(module, text, node, tokenizer)
+        )
     )
     return PadSetting(
         # scopes.arms: the branches that a statement stands in.
@@ -179,6 +186,16 @@ def _is_eos(module: Module, value: ast.expr) -> bool:
     )
 
 
+def _is_eos_of_model(module: Module, text: str, node: ast.AST, tokenizer: ast.expr | None) -> bool:
+    """Is a text the EOS of each model that the tokenizer may be of?"""
+    # A tokenizer that is loaded with its pad is made by the very call that sets it.
+    loaded = tokenizer if tokenizer is not None else node
+    if not isinstance(loaded, ast.expr) or not text.startswith("<"):
+        return False
+    names = likely_model_names(module, loaded)
+    return bool(names) and all(eos_of_model(name) == text for name in names)
+
+
 def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None) -> Changes:
     """The pad token set to a token of the vocabulary; without one, a new one is added and the model resized."""
     if token is None:
@@ -251,6 +268,3 @@ def _statement_of_scope(module: Module, setting: PadSetting, last: ast.stmt) -> 
             return None
         last = parent
     return last
-
-
-PADS_SET = CodePlaces("pad tokens that are set", pad_settings)

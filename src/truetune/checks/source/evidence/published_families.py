@@ -126,6 +126,19 @@ def family_of_base(name: str) -> ModelFamily | None:
     )
 
 
+CHATS_OF_QWEN = re.compile(r"qwen-?(1-5|2|2-5)-.*(instruct|chat)|qwen3-(?!.*base)")
+"""Names of Qwen's chat models, whose EOS is `<|im_end|>`: read from the published tokenizer configs. Their bases, which
+end a text with `<|endoftext|>`, are of the same families."""
+
+
+def eos_of_model(name: str) -> str | None:
+    """The EOS token of a published model by its name; None where it is not known."""
+    if CHATS_OF_QWEN.match(plain_name(name)):
+        return "<|im_end|>"
+    family = family_of_model(name)
+    return family.eos if family is not None else None
+
+
 def plain_name(name: str) -> str:
     """The last part of a model's name or path, in lower case, with `-` for every sign that is no letter or digit."""
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
