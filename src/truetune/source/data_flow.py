@@ -369,7 +369,7 @@ class DataFlow:
             # With a path it is one item of what the function is in, which is not known to be this one.
             if isinstance(origin.node, FUNCTIONS) and not origin.path:
                 return origin.node
-        return self._own_method(node) if isinstance(node, ast.Attribute) else None
+        return self._method_called(node)
 
     def _methods(self, owner: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions in the body of a class by name; of two, the first."""
@@ -443,6 +443,9 @@ class DataFlow:
         sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
+            # What makes an object gives the arguments of `__init__`.
+            if getattr(function, "name", "") == "__init__":
+                sites = sites + certain.get(scope.node, [])
             # Of `trainer.step()` the class is not known mostly, so within its file a method's name stands for it.
             return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
         return sites
@@ -476,8 +479,51 @@ class DataFlow:
         if isinstance(called, ast.Name):
             bindings += self.scopes.reaching(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
+        method = self._method_called(called) if not functions else None
+        return functions if method is None else [*functions, method]
+
+    def _method_called(
+        self, called: ast.expr
+    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method that `self.f`, `Runner(...).run` or `runner.run` means, and `__call__` of `runner` itself."""
         own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
-        return functions if own_method is None else [*functions, own_method]
+        if own_method is not None:
+            return own_method
+        if isinstance(called, ast.Attribute):
+            owner = self._class_made(called.value)
+            if owner is not None:
+                return self._methods(owner).get(called.attr)
+        owner = self._class_made(called)
+        return self._methods(owner).get("__call__") if owner is not None else None
+
+    def _class_made(self, node: ast.expr) -> ast.ClassDef | None:
+        """The class of the files whose call made an object, by the spelling alone: `Runner(...)`, or a name for that.
+
+        Origins are not asked, for they need the table of calls, which is made with this. Of a name with several
+        bindings nothing is said.
+        """
+        made: ast.expr | None = node
+        if isinstance(node, ast.Name):
+            bindings = self.scopes.reaching(node)
+            is_one = len(bindings) == 1 and bindings[0].kind == "value" and not bindings[0].path
+            made = bindings[0].value if is_one else None
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assigned = self.assigned_to_self(node)
+            made = assigned[0][0] if len(assigned) == 1 and not assigned[0][1] else None
+        if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
+            return None
+        bindings_of_class = [link.binding for link in self.links(made.func) if not link.rest]
+        if isinstance(made.func, ast.Name):
+            bindings_of_class += self.scopes.reaching(made.func)
+        classes = [one.node for one in bindings_of_class if isinstance(one.node, ast.ClassDef)]
+        return classes[0] if len(classes) == 1 else None
+
+    def assigned_to_self(self, node: ast.Attribute) -> list[AssignedValue]:
+        """What `self.x` was set to anywhere in its class; empty for any other attribute."""
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+            return []
+        owner = self._class_around(node)
+        return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""
