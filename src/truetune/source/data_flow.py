@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -29,6 +29,7 @@ from truetune.source.qualified_names import (
 )
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
+from truetune.source.settings_files import SettingsFiles
 
 if TYPE_CHECKING:
     from truetune.source.imported_names import ImportedName, ImportedNames
@@ -62,9 +63,16 @@ class Origin:
 class DataFlow:
     """What the expressions of some files stand for; see the module. It holds what was found, by node."""
 
-    def __init__(self, scopes: Scopes, links: ImportedNames | None = None) -> None:
-        """`links`: what the imports stand for among files that are judged together; None where there is one file."""
+    def __init__(
+        self,
+        scopes: Scopes,
+        links: ImportedNames | None = None,
+        paths: Mapping[Scope, str] | None = None,
+    ) -> None:
+        """`links`: what the imports stand for among files that are judged together; None where there is one file.
+        `paths`: the scope of each file, and its path; settings beside a file are read by it."""
         self.scopes = scopes
+        self.settings_files = SettingsFiles(scopes, paths or {})
         self._links = links
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
         self._names: dict[ast.AST, str | None] = {}
@@ -286,7 +294,8 @@ class DataFlow:
             yield Origin(node.elts[path[0]], path[1:])
         elif isinstance(node, ast.Attribute):
             assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
-            yield from assigned or self._in_other_files(node, path) or [origin]
+            assigned = assigned or self._in_other_files(node, path)
+            yield from assigned or [Origin(one, path) for one in self._setting(node)] or [origin]
         else:
             values = self._possible_values(node)
             yield from [Origin(value, path) for value in values] or [origin]
@@ -361,6 +370,15 @@ class DataFlow:
                     yield entries[key]
                 return  # the entries are those of all origins already, not of this one
 
+    def _setting(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        """What `cfg.model.name` is, where `cfg` was read from a file of settings."""
+        # Most attributes are of objects whose origins need not be followed.
+        for origin in self.origins(node.value) if self.settings_files.may_be_read else ():
+            if isinstance(origin.node, ast.Dict) and not origin.path and not origin.element:
+                if self.settings_files.home_of(origin.node) is not None:
+                    entries = constant_values.resolve_dict_entries(self, node.value).by_name
+                    yield from (entries[node.attr],) if node.attr in entries else ()
+
     def function(
         self, node: ast.expr
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
@@ -385,6 +403,9 @@ class DataFlow:
 
     def _returned_values(self, node: ast.Call) -> list[ast.expr]:
         """What a call of a function of the files may return; empty for any other."""
+        settings = self.settings_files.read_by(self, node)
+        if settings is not None:
+            return [settings]
         function = self.function(node.func) if not self.name(node.func) else None
         if isinstance(function, ast.Lambda):
             return [function.body]
@@ -423,6 +444,8 @@ class DataFlow:
         if values:
             return values
         default = constant_values.default_of_parameter(arguments, parameter)
+        if default is None:
+            default = self.settings_files.given_by_hydra(self, function)
         return [] if default is None else [default]
 
     def _position_in_call(
@@ -482,9 +505,7 @@ class DataFlow:
         method = self._method_called(called) if not functions else None
         return functions if method is None else [*functions, method]
 
-    def _method_called(
-        self, called: ast.expr
-    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    def _method_called(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f`, `Runner(...).run` or `runner.run` means, and `__call__` of `runner` itself."""
         own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
         if own_method is not None:
