@@ -246,7 +246,7 @@ class AskedInAnotherForm(SourceRule):
                 " and the model writes it, or another question, itself",
                 "apply_chat_template(messages, add_generation_prompt=True, ...)",
                 severity="warning",
-                cases=[case_at(self.subject, rendered)],
+                cases=[case_at(self.subject, node) for node in _with_setting(self.subject, rendered)],
             )
         module = self.subject
         for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
@@ -308,6 +308,14 @@ class AskedInAnotherForm(SourceRule):
                 " name that one",
                 cases=[case_at(self.subject, other.node), case_at(other.training, other.place)],
             )
+
+
+def _with_setting(module: Module, rendered: ast.Call) -> Iterator[ast.AST]:
+    """A call that renders, and the entry of a file of settings by which it leaves the header out."""
+    yield rendered
+    given = module.flow.call(rendered).keywords.get("add_generation_prompt")
+    if given is not None and module.home(given) is not module:
+        yield given
 
 
 def _question_without_system(module: Module) -> ast.AST | None:

@@ -43,7 +43,7 @@ QUESTION_ROLES = ("system", "user", "tool")
 MAX_STEPS = 4
 
 
-def prompts_without_header(module: Module) -> Iterator[ast.AST]:
+def prompts_without_header(module: Module) -> Iterator[ast.Call]:
     """The calls that render a chat for generation without the header of the answer."""
     calls = list(_renders_without_header(module))
     if not calls or _writes_no_headers(module):
