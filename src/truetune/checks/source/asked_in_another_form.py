@@ -246,7 +246,9 @@ class AskedInAnotherForm(SourceRule):
                 " and the model writes it, or another question, itself",
                 "apply_chat_template(messages, add_generation_prompt=True, ...)",
                 severity="warning",
-                cases=[case_at(self.subject, node) for node in _with_setting(self.subject, rendered)],
+                cases=[
+                    case_at(self.subject, node) for node in _with_setting(self.subject, rendered)
+                ],
             )
         module = self.subject
         for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
