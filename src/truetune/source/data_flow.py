@@ -45,6 +45,8 @@ MAX_BRANCHES = 48
 followed into each of them. Chosen, not measured: four times the origins that are kept"""
 
 
+CALLBACK = "transformers.TrainerCallback"
+"""The class whose methods `on_...` a trainer calls with its model"""
 AssignedValue = tuple[ast.expr, tuple[int, ...]]
 """What an attribute is set to: an expression, and which part of it where a tuple is taken apart"""
 
@@ -441,12 +443,19 @@ class DataFlow:
             if value is not None:
                 values.append(value)
         # A default counts only where nobody gives the argument: the script's own calls are how it is run.
-        if values:
+        if values or self.is_given_by_trainer(parameter):
             return values
         default = constant_values.default_of_parameter(arguments, parameter)
         if default is None:
             default = self.settings_files.given_by_hydra(self, function)
         return [] if default is None else [default]
+
+    def is_given_by_trainer(self, parameter: ast.arg) -> bool:
+        """Is it a parameter of a callback's method, which a trainer calls: `on_evaluate(..., model=None)`?"""
+        function = self.scopes.parent.get(self.scopes.parent[parameter])
+        owner = self.scopes.of[function].node if function is not None else None
+        is_hook = getattr(function, "name", "").startswith("on_")
+        return is_hook and isinstance(owner, ast.ClassDef) and CALLBACK in self.bases(owner)
 
     def _position_in_call(
         self, function: ast.AST, arguments: ast.arguments, parameter: ast.arg

@@ -10,7 +10,8 @@ elsewhere, are left alone.
 
 Chats that `apply_chat_template` renders without `add_generation_prompt` are followed to the model that continues them,
 through helpers, lists of prompts and the thread of a streamer. Chats that end in an answer, families whose templates
-write no header, and templates or headers of the script's own are left alone.
+write no header, and templates or headers of the script's own are left alone. A request
+counts that tells a server to leave the header out.
 
 ## Why it is bad
 What was learned belongs to the prompt that it was learned behind. Behind another one the model answers much as its
@@ -78,7 +79,10 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
-from truetune.checks.source.evidence.prompts_without_header import prompts_without_header
+from truetune.checks.source.evidence.prompts_without_header import (
+    prompts_without_header,
+    requests_without_header,
+)
 from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import served_folders
@@ -129,6 +133,7 @@ def _prompts_asked(module: Module) -> Iterator[object]:
     yield from other_named_templates(module)
     yield from (text for _, text in _bare_questions(module))
     yield from prompts_without_header(module)
+    yield from requests_without_header(module)
     question = _question_without_system(module)
     if question is not None:
         yield question
@@ -251,6 +256,14 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
         module = self.subject
+        for setting in requests_without_header(module):
+            yield self.finding(
+                "the request tells the server to leave the header of the answer out: the model writes it, or another"
+                " question, itself",
+                "leave add_generation_prompt out of the request: servers add the header by themselves",
+                severity="warning",
+                cases=[case_at(module, setting)],
+            )
         for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
             trained = asked.trained
             where = (

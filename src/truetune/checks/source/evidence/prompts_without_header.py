@@ -25,6 +25,7 @@ from truetune.checks.source.evidence.prompt_forms import (
 from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts,
     engine_prompts,
+    generation_request_body,
     model_questions,
 )
 from truetune.source.module import Module
@@ -54,6 +55,30 @@ def prompts_without_header(module: Module) -> Iterator[ast.Call]:
         is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
         if is_asked or (is_plain and _ends_in_question(module, chat)):
             yield call.node
+
+
+def requests_without_header(module: Module) -> Iterator[ast.expr]:
+    """Where a request for a chat's answer tells the server to leave the header out: `add_generation_prompt: False`."""
+    for call in module.methods("create", "parse", "stream"):
+        if "messages" not in call.keywords:
+            continue
+        extra = call.keywords.get("extra_body")
+        if extra is not None:
+            yield from _header_switched_off(module, module.flow.entries(extra)[0])
+    for call in module.all_calls:
+        body = generation_request_body(module, call)
+        entries = module.flow.entries(body)[0] if body is not None else {}
+        if "messages" in entries:
+            yield from _header_switched_off(module, entries)
+
+
+def _header_switched_off(module: Module, body: dict[str, ast.expr]) -> Iterator[ast.expr]:
+    """The entry of a request that leaves the header out, where no begun answer is to be continued."""
+    given = body.get("add_generation_prompt")
+    continued = body.get("continue_final_message")
+    if given is not None and module.flow.value(given) is False:
+        if continued is None or module.flow.value(continued) is False:
+            yield given
 
 
 def _renders_without_header(module: Module) -> Iterator[tuple[Call, ast.expr]]:
