@@ -6,7 +6,7 @@ Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; 
 `lora_request`; a function that loads or asks a model, is given an adapter, and never reads it; answers under
 `disable_adapter()`; a second adapter that `load_adapter` puts beside the first, without `set_adapter`; an adapter's
 file loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of
-a training script of the project.
+a training script of the project, or from what is named an adapter.
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -45,7 +45,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapters_left_unread import unread_adapters
+from truetune.checks.source.evidence.adapters_left_unread import ADAPTER_NAME, unread_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -138,6 +138,7 @@ class BaseAskedInstead(SourceRule):
             _adapter_loaded_not_strictly,
             _second_adapter_left_inactive,
             _plain_model_beside_trained_tokenizer,
+            _adapter_read_for_tokenizer_alone,
         ):
             found = look(module)
             if found is not None:
@@ -333,6 +334,43 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
                 " adapter on the base with PeftModel.from_pretrained",
             )
     return None
+
+
+def _adapter_read_for_tokenizer_alone(module: Module) -> Instead | None:
+    """A tokenizer from what is named an adapter, a plain model from what is named its base, and no adapter loaded."""
+    files = module.with_linked
+    if any(any(part.calls(*ADAPTED_LOADS, *SETS_WEIGHTS)) for part in files):
+        return None
+    if any(any(part.methods(*LOADS_ADAPTER)) for part in files):
+        return None
+    models = [one for part in files for one in _plain_models(part)]
+    if not models or any(_may_hold_training(module, given) for _, given in models):
+        return None
+    for given in _tokenizer_names(module):
+        named = _last_word(given) if given is not None else ""
+        if given is not None and ADAPTER_NAME.search(named):
+            return Instead(
+                models[0][0],
+                f"{named} is read for the tokenizer, and the model is its base without an adapter: the base answers",
+                f"put it on the base: PeftModel.from_pretrained(model, {ast.unparse(given)})",
+            )
+    return None
+
+
+def _last_word(node: ast.expr) -> str:
+    """`adapter_path` of `adapter_path`, `args.adapter_path` and `config["adapter_path"]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _may_hold_training(module: Module, given: ast.expr | None) -> bool:
+    """May what is loaded hold the training: is it neither named a base nor a published model?"""
+    if given is None:
+        return True
+    names = possible_texts(module, given)
+    is_published = bool(names) and all(_is_published(name) for name in names)
+    return not is_published and "base" not in _last_word(given).lower()
 
 
 def _names_adapter(module: Module) -> bool:
