@@ -70,7 +70,9 @@ from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
     chat_template_uses,
     describe_marks,
+    form_of_training,
     handwritten_prompts,
+    imported_scripts,
     is_written_by_script,
     loaded_names,
     prompt_form,
@@ -386,7 +388,7 @@ def _training_of_model(module: Module) -> Trained | None:
     # Two trainings that write the same folder: which one ran last is not known.
     if len(makers) + len(files) != 1:
         return None
-    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0])
+    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], module)
 
 
 def _only_possible_maker(names: Iterable[str], others: list[Module]) -> list[Module]:
@@ -401,10 +403,15 @@ def _trained_by_settings(settings: TrainedBySettings) -> Trained:
     return Trained(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
 
 
-def _trained_by_script(script: Module) -> Trained | None:
-    """What a script trains on; None where the form of its prompts is not known."""
-    form = prompt_form(script)
-    return None if form is None else Trained(script.path, form.marks, case_at(script, form.node))
+def _trained_by_script(script: Module, asking: Module) -> Trained | None:
+    """What a script trains on; None where the form of its prompts is not known, or the asking file has it too."""
+    trained = form_of_training(script)
+    if trained is None:
+        return None
+    home, form = trained
+    if home is not script and any(one.path == home.path for one in imported_scripts(asking)):
+        return None
+    return Trained(home.path, form.marks, case_at(home, form.node))
 
 
 def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
@@ -417,7 +424,7 @@ def _only_training_beside(module: Module, others: list[Module]) -> Trained | Non
     files = list(training_settings_beside(module))
     if len(files) + len(others) != 1:
         return None
-    return _trained_by_settings(files[0]) if files else _trained_by_script(others[0])
+    return _trained_by_settings(files[0]) if files else _trained_by_script(others[0], module)
 
 
 def _is_tuned_here(name: str, training: Module) -> bool:

@@ -49,7 +49,9 @@ def prompts_without_header(module: Module) -> Iterator[ast.Call]:
     calls = list(_renders_without_header(module))
     if not calls or _writes_no_headers(module):
         return
-    asked = set() if module.mentions(*OWN_TEMPLATES) else set(_renders_asked(module))
+    # A helper of the project renders for the files that import it.
+    files = () if module.mentions(*OWN_TEMPLATES) else module.with_linked
+    asked = {node for part in files for node in _renders_asked(part)}
     is_plain = _asks_without_headers(module)
     for call, chat in calls:
         is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
@@ -133,6 +135,8 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
         added = [one for one in module.additions_to(chat) if one.lineno < line]
         if added:
             return _ends_with_answer(module, added[-1])
+    if any(_ends_with_answer(module, one) for one in _answers_added_by_helper(module, chat)):
+        return True
     for origin in module.flow.origins(chat):
         node = origin.node
         if isinstance(node, ast.expr) and _ends_with_answer(module, node):
@@ -140,6 +144,27 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
         if _is_column_of_chats(module, node) and not module.mentions(*SERVERS):
             return True
     return False
+
+
+def _answers_added_by_helper(module: Module, chat: ast.expr) -> Iterator[ast.expr]:
+    """What a helper that makes a chat adds at its end; not what it leaves out for a call that asks.
+
+    `if with_answer: messages.append(...)` makes both kinds of chats, and a call with `False` the one that asks.
+    """
+    function = module.flow.function(chat.func) if isinstance(chat, ast.Call) else None
+    for returned in module.flow.returns.get(function, []) if function is not None else ():
+        home = module.home(returned)
+        added = home.additions_to(returned) if isinstance(returned, ast.Name) else []
+        for one in added[-1:]:
+            tests = [around.test for around in home.parents(one) if isinstance(around, ast.If)]
+            if not any(_is_false_for_a_call(home, test) for test in tests):
+                yield one
+
+
+def _is_false_for_a_call(module: Module, test: ast.expr) -> bool:
+    """Is a condition False for one of the calls that give it?"""
+    origins = (origin.node for origin in module.flow.origins(test))
+    return any(isinstance(node, ast.Constant) and node.value is False for node in origins)
 
 
 def _ends_with_answer(module: Module, node: ast.expr) -> bool:
