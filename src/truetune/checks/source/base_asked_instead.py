@@ -6,7 +6,8 @@ Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; 
 `lora_request`; a function that loads or asks a model, is given an adapter, and never reads it; answers under
 `disable_adapter()`; a second adapter that `load_adapter` puts beside the first, without `set_adapter`; an adapter's
 file loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of
-a training script of the project, or from what is named an adapter.
+a training script of the project, or from what is named an adapter. The base model counts too that a script takes from
+the settings by which Axolotl or LLaMA-Factory trained an adapter on it.
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -106,6 +107,10 @@ TOKENIZERS = (
 )
 
 
+ADAPTER_METHODS = frozenset(("lora", "qlora", "dora"))
+"""How settings of Axolotl (`adapter`) and LLaMA-Factory (`finetuning_type`) name the training of an adapter"""
+
+
 class Instead(NamedTuple):
     """Where the base is asked, why, and what to write."""
 
@@ -139,6 +144,7 @@ class BaseAskedInstead(SourceRule):
             _second_adapter_left_inactive,
             _plain_model_beside_trained_tokenizer,
             _adapter_read_for_tokenizer_alone,
+            _base_of_training_settings,
         ):
             found = look(module)
             if found is not None:
@@ -355,6 +361,54 @@ def _adapter_read_for_tokenizer_alone(module: Module) -> Instead | None:
                 f"put it on the base: PeftModel.from_pretrained(model, {ast.unparse(given)})",
             )
     return None
+
+
+def _base_of_training_settings(module: Module) -> Instead | None:
+    """What is asked is the base model that a training's settings name, and they train an adapter."""
+    if any(any(part.calls(*ADAPTED_LOADS)) for part in module.with_linked):
+        return None
+    if any(any(part.methods(*LOADS_ADAPTER)) for part in module.with_linked):
+        return None
+    engines = [(call.node, call.argument(0, "model")) for call in module.calls(*ENGINES)]
+    models = [*engines, *_plain_models(module)]
+    # A second model may be the trained one, which is compared with its base.
+    for node, given in models if len(models) == 1 else ():
+        for origin in module.flow.origins(given) if given is not None else ():
+            entry = _settings_entry(module, origin.node)
+            if entry is not None and entry.trains_adapter:
+                return Instead(
+                    node,
+                    f"{entry.key} is the base that the settings of the training name, and the adapter that they"
+                    " train is not loaded: the base answers",
+                    "load the adapter from output_dir on it: lora_request=LoRARequest(...) of vLLM,"
+                    " PeftModel.from_pretrained(model, output_dir) else; or ask the merged model",
+                )
+    return None
+
+
+class SettingsEntry(NamedTuple):
+    """The name of a model in a file of settings."""
+
+    key: str
+    trains_adapter: bool
+    """The settings train an adapter on it"""
+
+
+def _settings_entry(module: Module, node: ast.AST) -> SettingsEntry | None:
+    """The entry of a file of settings that a value is; None for any other value."""
+    around = module.scopes.parent.get(node)
+    if module.flow.settings_files.home_of(node) is None or not isinstance(around, ast.Dict):
+        return None
+    entries = {
+        key.value: value
+        for key, value in zip(around.keys, around.values, strict=True)
+        if isinstance(key, ast.Constant)
+    }
+    key = next((name for name, value in entries.items() if value is node), None)
+    methods = {module.flow.value(entries.get(name)) for name in ("adapter", "finetuning_type")}
+    is_base = key in ("base_model", "model_name_or_path")
+    is_trained = not methods.isdisjoint(ADAPTER_METHODS) and "output_dir" in entries
+    return SettingsEntry(str(key), is_base and is_trained)
 
 
 def _last_word(node: ast.expr) -> str:
