@@ -295,12 +295,16 @@ class DataFlow:
         elif isinstance(node, (ast.Tuple, ast.List)) and path and 0 <= path[0] < len(node.elts):
             yield Origin(node.elts[path[0]], path[1:])
         elif isinstance(node, ast.Attribute):
-            assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
-            assigned = assigned or self._in_other_files(node, path)
-            yield from assigned or [Origin(one, path) for one in self._setting(node)] or [origin]
+            yield from self._step_of_attribute(node, path) or [origin]
         else:
             values = self._possible_values(node)
             yield from [Origin(value, path) for value in values] or [origin]
+
+    def _step_of_attribute(self, node: ast.Attribute, path: tuple[int, ...]) -> list[Origin]:
+        """What `self.x`, `module.x` or an entry of settings is bound to; empty where that is not known."""
+        assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
+        assigned = assigned or self._in_other_files(node, path)
+        return assigned or [Origin(one, path) for one in self._setting(node)]
 
     def _possible_values(self, node: ast.AST) -> Iterable[ast.expr]:
         """The expressions whose value an expression may have, part by part the same; empty where none is known."""
@@ -532,21 +536,25 @@ class DataFlow:
         Origins are not asked, for they need the table of calls, which is made with this. Of a name with several
         bindings nothing is said.
         """
-        made: ast.expr | None = node
+        made = self._single_value(node)
+        if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
+            return None
+        bindings = [link.binding for link in self.links(made.func) if not link.rest]
+        if isinstance(made.func, ast.Name):
+            bindings += self.scopes.reaching(made.func)
+        classes = [one.node for one in bindings if isinstance(one.node, ast.ClassDef)]
+        return classes[0] if len(classes) == 1 else None
+
+    def _single_value(self, node: ast.expr) -> ast.expr | None:
+        """The one expression that a name or an attribute of `self` is bound to; any other expression as it is."""
         if isinstance(node, ast.Name):
             bindings = self.scopes.reaching(node)
             is_one = len(bindings) == 1 and bindings[0].kind == "value" and not bindings[0].path
-            made = bindings[0].value if is_one else None
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            return bindings[0].value if is_one else None
+        if isinstance(node, ast.Attribute):
             assigned = self.assigned_to_self(node)
-            made = assigned[0][0] if len(assigned) == 1 and not assigned[0][1] else None
-        if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
-            return None
-        bindings_of_class = [link.binding for link in self.links(made.func) if not link.rest]
-        if isinstance(made.func, ast.Name):
-            bindings_of_class += self.scopes.reaching(made.func)
-        classes = [one.node for one in bindings_of_class if isinstance(one.node, ast.ClassDef)]
-        return classes[0] if len(classes) == 1 else None
+            return assigned[0][0] if len(assigned) == 1 and not assigned[0][1] else None
+        return node
 
     def assigned_to_self(self, node: ast.Attribute) -> list[AssignedValue]:
         """What `self.x` was set to anywhere in its class; empty for any other attribute."""

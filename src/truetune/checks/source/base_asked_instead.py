@@ -344,12 +344,9 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
 
 def _adapter_read_for_tokenizer_alone(module: Module) -> Instead | None:
     """A tokenizer from what is named an adapter, a plain model from what is named its base, and no adapter loaded."""
-    files = module.with_linked
-    if any(any(part.calls(*ADAPTED_LOADS, *SETS_WEIGHTS)) for part in files):
+    if _loads_any_adapter(module):
         return None
-    if any(any(part.methods(*LOADS_ADAPTER)) for part in files):
-        return None
-    models = [one for part in files for one in _plain_models(part)]
+    models = [one for part in module.with_linked for one in _plain_models(part)]
     if not models or any(_may_hold_training(module, given) for _, given in models):
         return None
     for given in _tokenizer_names(module):
@@ -365,9 +362,7 @@ def _adapter_read_for_tokenizer_alone(module: Module) -> Instead | None:
 
 def _base_of_training_settings(module: Module) -> Instead | None:
     """What is asked is the base model that a training's settings name, and they train an adapter."""
-    if any(any(part.calls(*ADAPTED_LOADS)) for part in module.with_linked):
-        return None
-    if any(any(part.methods(*LOADS_ADAPTER)) for part in module.with_linked):
+    if _loads_any_adapter(module):
         return None
     engines = [(call.node, call.argument(0, "model")) for call in module.calls(*ENGINES)]
     models = [*engines, *_plain_models(module)]
@@ -409,6 +404,14 @@ def _settings_entry(module: Module, node: ast.AST) -> SettingsEntry | None:
     is_base = key in ("base_model", "model_name_or_path")
     is_trained = not methods.isdisjoint(ADAPTER_METHODS) and "output_dir" in entries
     return SettingsEntry(str(key), is_base and is_trained)
+
+
+def _loads_any_adapter(module: Module) -> bool:
+    """Does the file, or one that runs with it, load an adapter or weights?"""
+    return any(
+        any(part.calls(*ADAPTED_LOADS, *SETS_WEIGHTS)) or any(part.methods(*LOADS_ADAPTER))
+        for part in module.with_linked
+    )
 
 
 def _last_word(node: ast.expr) -> str:

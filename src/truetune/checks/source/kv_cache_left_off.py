@@ -296,6 +296,13 @@ def _still_in_training_mode(module: Module) -> StillTraining | None:
     start = min(getattr(place, "lineno", 0) for place in places)
     if any(call.node.lineno > start for call in module.calls(*OTHER_MODELS)):
         return None  # what generates may be loaded again
+    return _generation_while_training(module, places, switch)
+
+
+def _generation_while_training(
+    module: Module, places: list[ast.AST], switch: ast.AST
+) -> StillTraining | None:
+    """The first generation after a training, or between the steps of a loop that switched the model to training."""
     early = [route for place in places for route in routes_to(module, place)]
     # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
     is_switched = any(

@@ -92,17 +92,12 @@ def _merge_of_helper(module: Module, node: ast.expr) -> ast.Call | None:
     function = module.flow.function(node.func) if isinstance(node, ast.Call) else None
     if function is None or _saves(function):
         return None
-    merges: list[ast.Call] = []
-    for origin in module.flow.origins(node):
-        call = module.flow.call(origin.node) if isinstance(origin.node, ast.Call) else None
-        if call is None or origin.path or call.method != "merge_and_unload":
-            return None
-        adapted = module.flow.producing_call(call.receiver)
-        base = adapted.argument(0, "model") if adapted is not None else None
-        if base is None or _is_given_model(module, base):
-            return None
-        merges.append(call.node)
-    return merges[0] if merges else None
+    merge = module.flow.producing_call(node)
+    if merge is None or merge.method != "merge_and_unload":
+        return None
+    adapted = module.flow.producing_call(merge.receiver)
+    base = adapted.argument(0, "model") if adapted is not None else None
+    return None if base is None or _is_given_model(module, base) else merge.node
 
 
 def _saves(function: ast.AST) -> bool:

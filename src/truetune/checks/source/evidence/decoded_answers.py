@@ -136,15 +136,17 @@ def _is_cut(module: Module, names: set[str]) -> bool:
     for node in module.nodes(ast.Subscript):
         if isinstance(node.slice, ast.Slice | ast.Tuple) and _holds(node.value, names):
             return True
-    for call in module.all_calls:
-        if call.method in CUT_METHODS and call.receiver is not None:
-            if _holds(call.receiver, names):
-                return True
-        is_pattern = call.named(*PATTERN_FUNCTIONS) or call.method in ("search", "findall", "sub")
-        is_own = module.flow.function(call.node.func) is not None
-        if (is_pattern or is_own) and any(_holds(given, names) for given in call.args):
-            return True
-    return False
+    return any(_may_cut(module, call, names) for call in module.all_calls)
+
+
+def _may_cut(module: Module, call: Call, names: set[str]) -> bool:
+    """May a call cut what has one of these names: by a method of it, by a pattern, or in a function of the files?"""
+    if call.method in CUT_METHODS and call.receiver is not None and _holds(call.receiver, names):
+        return True
+    if not any(_holds(given, names) for given in call.args):
+        return False
+    is_pattern = call.named(*PATTERN_FUNCTIONS) or call.method in ("search", "findall", "sub")
+    return is_pattern or module.flow.function(call.node.func) is not None
 
 
 def _holds(node: ast.AST, names: set[str]) -> bool:

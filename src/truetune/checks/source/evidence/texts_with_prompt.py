@@ -106,16 +106,11 @@ def _is_text(module: Module, node: ast.AST, depth: int = 0) -> bool:
         return isinstance(node.value, str)
     if isinstance(node, ast.BinOp):
         return any(_is_text(module, side, depth + 1) for side in (node.left, node.right))
-    if isinstance(node, ast.ListComp):
-        return _is_text(module, node.elt, depth + 1)
-    if isinstance(node, ast.List) and node.elts:
-        return all(_is_text(module, one, depth + 1) for one in node.elts)
-    if isinstance(node, ast.Call):
-        call = module.flow.call(node)
-        if call.method == "apply_chat_template":
-            return module.flow.value(call.keywords.get("tokenize")) is False
-        if call.method in ("format", "join", "format_map"):
-            return True
+    if isinstance(node, ast.ListComp | ast.List):
+        parts = [node.elt] if isinstance(node, ast.ListComp) else node.elts
+        return bool(parts) and all(_is_text(module, one, depth + 1) for one in parts)
+    if isinstance(node, ast.Call) and _renders_text(module, module.flow.call(node)):
+        return True
     origins = module.flow.origins(node) if depth < MAX_STEPS else ()
     return bool(origins) and all(
         one.node is not node and not one.element and _is_text(module, one.node, depth + 1)
@@ -123,11 +118,19 @@ def _is_text(module: Module, node: ast.AST, depth: int = 0) -> bool:
     )
 
 
+def _renders_text(module: Module, call: Call) -> bool:
+    """Does a call give a text: of a template, or of a chat?"""
+    if call.method == "apply_chat_template":
+        return module.flow.value(call.keywords.get("tokenize")) is False
+    return call.method in ("format", "join", "format_map")
+
+
 def _echoed_texts(module: Module) -> Iterator[PromptedText]:
     """`result["choices"][0]["text"]` and `result.choices[0].text` of a completion that echoes its prompt."""
     if "echo" not in module.text:
         return
     for node in module.nodes(ast.Subscript, ast.Attribute):
+        assert isinstance(node, ast.Subscript | ast.Attribute)
         name = node.attr if isinstance(node, ast.Attribute) else module.flow.value(node.slice)
         made = _generating_call(module, node.value) if name == "text" else None
         call = module.flow.call(made) if made is not None else None
@@ -217,19 +220,22 @@ def _words(module: Module, searched: ast.expr) -> list[str]:
 
 def _prompts_of(module: Module, text: PromptedText) -> Iterator[ast.expr]:
     """What was asked for a text."""
-    given = text.call.argument(0, "text_inputs") or text.call.keywords.get("prompt")
     if text.call.method not in ("decode", "batch_decode"):
-        if given is not None:
-            yield given
+        given = text.call.argument(0, "text_inputs") or text.call.keywords.get("prompt")
+        yield from (given,) if given is not None else ()
         return
     decoded = {part for part in backward_slice(module, text.node) if isinstance(part, ast.Call)}
     for call in generate_calls(module):
-        if call.node not in decoded:
-            continue
-        ids = generate_ids(call)
-        values = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-        for value in [*values, *([ids] if ids is not None else [])]:
-            for encoding in encoding_calls_of_input(module, value):
-                prompt = encoding.argument(0, "text") or encoding.argument(0, "conversation")
-                if prompt is not None:
-                    yield prompt
+        if call.node in decoded:
+            yield from _prompts_generated_from(module, call)
+
+
+def _prompts_generated_from(module: Module, call: Call) -> Iterator[ast.expr]:
+    """The texts or chats whose ids `generate` is given."""
+    ids = generate_ids(call)
+    values = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    for value in [*values, *([] if ids is None else [ids])]:
+        for encoding in encoding_calls_of_input(module, value):
+            prompt = encoding.argument(0, "text") or encoding.argument(0, "conversation")
+            if prompt is not None:
+                yield prompt
