@@ -511,6 +511,7 @@ OWN = {
     "checks.modelfile.modelfile_parameters_distort_answers": TYPES_ALONE,
     "checks.modelfile.weights_of_modelfile": TYPES_ALONE,
     "source.option_defaults": SWALLOWS,
+    "source.settings_files": SWALLOWS,
     "checks.launch_files": SWALLOWS,
     "checks.fsdp_layer_class": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -29,6 +29,7 @@ from truetune.source.qualified_names import (
 )
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
+from truetune.source.settings_files import SettingsFiles
 
 if TYPE_CHECKING:
     from truetune.source.imported_names import ImportedName, ImportedNames
@@ -44,6 +45,8 @@ MAX_BRANCHES = 48
 followed into each of them. Chosen, not measured: four times the origins that are kept"""
 
 
+CALLBACK = "transformers.TrainerCallback"
+"""The class whose methods `on_...` a trainer calls with its model"""
 AssignedValue = tuple[ast.expr, tuple[int, ...]]
 """What an attribute is set to: an expression, and which part of it where a tuple is taken apart"""
 
@@ -62,9 +65,16 @@ class Origin:
 class DataFlow:
     """What the expressions of some files stand for; see the module. It holds what was found, by node."""
 
-    def __init__(self, scopes: Scopes, links: ImportedNames | None = None) -> None:
-        """`links`: what the imports stand for among files that are judged together; None where there is one file."""
+    def __init__(
+        self,
+        scopes: Scopes,
+        links: ImportedNames | None = None,
+        paths: Mapping[Scope, str] | None = None,
+    ) -> None:
+        """`links`: what the imports stand for among files that are judged together; None where there is one file.
+        `paths`: the scope of each file, and its path; settings beside a file are read by it."""
         self.scopes = scopes
+        self.settings_files = SettingsFiles(scopes, paths or {})
         self._links = links
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
         self._names: dict[ast.AST, str | None] = {}
@@ -285,11 +295,16 @@ class DataFlow:
         elif isinstance(node, (ast.Tuple, ast.List)) and path and 0 <= path[0] < len(node.elts):
             yield Origin(node.elts[path[0]], path[1:])
         elif isinstance(node, ast.Attribute):
-            assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
-            yield from assigned or self._in_other_files(node, path) or [origin]
+            yield from self._step_of_attribute(node, path) or [origin]
         else:
             values = self._possible_values(node)
             yield from [Origin(value, path) for value in values] or [origin]
+
+    def _step_of_attribute(self, node: ast.Attribute, path: tuple[int, ...]) -> list[Origin]:
+        """What `self.x`, `module.x` or an entry of settings is bound to; empty where that is not known."""
+        assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
+        assigned = assigned or self._in_other_files(node, path)
+        return assigned or [Origin(one, path) for one in self._setting(node)]
 
     def _possible_values(self, node: ast.AST) -> Iterable[ast.expr]:
         """The expressions whose value an expression may have, part by part the same; empty where none is known."""
@@ -361,6 +376,15 @@ class DataFlow:
                     yield entries[key]
                 return  # the entries are those of all origins already, not of this one
 
+    def _setting(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        """What `cfg.model.name` is, where `cfg` was read from a file of settings."""
+        # Most attributes are of objects whose origins need not be followed.
+        for origin in self.origins(node.value) if self.settings_files.may_be_read else ():
+            if isinstance(origin.node, ast.Dict) and not origin.path and not origin.element:
+                if self.settings_files.home_of(origin.node) is not None:
+                    entries = constant_values.resolve_dict_entries(self, node.value).by_name
+                    yield from (entries[node.attr],) if node.attr in entries else ()
+
     def function(
         self, node: ast.expr
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
@@ -369,7 +393,7 @@ class DataFlow:
             # With a path it is one item of what the function is in, which is not known to be this one.
             if isinstance(origin.node, FUNCTIONS) and not origin.path:
                 return origin.node
-        return self._own_method(node) if isinstance(node, ast.Attribute) else None
+        return self._method_called(node)
 
     def _methods(self, owner: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions in the body of a class by name; of two, the first."""
@@ -385,6 +409,9 @@ class DataFlow:
 
     def _returned_values(self, node: ast.Call) -> list[ast.expr]:
         """What a call of a function of the files may return; empty for any other."""
+        settings = self.settings_files.read_by(self, node)
+        if settings is not None:
+            return [settings]
         function = self.function(node.func) if not self.name(node.func) else None
         if isinstance(function, ast.Lambda):
             return [function.body]
@@ -420,10 +447,19 @@ class DataFlow:
             if value is not None:
                 values.append(value)
         # A default counts only where nobody gives the argument: the script's own calls are how it is run.
-        if values:
+        if values or self.is_given_by_trainer(parameter):
             return values
         default = constant_values.default_of_parameter(arguments, parameter)
+        if default is None:
+            default = self.settings_files.given_by_hydra(self, function)
         return [] if default is None else [default]
+
+    def is_given_by_trainer(self, parameter: ast.arg) -> bool:
+        """Is it a parameter of a callback's method, which a trainer calls: `on_evaluate(..., model=None)`?"""
+        function = self.scopes.parent.get(self.scopes.parent[parameter])
+        owner = self.scopes.of[function].node if function is not None else None
+        is_hook = getattr(function, "name", "").startswith("on_")
+        return is_hook and isinstance(owner, ast.ClassDef) and CALLBACK in self.bases(owner)
 
     def _position_in_call(
         self, function: ast.AST, arguments: ast.arguments, parameter: ast.arg
@@ -443,8 +479,8 @@ class DataFlow:
         sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
+            # What makes an object gives the arguments of `__init__`.
             if getattr(function, "name", "") == "__init__":
-                # A call of the class gives its arguments to `__init__`, and comes before `super().__init__(...)`.
                 sites = sites + certain.get(scope.node, [])
             # Of `trainer.step()` the class is not known mostly, so within its file a method's name stands for it.
             return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
@@ -479,25 +515,53 @@ class DataFlow:
         if isinstance(called, ast.Name):
             bindings += self.scopes.reaching(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
-        if not isinstance(called, ast.Attribute):
-            return functions
-        method = self._own_method(called) or self._method_of_made_object(called)
+        method = self._method_called(called) if not functions else None
         return functions if method is None else [*functions, method]
 
-    def _method_of_made_object(
-        self, called: ast.Attribute
-    ) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """The method that `scorer.f` means, where `scorer = Scorer(...)` makes the object of a class of the files."""
-        # By bindings alone: origins ask for the calls of functions, which are being collected here.
-        bindings = self.scopes.reaching(called.value) if isinstance(called.value, ast.Name) else ()
-        if len(bindings) != 1 or bindings[0].path or not isinstance(bindings[0].value, ast.Call):
+    def _method_called(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method that `self.f`, `Runner(...).run` or `runner.run` means, and `__call__` of `runner` itself."""
+        own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
+        if own_method is not None:
+            return own_method
+        if isinstance(called, ast.Attribute):
+            owner = self._class_made(called.value)
+            if owner is not None:
+                return self._methods(owner).get(called.attr)
+        owner = self._class_made(called)
+        return self._methods(owner).get("__call__") if owner is not None else None
+
+    def _class_made(self, node: ast.expr) -> ast.ClassDef | None:
+        """The class of the files whose call made an object, by the spelling alone: `Runner(...)`, or a name for that.
+
+        Origins are not asked, for they need the table of calls, which is made with this. Of a name with several
+        bindings nothing is said.
+        """
+        made = self._single_value(node)
+        if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
             return None
-        maker = bindings[0].value.func
-        classes = [link.binding for link in self.links(maker) if not link.rest]
-        if isinstance(maker, ast.Name):
-            classes += self.scopes.reaching(maker)
-        owners = [one.node for one in classes if isinstance(one.node, ast.ClassDef)]
-        return self._methods(owners[0]).get(called.attr) if owners else None
+        bindings = [link.binding for link in self.links(made.func) if not link.rest]
+        if isinstance(made.func, ast.Name):
+            bindings += self.scopes.reaching(made.func)
+        classes = [one.node for one in bindings if isinstance(one.node, ast.ClassDef)]
+        return classes[0] if len(classes) == 1 else None
+
+    def _single_value(self, node: ast.expr) -> ast.expr | None:
+        """The one expression that a name or an attribute of `self` is bound to; any other expression as it is."""
+        if isinstance(node, ast.Name):
+            bindings = self.scopes.reaching(node)
+            is_one = len(bindings) == 1 and bindings[0].kind == "value" and not bindings[0].path
+            return bindings[0].value if is_one else None
+        if isinstance(node, ast.Attribute):
+            assigned = self.assigned_to_self(node)
+            return assigned[0][0] if len(assigned) == 1 and not assigned[0][1] else None
+        return node
+
+    def assigned_to_self(self, node: ast.Attribute) -> list[AssignedValue]:
+        """What `self.x` was set to anywhere in its class; empty for any other attribute."""
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+            return []
+        owner = self._class_around(node)
+        return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""

@@ -236,6 +236,8 @@ def _types_of_parameter(flow: DataFlow, node: ast.arg) -> frozenset[str]:
         for pattern, inferred in TYPE_OF_ANNOTATION:
             if fnmatchcase(name, pattern):
                 return frozenset({inferred})
+    if node.arg == "model" and flow.is_given_by_trainer(node):
+        return frozenset({"model"})
     # `tokenizer: Lexer` is no tokenizer of transformers: an annotation with a known name overrules the name.
     if not names and node.arg in TYPE_OF_PARAMETER_NAME:
         return frozenset({TYPE_OF_PARAMETER_NAME[node.arg]})

@@ -10,7 +10,8 @@ elsewhere, are left alone.
 
 Chats that `apply_chat_template` renders without `add_generation_prompt` are followed to the model that continues them,
 through helpers, lists of prompts and the thread of a streamer. Chats that end in an answer, families whose templates
-write no header, and templates or headers of the script's own are left alone.
+write no header, and templates or headers of the script's own are left alone. A request
+counts that tells a server to leave the header out.
 
 ## Why it is bad
 What was learned belongs to the prompt that it was learned behind. Behind another one the model answers much as its
@@ -69,7 +70,9 @@ from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
     chat_template_uses,
     describe_marks,
+    form_of_training,
     handwritten_prompts,
+    imported_scripts,
     is_written_by_script,
     loaded_names,
     prompt_form,
@@ -78,7 +81,10 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
-from truetune.checks.source.evidence.prompts_without_header import prompts_without_header
+from truetune.checks.source.evidence.prompts_without_header import (
+    prompts_without_header,
+    requests_without_header,
+)
 from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import served_folders
@@ -129,6 +135,7 @@ def _prompts_asked(module: Module) -> Iterator[object]:
     yield from other_named_templates(module)
     yield from (text for _, text in _bare_questions(module))
     yield from prompts_without_header(module)
+    yield from requests_without_header(module)
     question = _question_without_system(module)
     if question is not None:
         yield question
@@ -246,9 +253,19 @@ class AskedInAnotherForm(SourceRule):
                 " and the model writes it, or another question, itself",
                 "apply_chat_template(messages, add_generation_prompt=True, ...)",
                 severity="warning",
-                cases=[case_at(self.subject, rendered)],
+                cases=[
+                    case_at(self.subject, node) for node in _with_setting(self.subject, rendered)
+                ],
             )
         module = self.subject
+        for setting in requests_without_header(module):
+            yield self.finding(
+                "the request tells the server to leave the header of the answer out: the model writes it, or another"
+                " question, itself",
+                "leave add_generation_prompt out of the request: servers add the header by themselves",
+                severity="warning",
+                cases=[case_at(module, setting)],
+            )
         for asked in (*_questions_beside_training(module), *_questions_after_training(module)):
             trained = asked.trained
             where = (
@@ -310,6 +327,14 @@ class AskedInAnotherForm(SourceRule):
             )
 
 
+def _with_setting(module: Module, rendered: ast.Call) -> Iterator[ast.AST]:
+    """A call that renders, and the entry of a file of settings by which it leaves the header out."""
+    yield rendered
+    given = module.flow.call(rendered).keywords.get("add_generation_prompt")
+    if given is not None and module.home(given) is not module:
+        yield given
+
+
 def _question_without_system(module: Module) -> ast.AST | None:
     """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
     if not asks_a_model(module) and not any(text_generation_calls(module)):
@@ -363,7 +388,7 @@ def _training_of_model(module: Module) -> Trained | None:
     # Two trainings that write the same folder: which one ran last is not known.
     if len(makers) + len(files) != 1:
         return None
-    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0])
+    return _trained_by_settings(files[0]) if files else _trained_by_script(makers[0], module)
 
 
 def _only_possible_maker(names: Iterable[str], others: list[Module]) -> list[Module]:
@@ -378,10 +403,15 @@ def _trained_by_settings(settings: TrainedBySettings) -> Trained:
     return Trained(settings.path, settings.form, Case(settings.key, file=settings.path, line=1))
 
 
-def _trained_by_script(script: Module) -> Trained | None:
-    """What a script trains on; None where the form of its prompts is not known."""
-    form = prompt_form(script)
-    return None if form is None else Trained(script.path, form.marks, case_at(script, form.node))
+def _trained_by_script(script: Module, asking: Module) -> Trained | None:
+    """What a script trains on; None where the form of its prompts is not known, or the asking file has it too."""
+    trained = form_of_training(script)
+    if trained is None:
+        return None
+    home, form = trained
+    if home is not script and any(one.path == home.path for one in imported_scripts(asking)):
+        return None
+    return Trained(home.path, form.marks, case_at(home, form.node))
 
 
 def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
@@ -394,7 +424,7 @@ def _only_training_beside(module: Module, others: list[Module]) -> Trained | Non
     files = list(training_settings_beside(module))
     if len(files) + len(others) != 1:
         return None
-    return _trained_by_settings(files[0]) if files else _trained_by_script(others[0])
+    return _trained_by_settings(files[0]) if files else _trained_by_script(others[0], module)
 
 
 def _is_tuned_here(name: str, training: Module) -> bool:

@@ -6,7 +6,8 @@ Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; 
 `lora_request`; a function that loads or asks a model, is given an adapter, and never reads it; answers under
 `disable_adapter()`; a second adapter that `load_adapter` puts beside the first, without `set_adapter`; an adapter's
 file loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of
-a training script of the project.
+a training script of the project, or from what is named an adapter. The base model counts too that a script takes from
+the settings by which Axolotl or LLaMA-Factory trained an adapter on it.
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -45,7 +46,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapters_left_unread import unread_adapters
+from truetune.checks.source.evidence.adapters_left_unread import ADAPTER_NAME, unread_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -106,6 +107,10 @@ TOKENIZERS = (
 )
 
 
+ADAPTER_METHODS = frozenset(("lora", "qlora", "dora"))
+"""How settings of Axolotl (`adapter`) and LLaMA-Factory (`finetuning_type`) name the training of an adapter"""
+
+
 class Instead(NamedTuple):
     """Where the base is asked, why, and what to write."""
 
@@ -138,6 +143,8 @@ class BaseAskedInstead(SourceRule):
             _adapter_loaded_not_strictly,
             _second_adapter_left_inactive,
             _plain_model_beside_trained_tokenizer,
+            _adapter_read_for_tokenizer_alone,
+            _base_of_training_settings,
         ):
             found = look(module)
             if found is not None:
@@ -333,6 +340,94 @@ def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
                 " adapter on the base with PeftModel.from_pretrained",
             )
     return None
+
+
+def _adapter_read_for_tokenizer_alone(module: Module) -> Instead | None:
+    """A tokenizer from what is named an adapter, a plain model from what is named its base, and no adapter loaded."""
+    if _loads_any_adapter(module):
+        return None
+    models = [one for part in module.with_linked for one in _plain_models(part)]
+    if not models or any(_may_hold_training(module, given) for _, given in models):
+        return None
+    for given in _tokenizer_names(module):
+        named = _last_word(given) if given is not None else ""
+        if given is not None and ADAPTER_NAME.search(named):
+            return Instead(
+                models[0][0],
+                f"{named} is read for the tokenizer, and the model is its base without an adapter: the base answers",
+                f"put it on the base: PeftModel.from_pretrained(model, {ast.unparse(given)})",
+            )
+    return None
+
+
+def _base_of_training_settings(module: Module) -> Instead | None:
+    """What is asked is the base model that a training's settings name, and they train an adapter."""
+    if _loads_any_adapter(module):
+        return None
+    engines = [(call.node, call.argument(0, "model")) for call in module.calls(*ENGINES)]
+    models = [*engines, *_plain_models(module)]
+    # A second model may be the trained one, which is compared with its base.
+    for node, given in models if len(models) == 1 else ():
+        for origin in module.flow.origins(given) if given is not None else ():
+            entry = _settings_entry(module, origin.node)
+            if entry is not None and entry.trains_adapter:
+                return Instead(
+                    node,
+                    f"{entry.key} is the base that the settings of the training name, and the adapter that they"
+                    " train is not loaded: the base answers",
+                    "load the adapter from output_dir on it: lora_request=LoRARequest(...) of vLLM,"
+                    " PeftModel.from_pretrained(model, output_dir) else; or ask the merged model",
+                )
+    return None
+
+
+class SettingsEntry(NamedTuple):
+    """The name of a model in a file of settings."""
+
+    key: str
+    trains_adapter: bool
+    """The settings train an adapter on it"""
+
+
+def _settings_entry(module: Module, node: ast.AST) -> SettingsEntry | None:
+    """The entry of a file of settings that a value is; None for any other value."""
+    around = module.scopes.parent.get(node)
+    if module.flow.settings_files.home_of(node) is None or not isinstance(around, ast.Dict):
+        return None
+    entries = {
+        key.value: value
+        for key, value in zip(around.keys, around.values, strict=True)
+        if isinstance(key, ast.Constant)
+    }
+    key = next((name for name, value in entries.items() if value is node), None)
+    methods = {module.flow.value(entries.get(name)) for name in ("adapter", "finetuning_type")}
+    is_base = key in ("base_model", "model_name_or_path")
+    is_trained = not methods.isdisjoint(ADAPTER_METHODS) and "output_dir" in entries
+    return SettingsEntry(str(key), is_base and is_trained)
+
+
+def _loads_any_adapter(module: Module) -> bool:
+    """Does the file, or one that runs with it, load an adapter or weights?"""
+    return any(
+        any(part.calls(*ADAPTED_LOADS, *SETS_WEIGHTS)) or any(part.methods(*LOADS_ADAPTER))
+        for part in module.with_linked
+    )
+
+
+def _last_word(node: ast.expr) -> str:
+    """`adapter_path` of `adapter_path`, `args.adapter_path` and `config["adapter_path"]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _may_hold_training(module: Module, given: ast.expr | None) -> bool:
+    """May what is loaded hold the training: is it neither named a base nor a published model?"""
+    if given is None:
+        return True
+    names = possible_texts(module, given)
+    is_published = bool(names) and all(_is_published(name) for name in names)
+    return not is_published and "base" not in _last_word(given).lower()
 
 
 def _names_adapter(module: Module) -> bool:

@@ -3,7 +3,8 @@
 ## What it does
 Compares the `model` of requests (`client.chat.completions.create(model=...)`, a `"model"` beside messages or a prompt)
 with the names that a vLLM server of the same project gives: commands with `--enable-lora` and
-`--lora-modules NAME=FOLDER`. It speaks where requests name the server's model and none names an adapter.
+`--lora-modules NAME=FOLDER`, and with the Modelfiles of the folder that put an ADAPTER on a model for Ollama. It speaks
+where requests name the server's model and none names an adapter.
 
 ## Why it is bad
 The server loads the adapter and uses it only for requests that name it. All others are answered by the base, without a
@@ -40,6 +41,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -52,14 +54,20 @@ from truetune.checks.source.evidence.served_model_folders import (
     servers_around,
 )
 from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
+from truetune.errors import DataError, TruetuneError
+from truetune.parsing.read_modelfile import read_modelfile
+from truetune.parsing.shell_commands import is_command_file, last_option, read_commands
+from truetune.settings.stacks.find_config_consumer import files_around
 from truetune.source.module import Module
+
+OLLAMA = ("ollama.chat", "ollama.generate")
 
 
 class AdapterServer(NamedTuple):
     """A server that has adapters."""
 
-    path: str
-    server: VllmServerCommand
+    case: Case
+    """The command, or the line of a Modelfile"""
     bases: frozenset[str]
     """Names under which the base answers"""
     adapters: frozenset[str]
@@ -70,7 +78,54 @@ def _adapter_servers(module: Module) -> Iterator[AdapterServer]:
     for path, server in servers_around(module):
         adapters = frozenset(adapters_by_served_name(server))
         if adapters:
-            yield AdapterServer(path, server, _base_names(server), adapters)
+            command = server.command
+            case = Case(command.text.strip(), file=path, line=command.line)
+            yield AdapterServer(case, _base_names(server), adapters)
+
+
+def _ollama_models(module: Module) -> Iterator[AdapterServer]:
+    """The models with an adapter that Modelfiles of the folder make for Ollama."""
+    folder = Path(module.path).parent
+    try:
+        files = sorted(path for path in folder.iterdir() if "odelfile" in path.name)
+    except OSError:
+        return
+    for path in files:
+        try:
+            modelfile = read_modelfile(path)
+        except TruetuneError:
+            continue
+        base, adapter = modelfile.last("from"), modelfile.last("adapter")
+        if base is not None and adapter is not None:
+            names = frozenset(_names_created(module, path.name))
+            case = Case(f"ADAPTER {adapter.value}", file=str(path), line=adapter.line)
+            # Without a tag, Ollama takes `latest`.
+            bases = {base.value, base.value.removesuffix(":latest")}
+            yield AdapterServer(case, frozenset(bases), names)
+
+
+def _names_created(module: Module, modelfile: str) -> Iterator[str]:
+    """The names under which commands around a file make a model of a Modelfile: `ollama create NAME -f Modelfile`."""
+    for path in files_around(Path(module.path)):
+        if not is_command_file(path):
+            continue
+        try:
+            commands = read_commands(path).commands
+        except DataError:
+            continue
+        for command in commands:
+            words = command.behind("ollama", "create")
+            if words and (Path(last_option(words, "-f") or "Modelfile").name == modelfile):
+                yield words[0]
+
+
+def _requested_models(module: Module) -> Iterator[ast.expr]:
+    """The names of models in requests to a server, and in calls of Ollama's client."""
+    yield from requested_models(module)
+    for call in module.calls(*OLLAMA):
+        named = call.argument(0, "model")
+        if named is not None:
+            yield named
 
 
 def _base_names(server: VllmServerCommand) -> frozenset[str]:
@@ -81,15 +136,15 @@ def _base_names(server: VllmServerCommand) -> frozenset[str]:
 class ClientAsksForTheBase(SourceRule):
     code = "SRC035"
     severity = "warning"
-    looks_at = CodePlaces("models that requests name", requested_models)
+    looks_at = CodePlaces("models that requests name", _requested_models)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        named = [(node, module.flow.value(node)) for node in requested_models(module)]
+        named = [(node, module.flow.value(node)) for node in _requested_models(module)]
         asked = {name for _, name in named if isinstance(name, str)}
         if not asked or len(asked) < len({ast.unparse(node) for node, _ in named}):
             return  # a name that only the program knows may be that of an adapter
-        servers = list(_adapter_servers(module))
+        servers = [*_adapter_servers(module), *_ollama_models(module)]
         # A file that asks for the adapter as well compares the two on purpose.
         if any(server.adapters & asked for server in servers):
             return
@@ -103,14 +158,17 @@ class ClientAsksForTheBase(SourceRule):
     def _finding(self, one: AdapterServer, node: ast.expr) -> Finding:
         """The finding on the first request that names the base of a server with adapters."""
         module = self.subject
+        asked = module.flow.value(node)
+        if not one.adapters:
+            return self.finding(
+                f"requests name the base {asked}, and the adapter is part of another model, which the Modelfile makes",
+                "ask for the model that ollama create makes of the Modelfile",
+                cases=[case_at(module, node), one.case],
+            )
         adapters = ", ".join(sorted(one.adapters))
-        command = one.server.command
         return self.finding(
-            f"requests name the base {module.flow.value(node)}, and the server has the adapter"
-            f" {adapters} under that name: it answers none of them",
+            f"requests name the base {asked}, and the server has the adapter {adapters} under that name: it answers"
+            " none of them",
             f'ask for the adapter: model="{min(one.adapters)}"',
-            cases=[
-                case_at(module, node),
-                Case(command.text.strip(), file=one.path, line=command.line),
-            ],
+            cases=[case_at(module, node), one.case],
         )

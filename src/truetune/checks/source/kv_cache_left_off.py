@@ -2,11 +2,13 @@
 
 ## What it does
 Looks for `generation_config.use_cache = False` in a file that generates later: a switch of the training that is still
-off. `use_cache=False` in a call of `generate` counts in a loop, without a `streamer`; to show one answer, it is what
-its author wants, because the model has no cache that works. And looks for a model that generates after its training
-with gradient checkpointing switched on and no `eval()` between: in training mode, checkpointed layers leave the cache
-out ("Caching is incompatible with gradient checkpointing"). A decoding loop of one's own counts where a model of
-transformers is called on ids that the loop makes longer by `torch.cat`, and is given no `past_key_values`.
+off, for `GenerationConfig(use_cache=False)`, and for the generation_config.json of a folder that the file loads and
+generates with. `use_cache=False` in a call of `generate` counts in a loop, without a `streamer`; to show one answer, it
+is what its author wants, because the model has no cache that works. And looks for a model that generates after its
+training with gradient checkpointing switched on and no `eval()` between, or between the steps of a loop of one's own:
+in training mode, checkpointed layers leave the cache out ("Caching is incompatible with gradient checkpointing"). A
+decoding loop of one's own counts where a model of transformers is called on ids that the loop makes longer by
+`torch.cat`, and is given no `past_key_values`.
 
 ## Why it is bad
 Each new token then runs the whole text again: time grows with the square of the length, and an evaluation takes hours.
@@ -43,15 +45,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
+from truetune.checks.source.evidence.execution_order import (
+    Route,
+    routes_to,
+    runs_after,
+    training_places,
+)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.repeated_code import repeats_of
+from truetune.errors import DataError
+from truetune.parsing.input_limits import MODEL_FILE
+from truetune.parsing.json_reader import read_json
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import replace_expression
@@ -83,8 +94,10 @@ WHILE_TRAINING = (
     "on_save",
 )
 """Methods of callbacks that a trainer calls with the model in training mode"""
+GENERATION_CONFIG = "transformers.GenerationConfig"
 LOOPS = (ast.For, ast.While)
 JOINING_CALLS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
+MODEL_LOADS = ("transformers.*Model*.from_pretrained", "transformers.*For*LM.from_pretrained")
 OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 
 
@@ -93,6 +106,8 @@ class StillTraining(NamedTuple):
 
     call: ast.AST
     switch: ast.AST
+    in_loop: bool = False
+    """It runs between two steps of a loop of one's own"""
 
 
 def _generating_places(module: Module) -> Iterator[object]:
@@ -121,12 +136,16 @@ class KvCacheLeftOff(SourceRule):
                 cases=[case_at(module, called), case_at(module, grown)],
             )
         yield from self._of_callbacks()
+        yield from self._of_saved_config()
         trained = _still_in_training_mode(module)
         if trained is not None:
+            when = "between the steps of" if trained.in_loop else "after"
             yield self.finding(
-                "the model generates after its training with gradient checkpointing on and no eval(): layers in"
+                f"the model generates {when} its training with gradient checkpointing on and no eval(): layers in"
                 " training mode leave the key-value cache out, and each token runs the whole text again",
-                "call model.eval() and model.gradient_checkpointing_disable() before generate",
+                "call model.eval() before generate, and model.train() before the next step"
+                if trained.in_loop
+                else "call model.eval() and model.gradient_checkpointing_disable() before generate",
                 cases=[case_at(module, trained.call), case_at(module, trained.switch)],
             )
 
@@ -134,14 +153,26 @@ class KvCacheLeftOff(SourceRule):
         """The finding on a cache that the code switches off; only a literal is replaced."""
         module = self.subject
         fix = None
+        # A value of a file of settings is shown there.
+        where = module.statement(value) if module.home(value) is module else value
         if isinstance(value, ast.Constant):
             fix = fix_of_changes(module, replace_expression(module, value, "True"))
         return self.finding(
             "generation runs without the key-value cache",
             "set use_cache = True for generation; training alone does without it",
-            cases=[case_at(module, module.statement(value) or value)],
+            cases=[case_at(module, where or value)],
             fix=fix,
         )
+
+    def _of_saved_config(self) -> Iterator[Finding]:
+        """Folders beside the file that it generates with, whose generation config switches the cache off."""
+        for load, path in _configs_without_cache(self.subject):
+            yield self.finding(
+                f"generation runs without the key-value cache: {path.name} of the folder that is loaded has"
+                " use_cache: false",
+                'set "use_cache": true there, or generate(..., use_cache=True)',
+                cases=[case_at(self.subject, load), Case('"use_cache": false', file=str(path))],
+            )
 
     def _of_callbacks(self) -> Iterator[Finding]:
         """Callbacks that generate while the model trains."""
@@ -169,7 +200,33 @@ def _switched_off(module: Module) -> Iterator[ast.expr]:
         values += [
             node.value for node in module.nodes(ast.Assign) if _is_cache_switch(node.targets[0])
         ]
+        values += [
+            config.keywords["use_cache"]
+            for config in module.calls(GENERATION_CONFIG)
+            if "use_cache" in config.keywords
+        ]
     yield from (value for value in values if module.flow.value(value) is False)
+
+
+def _configs_without_cache(module: Module) -> Iterator[tuple[ast.Call, Path]]:
+    """The loads of models whose folder has a generation config without cache, in a file that generates by it."""
+    if "use_cache" in module.text or not (any(generate_calls(module)) or _threads(module)):
+        return
+    for call in module.calls(*MODEL_LOADS):
+        name = module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
+        path = Path(module.path).parent / str(name) / "generation_config.json"
+        try:
+            config = read_json(path, MODEL_FILE) if isinstance(name, str) else None
+        except (OSError, ValueError, DataError):
+            continue
+        if isinstance(config, dict) and config.get("use_cache") is False:
+            yield call.node, path
+
+
+def _threads(module: Module) -> bool:
+    """Does a thread run a model's `generate`, whose text a streamer shows?"""
+    targets = (call.keywords.get("target") for call in module.all_calls)
+    return any(isinstance(one, ast.Attribute) and one.attr == "generate" for one in targets)
 
 
 def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
@@ -239,13 +296,33 @@ def _still_in_training_mode(module: Module) -> StillTraining | None:
     start = min(getattr(place, "lineno", 0) for place in places)
     if any(call.node.lineno > start for call in module.calls(*OTHER_MODELS)):
         return None  # what generates may be loaded again
+    return _generation_while_training(module, places, switch)
+
+
+def _generation_while_training(
+    module: Module, places: list[ast.AST], switch: ast.AST
+) -> StillTraining | None:
+    """The first generation after a training, or between the steps of a loop that switched the model to training."""
     early = [route for place in places for route in routes_to(module, place)]
+    # A model is loaded in eval mode: in a loop of one's own, `train()` ends it.
+    is_switched = any(
+        call.receiver is not None and "model" in module.flow.types(call.receiver)
+        for call in module.methods("train")
+    )
     for call in generate_calls(module):
         # A helper that is called before the training too is slow in the calls after it.
         for late in routes_to(module, call.node):
             if any(runs_after(late, one) for one in early):
                 return StillTraining(call.node, switch)
+            if is_switched and _runs_inside(module, late, places):
+                return StillTraining(call.node, switch, in_loop=True)
     return None
+
+
+def _runs_inside(module: Module, route: Route, places: list[ast.AST]) -> bool:
+    """Does a route pass through a loop that trains?"""
+    loops = {place for place in places if isinstance(place, LOOPS)}
+    return any(around in loops for stop in route for around in module.parents(stop.node))
 
 
 def _may_end_in_eval_mode(module: Module) -> bool:

@@ -1,7 +1,8 @@
 """The model that merge_and_unload returns is thrown away.
 
 ## What it does
-Looks for `model.merge_and_unload()` as a statement of its own, where the wrapper is used again after it.
+Looks for `model.merge_and_unload()` as a statement of its own, where the wrapper is used again after it; and for the
+call of a helper that loads, merges and returns a model, where nothing takes what it returns.
 
 ## Why it is bad
 It returns the merged model; the name still holds the wrapper around it. What is saved or served afterwards is not what
@@ -72,6 +73,45 @@ class MergeResultDropped(SourceRule):
                 if simple
                 else None,
             )
+        for node in module.nodes(ast.Expr):
+            merge = _merge_of_helper(module, node.value)
+            if merge is not None:
+                yield self.finding(
+                    f"the merged model that {module.text_of(node.value)} returns is dropped: what is used afterwards is"
+                    " not merged",
+                    f"keep it: model = {module.text_of(node.value)}",
+                    cases=[case_at(module, node.value), case_at(module, merge)],
+                )
+
+
+def _merge_of_helper(module: Module, node: ast.expr) -> ast.Call | None:
+    """The merge whose result a function of the files returns, of a model that it loads itself; None for other calls.
+
+    The weights of a model that it is given are merged in place.
+    """
+    function = module.flow.function(node.func) if isinstance(node, ast.Call) else None
+    if function is None or _saves(function):
+        return None
+    merge = module.flow.producing_call(node)
+    if merge is None or merge.method != "merge_and_unload":
+        return None
+    adapted = module.flow.producing_call(merge.receiver)
+    base = adapted.argument(0, "model") if adapted is not None else None
+    return None if base is None or _is_given_model(module, base) else merge.node
+
+
+def _saves(function: ast.AST) -> bool:
+    """Does a function write a model itself? Then what it returns may be left."""
+    attributes = (part.attr for part in ast.walk(function) if isinstance(part, ast.Attribute))
+    return any(name.startswith(("save", "push_to_hub")) for name in attributes)
+
+
+def _is_given_model(module: Module, base: ast.expr) -> bool:
+    """Is it a parameter, and no call that loads?"""
+    home = module.home(base)
+    return isinstance(base, ast.Name) and any(
+        one.kind == "parameter" for one in home.scopes.reaching(base)
+    )
 
 
 def _used_after(module: Module, name: ast.Name) -> bool:

@@ -1,9 +1,11 @@
 """Answers are scored or kept with their prompt in front.
 
 ## What it does
-Follows what a causal model generates, through `decode` or `batch_decode` of the whole output, to where the text is used
-as an answer: given to a metric, or kept under a name such as `prediction` or `response`. Silent where anything is cut:
-the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of the file.
+Follows texts that hold their prompt to where they are used as answers: given to a metric, compared with a reference,
+kept under a name such as `prediction` or `response`, or searched for a word that stands in the prompt itself. Such
+texts are `decode` or `batch_decode` of all that a causal model generated, `generated_text` of a pipeline that is given
+texts and no `return_full_text=False`, and completions with `echo=True`. Silent where anything that holds the text is
+cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of the file.
 
 ## Why it is bad
 `generate` of a causal model returns prompt and answer. A metric that gets both compares the question with the
@@ -54,28 +56,54 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.decoded_answers import decodes_of_generated_ids, use_as_answer
+from truetune.checks.source.evidence.decoded_answers import (
+    decodes_of_generated_ids,
+    searches_in_text,
+    use_as_answer,
+)
+from truetune.checks.source.evidence.texts_with_prompt import (
+    PromptedText,
+    texts_with_prompt,
+    word_of_prompt,
+)
 from truetune.source.module import Module
 
 
-def _decoded_outputs(module: Module) -> Iterator[object]:
-    """Where ids that a causal model generated are decoded."""
-    return decodes_of_generated_ids(module)
+def _texts(module: Module) -> Iterator[object]:
+    """Generated texts: decodes of any part of what was generated, and others that hold their prompt."""
+    decoded = {call.node for call in decodes_of_generated_ids(module)}
+    yield from decoded
+    yield from (text.node for text in texts_with_prompt(module) if text.node not in decoded)
 
 
 class PromptLeftInAnswers(SourceRule):
     code = "SRC076"
     severity = "warning"
-    looks_at = CodePlaces("decoded generations of causal models", _decoded_outputs)
+    looks_at = CodePlaces("generated texts", _texts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in decodes_of_generated_ids(module):
-            use = use_as_answer(module, call)
+        for text in texts_with_prompt(module):
+            use = use_as_answer(module, text.node)
             if use is not None:
                 yield self.finding(
-                    "an answer is used with its prompt in front: generate returns both, and nothing"
-                    " cuts the prompt",
-                    'decode what follows the prompt: out[:, inputs["input_ids"].shape[1]:]',
-                    cases=[case_at(module, call.node), case_at(module, use)],
+                    f"an answer is used with its prompt in front: {text.why}",
+                    text.remedy,
+                    cases=[case_at(module, text.node), case_at(module, use)],
                 )
+                continue
+            yield from self._of_words(text)
+
+    def _of_words(self, text: PromptedText) -> Iterator[Finding]:
+        """The finding on a text that is searched for a word of its own prompt."""
+        module = self.subject
+        for search in searches_in_text(module, text.node):
+            word = word_of_prompt(module, text, search.left)
+            if word is not None:
+                yield self.finding(
+                    f"an answer is searched for {word!r} with its prompt in front, and the prompt holds that word:"
+                    f" {text.why}",
+                    text.remedy,
+                    cases=[case_at(module, text.node), case_at(module, search)],
+                )
+                return

@@ -16,7 +16,10 @@ MAX_CODE_CHARACTERS = 100
 def case_at(module: Module, node: ast.AST, text: str = "") -> Case:
     """The case of a node: its file, line and column, and the first line of its code (or `text`)."""
     line, column = module.place(node)
-    code = text or " ".join(module.text_of(node).split())
+    is_setting = module.flow.settings_files.home_of(node) is not None
+    # Of a file of settings the value alone says little: its line has the key too.
+    shown = module.home(node).lines.line(line) if is_setting else module.text_of(node)
+    code = text or " ".join(shown.split())
     if len(code) > MAX_CODE_CHARACTERS:
         code = code[: MAX_CODE_CHARACTERS - 4] + " ..."
     cell = module.cell_of(node)

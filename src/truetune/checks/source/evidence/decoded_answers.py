@@ -48,11 +48,23 @@ ITERATING_CALLS = (
 """Calls that give the texts of a list one by one"""
 MAX_STEPS = 6
 """Names and lists that a text is followed through"""
-CUT_SIGN = re.compile(
-    r"\.split\(|\.partition\(|\.rpartition\(|\.replace\(|\.removeprefix\(|\.rsplit\(|\.find\(|\.index\(|"
-    r"re\.(sub|search|match|findall|split)|\.shape\[|\.size\(|prompt_len|input_len|len\("
+CUT_METHODS = frozenset(
+    (
+        "split",
+        "rsplit",
+        "partition",
+        "rpartition",
+        "replace",
+        "removeprefix",
+        "find",
+        "rfind",
+        "index",
+        "rindex",
+        "splitlines",
+    )
 )
-"""Signs that something is cut, by ids or by text; where one stands in the function, nothing is said"""
+"""Methods of a text by which its prompt may be cut off"""
+PATTERN_FUNCTIONS = ("re.*", "regex.*")
 
 
 def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
@@ -65,8 +77,19 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
         given = call.argument(0, "token_ids" if call.method == "decode" else "sequences")
         if given is None or not causal:
             continue
-        if all(origin.node in causal for origin in module.flow.origins(_without_index(given))):
+        if all(made in causal for made in _ids_decoded(module, given)):
             yield call
+
+
+def _ids_decoded(module: Module, given: ast.expr) -> list[ast.AST]:
+    """What gave the ids that are decoded: also of `for ids in outputs`."""
+    found: list[ast.AST] = []
+    for origin in module.flow.origins(_without_index(given)):
+        if origin.element and not origin.path and isinstance(origin.node, ast.expr):
+            found += [one.node for one in module.flow.origins(_without_index(origin.node))]
+        else:
+            found.append(origin.node)
+    return found
 
 
 def _without_index(given: ast.expr) -> ast.expr:
@@ -76,24 +99,63 @@ def _without_index(given: ast.expr) -> ast.expr:
     return given
 
 
-def use_as_answer(module: Module, decoded: Call) -> ast.AST | None:
-    """Where a decoded text is used as an answer, and nothing cuts its prompt; None where it is not known.
+def use_as_answer(module: Module, text: ast.expr) -> ast.AST | None:
+    """Where a text with its prompt is used as an answer, and nothing cuts the prompt; None where it is not known.
 
     A comparison or a metric gets the text as it was followed, so that nothing cut it. What is kept may be cut later:
-    there a sign of a cut in the function is enough to say nothing.
+    there a cut of anything that holds the text is enough to say nothing.
     """
-    if not _is_whole_output(module, decoded.args[0] if decoded.args else decoded.node):
-        return None
-    uses = list(_uses_of_text(module, decoded.node))
+    names: set[str] = set()
+    uses = list(_uses_of_text(module, text, names))
     scored = next((use for use in uses if _is_scored_at_once(module, use)), None)
     if scored is not None:
         return scored
-    scope = next(
-        (p for p in module.parents(decoded.node) if isinstance(p, ast.FunctionDef)), module.tree
-    )
-    if CUT_SIGN.search(_code_of_scope(module, scope)):
+    kept = next((use for use in uses if not isinstance(use, ast.Compare)), None)
+    if kept is None:
         return None
-    return next((use for use in uses if not isinstance(use, ast.Compare)), None)
+    names.update(_names_of_ids(text))
+    return None if any(_is_cut(part, names) for part in module.with_linked) else kept
+
+
+def searches_in_text(module: Module, text: ast.expr) -> Iterator[ast.Compare]:
+    """The searches for words in a text: `"yes" in text.lower()`."""
+    for use in _uses_of_text(module, text, set()):
+        if isinstance(use, ast.Compare) and isinstance(use.ops[0], ast.In | ast.NotIn):
+            yield use
+
+
+def _names_of_ids(text: ast.expr) -> Iterator[str]:
+    """The names of the ids that are decoded: a slice of them elsewhere may be the answer's part."""
+    if isinstance(text, ast.Call):
+        for given in text.args[:1]:
+            yield from (part.id for part in ast.walk(given) if isinstance(part, ast.Name))
+
+
+def _is_cut(module: Module, names: set[str]) -> bool:
+    """Is anything cut in a file that has one of these names, or is kept under one, or is it handed to a function?"""
+    for node in module.nodes(ast.Subscript):
+        if isinstance(node.slice, ast.Slice | ast.Tuple) and _holds(node.value, names):
+            return True
+    return any(_may_cut(module, call, names) for call in module.all_calls)
+
+
+def _may_cut(module: Module, call: Call, names: set[str]) -> bool:
+    """May a call cut what has one of these names: by a method of it, by a pattern, or in a function of the files?"""
+    if call.method in CUT_METHODS and call.receiver is not None and _holds(call.receiver, names):
+        return True
+    if not any(_holds(given, names) for given in call.args):
+        return False
+    is_pattern = call.named(*PATTERN_FUNCTIONS) or call.method in ("search", "findall", "sub")
+    return is_pattern or module.flow.function(call.node.func) is not None
+
+
+def _holds(node: ast.AST, names: set[str]) -> bool:
+    """Is it a name or an entry of these names, or a part or form of one?"""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
+        if isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) in names:
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return isinstance(node, ast.Name) and node.id in names
 
 
 def _is_scored_at_once(module: Module, use: ast.AST) -> bool:
@@ -166,13 +228,13 @@ def is_scored_by_metric(module: Module, generation: ast.AST) -> bool:
         origins = module.flow.origins(_without_index(call.args[0]))
         if not any(origin.node is generation for origin in origins):
             continue
-        for use in _uses_of_text(module, call.node):
+        for use in _uses_of_text(module, call.node, set()):
             if isinstance(module.scopes.parent.get(use), ast.keyword) or isinstance(use, ast.Call):
                 return True
     return False
 
 
-def _is_whole_output(module: Module, given: ast.expr) -> bool:
+def is_whole_output(module: Module, given: ast.expr) -> bool:
     """Is it `out`, `out[0]` or `out.sequences[0]`, and no slice that takes a part of the ids?"""
     while isinstance(given, ast.Subscript | ast.Attribute):
         if isinstance(given, ast.Subscript):
@@ -185,13 +247,13 @@ def _is_whole_output(module: Module, given: ast.expr) -> bool:
     return isinstance(given, ast.Name) or is_generation
 
 
-def _code_of_scope(module: Module, scope: ast.AST) -> str:
-    """The code of a function, or of the whole file."""
-    return module.text_of(scope) if scope is not module.tree else module.text
+def _uses_of_text(
+    module: Module, text: ast.expr, names: set[str], steps: int = 0
+) -> Iterator[ast.AST]:
+    """Places where the text, or a name or list that holds it, is given to a metric or kept as an answer.
 
-
-def _uses_of_text(module: Module, text: ast.expr, steps: int = 0) -> Iterator[ast.AST]:
-    """Places where the text, or a name or list that holds it, is given to a metric or kept as an answer."""
+    `names` is added to: the names and keys that hold it on the way.
+    """
     parent = module.scopes.parent.get(text)
     while (
         _is_trimmed(parent, text)
@@ -202,51 +264,78 @@ def _uses_of_text(module: Module, text: ast.expr, steps: int = 0) -> Iterator[as
     if isinstance(parent, ast.keyword) and parent.arg in PREDICTION_ARGUMENTS:
         yield text
     elif isinstance(parent, ast.Dict):
-        if _is_entry_of_answer(module, parent, text):
+        key = _key_of_answer(module, parent, text)
+        if key is not None:
+            names.add(key)
             yield parent
     elif isinstance(parent, ast.Compare):
         yield parent
     elif steps < MAX_STEPS:
-        yield from _uses_further_on(module, text, parent, steps + 1)
+        yield from _uses_further_on(module, text, parent, names, steps + 1)
 
 
-def _is_entry_of_answer(module: Module, row: ast.Dict, text: ast.expr) -> bool:
-    """Does the key of a text in a dictionary name an answer: `{"prediction": text}`?"""
+def _key_of_answer(module: Module, row: ast.Dict, text: ast.expr) -> str | None:
+    """The key of a text in a dictionary, where it names an answer: `{"prediction": text}`."""
     for key, value in zip(row.keys, row.values, strict=True):
         if value is text and key is not None:
             name = module.flow.value(key)
             if isinstance(name, str) and ANSWER_NAME.search(name):
-                return True
-    return False
+                return name
+    return None
 
 
 def _uses_further_on(
-    module: Module, text: ast.expr, parent: ast.AST | None, steps: int
+    module: Module, text: ast.expr, parent: ast.AST | None, names: set[str], steps: int
 ) -> Iterator[ast.AST]:
     """The uses of names that the text is bound to, of what a function returns it to, and of lists that get it."""
     for read in _reads_of_elements(module, text):
-        yield from _uses_of_text(module, read, steps)
+        names.add(read.id)
+        yield from _uses_of_text(module, read, names, steps)
     if isinstance(parent, ast.Call) and text in parent.args:
-        yield from _uses_of_appended_list(module, parent, text)
+        yield from _uses_of_appended_list(module, parent, names, steps)
+        for read in _reads_of_argument(module, parent, text):
+            names.add(read.id)
+            yield from _uses_of_text(module, read, names, steps)
     elif isinstance(parent, ast.Return):
         for call in module.flow.calls_of(module.scopes.of[parent].node):
-            yield from _uses_of_text(module, call, steps)
+            yield from _uses_of_text(module, call, names, steps)
+    elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
+        yield from _uses_of_list(module, parent.target, parent, names, steps)
     elif isinstance(parent, ast.Assign):
         for target in parent.targets:
-            yield from _uses_of_target(module, target, parent.value, steps)
+            yield from _uses_of_target(module, target, parent.value, names, steps)
+
+
+def _reads_of_argument(module: Module, call: ast.Call, text: ast.expr) -> Iterator[ast.Name]:
+    """Where a function of the files reads the parameter that it is given the text for."""
+    function = module.flow.function(call.func)
+    if not isinstance(function, ast.FunctionDef):
+        return
+    parameters = [one for one in function.args.args if one.arg not in ("self", "cls")]
+    position = call.args.index(text)
+    if position >= len(parameters):
+        return
+    home = module.home(function)
+    for read in home.name_reads.get(parameters[position].arg, ()):
+        bound = home.scopes.reaching(read)
+        if len(bound) == 1 and bound[0].node is parameters[position]:
+            yield read
 
 
 def _uses_of_target(
-    module: Module, target: ast.expr, value: ast.expr, steps: int
+    module: Module, target: ast.expr, value: ast.expr, names: set[str], steps: int
 ) -> Iterator[ast.AST]:
     """The uses of a text that is bound to a name, or kept under a key: `row["answer"] = text`."""
     if isinstance(target, ast.Subscript):
         key = module.flow.value(target.slice)
         if isinstance(key, str) and ANSWER_NAME.search(key):
+            names.add(key)
             yield target
     elif isinstance(target, ast.Name):
-        for read in _reads_of_name(module, target.id, value):
-            yield from _uses_of_text(module, read, steps)
+        names.add(target.id)
+        home = module.home(target)
+        for read in _reads_of_name(home, target.id, value):
+            yield from _uses_of_text(module, read, names, steps)
 
 
 def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
@@ -298,18 +387,34 @@ def _is_trimmed(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:
     )
 
 
-def _uses_of_appended_list(module: Module, call: ast.Call, text: ast.expr) -> Iterator[ast.AST]:
-    """`predictions.append(text)`, where a metric gets that list."""
+def _uses_of_appended_list(
+    module: Module, call: ast.Call, names: set[str], steps: int
+) -> Iterator[ast.AST]:
+    """`predictions.append(text)`: what is done with that list."""
     method = call.func
     if not (isinstance(method, ast.Attribute) and method.attr in ("append", "extend")):
         return
-    if not isinstance(method.value, ast.Name):
-        return
-    for read in module.name_reads.get(method.value.id, ()):
-        parent = module.scopes.parent.get(read)
+    if isinstance(method.value, ast.Name):
+        yield from _uses_of_list(module, method.value, call, names, steps)
+
+
+def _uses_of_list(
+    module: Module, name: ast.Name, added: ast.AST, names: set[str], steps: int
+) -> Iterator[ast.AST]:
+    """The uses of a list that texts are added to: given to a metric, or read one by one."""
+    names.add(name.id)
+    home = module.home(name)
+    scope = home.scopes.home_of(name)
+    for read in home.name_reads.get(name.id, ()):
+        if home.scopes.home_of(read) is not scope:
+            continue
+        parent = home.scopes.parent.get(read)
         if isinstance(parent, ast.keyword) and parent.arg in ("predictions", "hypotheses"):
-            yield call
+            yield added
             return
+        for element in _reads_of_elements(home, read):
+            names.add(element.id)
+            yield from _uses_of_text(module, element, names, steps)
 
 
 def _reads_of_name(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:

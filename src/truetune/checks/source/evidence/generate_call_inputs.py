@@ -19,6 +19,12 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+LIGHTNING_LOADERS = {
+    "predict_step": "predict_dataloader",
+    "test_step": "test_dataloader",
+    "validation_step": "val_dataloader",
+}
+"""Steps of a module of Lightning, and the methods whose loaders give them their batches"""
 MAX_STEPS = 3
 """Names of one batch that are followed: a loader's, and that of the batch on the device"""
 MAX_WRAPPERS = 8
@@ -126,6 +132,8 @@ def encoding_calls(module: Module, value: ast.expr) -> Iterator[Call]:
 def _dictionaries_inside(module: Module, origin: Origin) -> list[ast.AST] | None:
     """The dictionaries that one is a copy, a move or a batch of; None where it is made here, or is no dictionary."""
     made = origin.node
+    if isinstance(made, ast.arg):
+        return list(_batches_of_lightning(module, made)) or None
     if isinstance(made, ast.DictComp):
         return list(_dictionaries_iterated(made))
     if origin.element:
@@ -143,20 +151,42 @@ def _dictionaries_iterated(made: ast.DictComp) -> Iterator[ast.expr]:
             yield called.value
 
 
+def _batches_of_lightning(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
+    """What the collator of a data module makes for a step: `predict_dataloader` feeds `predict_step(self, batch)`."""
+    arguments = module.scopes.parent.get(parameter)
+    function = module.scopes.parent.get(arguments) if arguments is not None else None
+    loader_name = LIGHTNING_LOADERS.get(getattr(function, "name", ""))
+    if loader_name is None or not isinstance(arguments, ast.arguments):
+        return
+    if [one.arg for one in arguments.args[1:2]] != [parameter.arg]:
+        return
+    for part in module.with_linked:
+        for method in part.nodes(ast.FunctionDef):
+            returned = part.flow.returns.get(method, []) if method.name == loader_name else []
+            for loader in map(part.flow.producing_call, returned):
+                if loader is not None and loader.named(*DATA_LOADERS):
+                    yield from _returned_by_collator(part, loader)
+
+
+def _returned_by_collator(module: Module, loader: Call) -> list[ast.expr]:
+    """What the collator of a loader returns; empty where it is not seen."""
+    given = loader.argument(6, "collate_fn")
+    function = _collate_function(module, given) if given is not None else None
+    if function is None:
+        return []
+    if isinstance(function, ast.Lambda):
+        return [function.body]
+    return list(module.flow.returns.get(function, []))
+
+
 def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
     """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
     looped = _loader_in_loop(module, origin)
     loader = _loader_made(module, looped.node) if looped is not None else None
-    given = loader.argument(6, "collate_fn") if loader is not None else None
-    function = _collate_function(module, given) if given is not None else None
-    if function is None or looped is None:
+    if looped is None or loader is None:
         return []
-    if isinstance(function, ast.Lambda):
-        returned: list[ast.expr] = [function.body]
-    else:
-        returned = module.flow.returns.get(function, [])
     found: list[ast.AST] = []
-    for value in returned:
+    for value in _returned_by_collator(module, loader):
         for part in looped.path:
             if isinstance(value, ast.Tuple) and 0 <= part < len(value.elts):
                 value = value.elts[part]

@@ -112,7 +112,13 @@ def describe_marks(marks: frozenset[str]) -> str:
 def prompt_form(module: Module) -> PromptForm | None:
     """The one form of a file; None where it writes none, or several."""
     chat = next(
-        chain(chat_template_uses(module), _messages_of_rows(module), _chat_requests(module)), None
+        chain(
+            chat_template_uses(module),
+            _messages_of_rows(module),
+            _chat_requests(module),
+            _chats_of_pipelines(module),
+        ),
+        None,
     )
     texts = list(handwritten_prompts(module))
     if chat is not None and not texts:
@@ -278,6 +284,47 @@ def _chat_requests(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("create", "parse"):
         if "messages" in call.keywords and ast.unparse(call.node.func).endswith(CHAT_REQUESTS):
             yield call.node
+
+
+def _chats_of_pipelines(module: Module) -> Iterator[ast.AST]:
+    """Where a pipeline or vLLM is given messages, which it renders by the chat template."""
+    for call in module.all_calls:
+        if call.method not in (None, "chat"):
+            continue
+        made = module.flow.producing_call(call.receiver or call.node.func)
+        given = call.argument(0, "messages" if call.method else "text_inputs")
+        if given is None or made is None or not made.named("transformers.pipeline", "vllm.LLM"):
+            continue
+        if call.method or any(_is_chat(module, one.node) for one in module.flow.origins(given)):
+            yield call.node
+
+
+def _is_chat(module: Module, node: ast.AST) -> bool:
+    """Is it a list of messages?"""
+    return isinstance(node, ast.List) and any(
+        isinstance(one, ast.Dict) and "role" in module.flow.entries(one)[0] for one in node.elts
+    )
+
+
+def form_of_training(script: Module) -> tuple[Module, PromptForm] | None:
+    """The one form of a training script, else that of the one file beside it that it takes its rows from; and where."""
+    form = prompt_form(script)
+    if form is not None:
+        return script, form
+    if any(chat_template_uses(script)) or any(handwritten_prompts(script)):
+        return None
+    forms = [(other, prompt_form(other)) for other in imported_scripts(script)]
+    known = [(other, form) for other, form in forms if form is not None]
+    return known[0] if len(known) == 1 else None
+
+
+def imported_scripts(module: Module) -> Iterator[Module]:
+    """The files of the folder that a file imports."""
+    names = {node.module for node in module.nodes(ast.ImportFrom) if node.module}
+    names |= {alias.name for node in module.nodes(ast.Import) for alias in node.names}
+    for other in scripts_beside(module):
+        if Path(other.path).stem in names:
+            yield other
 
 
 def handwritten_prompts(module: Module) -> Iterator[tuple[str, ast.AST]]:

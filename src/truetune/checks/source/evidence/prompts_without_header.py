@@ -25,6 +25,7 @@ from truetune.checks.source.evidence.prompt_forms import (
 from truetune.checks.source.evidence.text_generation_calls import (
     completion_prompts,
     engine_prompts,
+    generation_request_body,
     model_questions,
 )
 from truetune.source.module import Module
@@ -43,17 +44,43 @@ QUESTION_ROLES = ("system", "user", "tool")
 MAX_STEPS = 4
 
 
-def prompts_without_header(module: Module) -> Iterator[ast.AST]:
+def prompts_without_header(module: Module) -> Iterator[ast.Call]:
     """The calls that render a chat for generation without the header of the answer."""
     calls = list(_renders_without_header(module))
     if not calls or _writes_no_headers(module):
         return
-    asked = set() if module.mentions(*OWN_TEMPLATES) else set(_renders_asked(module))
+    # A helper of the project renders for the files that import it.
+    files = () if module.mentions(*OWN_TEMPLATES) else module.with_linked
+    asked = {node for part in files for node in _renders_asked(part)}
     is_plain = _asks_without_headers(module)
     for call, chat in calls:
         is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
         if is_asked or (is_plain and _ends_in_question(module, chat)):
             yield call.node
+
+
+def requests_without_header(module: Module) -> Iterator[ast.expr]:
+    """Where a request for a chat's answer tells the server to leave the header out: `add_generation_prompt: False`."""
+    for call in module.methods("create", "parse", "stream"):
+        if "messages" not in call.keywords:
+            continue
+        extra = call.keywords.get("extra_body")
+        if extra is not None:
+            yield from _header_switched_off(module, module.flow.entries(extra)[0])
+    for call in module.all_calls:
+        body = generation_request_body(module, call)
+        entries = module.flow.entries(body)[0] if body is not None else {}
+        if "messages" in entries:
+            yield from _header_switched_off(module, entries)
+
+
+def _header_switched_off(module: Module, body: dict[str, ast.expr]) -> Iterator[ast.expr]:
+    """The entry of a request that leaves the header out, where no begun answer is to be continued."""
+    given = body.get("add_generation_prompt")
+    continued = body.get("continue_final_message")
+    if given is not None and module.flow.value(given) is False:
+        if continued is None or module.flow.value(continued) is False:
+            yield given
 
 
 def _renders_without_header(module: Module) -> Iterator[tuple[Call, ast.expr]]:
@@ -108,6 +135,8 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
         added = [one for one in module.additions_to(chat) if one.lineno < line]
         if added:
             return _ends_with_answer(module, added[-1])
+    if any(_ends_with_answer(module, one) for one in _answers_added_by_helper(module, chat)):
+        return True
     for origin in module.flow.origins(chat):
         node = origin.node
         if isinstance(node, ast.expr) and _ends_with_answer(module, node):
@@ -115,6 +144,27 @@ def _may_end_in_answer(module: Module, call: Call, chat: ast.expr) -> bool:
         if _is_column_of_chats(module, node) and not module.mentions(*SERVERS):
             return True
     return False
+
+
+def _answers_added_by_helper(module: Module, chat: ast.expr) -> Iterator[ast.expr]:
+    """What a helper that makes a chat adds at its end; not what it leaves out for a call that asks.
+
+    `if with_answer: messages.append(...)` makes both kinds of chats, and a call with `False` the one that asks.
+    """
+    function = module.flow.function(chat.func) if isinstance(chat, ast.Call) else None
+    for returned in module.flow.returns.get(function, []) if function is not None else ():
+        home = module.home(returned)
+        added = home.additions_to(returned) if isinstance(returned, ast.Name) else []
+        for one in added[-1:]:
+            tests = [around.test for around in home.parents(one) if isinstance(around, ast.If)]
+            if not any(_is_false_for_a_call(home, test) for test in tests):
+                yield one
+
+
+def _is_false_for_a_call(module: Module, test: ast.expr) -> bool:
+    """Is a condition False for one of the calls that give it?"""
+    origins = (origin.node for origin in module.flow.origins(test))
+    return any(isinstance(node, ast.Constant) and node.value is False for node in origins)
 
 
 def _ends_with_answer(module: Module, node: ast.expr) -> bool:

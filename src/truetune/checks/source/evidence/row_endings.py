@@ -59,6 +59,8 @@ NO_EOS_APPENDED = re.compile(
 """Families of causal models whose tokenizers encode a text without EOS (encode('hello') compared, as published)"""
 ENCODES = ("encode", "encode_plus", "batch_encode_plus")
 TIDYING = frozenset(("strip", "lstrip", "rstrip", "replace", "lower", "tolist", "title"))
+LIGHTNING_STEP = "training_step"
+"""The method by which a module of Lightning trains"""
 CAUSAL = (
     "transformers.AutoModelForCausalLM.*",
     "transformers.*ForCausalLM*",
@@ -87,11 +89,10 @@ def encoded_row_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 def _encoded_texts_of_file(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The texts that one file encodes as rows of training."""
     for call in module.all_calls:
+        # `self.tok(text)` looks like a method, and calls the tokenizer that the object keeps.
         called = call.receiver if call.method in ENCODES else call.node.func
-        if called is None or (call.method is not None and call.method not in ENCODES):
-            continue
         text = call.argument(0, "text")
-        if text is None or "tokenizer" not in module.flow.types(called):
+        if called is None or text is None or "tokenizer" not in module.flow.types(called):
             continue
         if makes_training_rows(module, call.node) and not _only_measures(module, call):
             yield call, text
@@ -150,6 +151,9 @@ def is_text_of_the_files(module: Module, node: ast.AST, depth: int = DEPTH) -> b
     parts = _parts_of_composed(node)
     if parts is not None:
         return all(is_text_of_the_files(module, part, depth - 1) for part in parts)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+        # A part of a text, as where the prompt ends and the answer begins.
+        return is_text_of_the_files(module, node.value, depth - 1)
     if isinstance(node, ast.Subscript):
         return _is_unfinished_column(module, node.slice)
     if isinstance(node, ast.Call) and _is_tidied(module, node, depth):
@@ -216,6 +220,12 @@ def _trains_causal_model(module: Module) -> bool:
     if any(module.calls(*OTHER_TRAINERS)) or not any(module.calls(*CAUSAL)):
         return False
     if any(module.calls("transformers.Trainer")) or any(module.methods("backward")):
+        return True
+    if any(
+        one.name == LIGHTNING_STEP
+        for one in module.nodes(ast.FunctionDef)
+        if isinstance(module.scopes.parent.get(one), ast.ClassDef)
+    ):
         return True
     # SFTTrainer appends EOS to texts, and leaves ids alone.
     return any(module.calls("trl.SFTTrainer")) and any(

@@ -119,7 +119,7 @@ def _values_given_to_generate(call: Call) -> Iterator[ast.expr]:
 
 def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
     """Is it made of a batch of a loader that gives one row at a time, as it does where batch_size is left out?"""
-    for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
+    for name in _names_behind(module, value):
         for origin in module.flow.origins(name):
             loader = (
                 module.flow.producing_call(without_progress_bar(module, origin.node))
@@ -134,6 +134,15 @@ def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
             ):
                 return True
     return False
+
+
+def _names_behind(module: Module, value: ast.expr) -> Iterator[ast.Name]:
+    """The names in an expression, and in the dictionary whose entries it moves: `{k: v.to(device) for ...}`."""
+    for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
+        yield name
+        for origin in module.flow.origins(name):
+            if isinstance(origin.node, ast.DictComp):
+                yield from (part for part in ast.walk(origin.node) if isinstance(part, ast.Name))
 
 
 def _may_post_list(module: Module, body: ast.expr) -> bool:
