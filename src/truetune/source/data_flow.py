@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -29,6 +29,7 @@ from truetune.source.qualified_names import (
 )
 from truetune.source.resolved_calls import Call
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
+from truetune.source.settings_files import SettingsFiles
 
 if TYPE_CHECKING:
     from truetune.source.imported_names import ImportedName, ImportedNames
@@ -62,9 +63,16 @@ class Origin:
 class DataFlow:
     """What the expressions of some files stand for; see the module. It holds what was found, by node."""
 
-    def __init__(self, scopes: Scopes, links: ImportedNames | None = None) -> None:
-        """`links`: what the imports stand for among files that are judged together; None where there is one file."""
+    def __init__(
+        self,
+        scopes: Scopes,
+        links: ImportedNames | None = None,
+        paths: Mapping[Scope, str] | None = None,
+    ) -> None:
+        """`links`: what the imports stand for among files that are judged together; None where there is one file.
+        `paths`: the scope of each file, and its path; settings beside a file are read by it."""
         self.scopes = scopes
+        self.settings_files = SettingsFiles(scopes, paths or {})
         self._links = links
         self._origins: dict[ast.AST, tuple[Origin, ...]] = {}
         self._names: dict[ast.AST, str | None] = {}
@@ -286,7 +294,8 @@ class DataFlow:
             yield Origin(node.elts[path[0]], path[1:])
         elif isinstance(node, ast.Attribute):
             assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
-            yield from assigned or self._in_other_files(node, path) or [origin]
+            assigned = assigned or self._in_other_files(node, path)
+            yield from assigned or [Origin(one, path) for one in self._setting(node)] or [origin]
         else:
             values = self._possible_values(node)
             yield from [Origin(value, path) for value in values] or [origin]
@@ -361,6 +370,15 @@ class DataFlow:
                     yield entries[key]
                 return  # the entries are those of all origins already, not of this one
 
+    def _setting(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        """What `cfg.model.name` is, where `cfg` was read from a file of settings."""
+        # Most attributes are of objects whose origins need not be followed.
+        for origin in self.origins(node.value) if self.settings_files.may_be_read else ():
+            if isinstance(origin.node, ast.Dict) and not origin.path and not origin.element:
+                if self.settings_files.home_of(origin.node) is not None:
+                    entries = constant_values.resolve_dict_entries(self, node.value).by_name
+                    yield from (entries[node.attr],) if node.attr in entries else ()
+
     def function(
         self, node: ast.expr
     ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
@@ -369,7 +387,7 @@ class DataFlow:
             # With a path it is one item of what the function is in, which is not known to be this one.
             if isinstance(origin.node, FUNCTIONS) and not origin.path:
                 return origin.node
-        return self._own_method(node) if isinstance(node, ast.Attribute) else None
+        return self._method_called(node)
 
     def _methods(self, owner: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
         """The functions in the body of a class by name; of two, the first."""
@@ -385,6 +403,9 @@ class DataFlow:
 
     def _returned_values(self, node: ast.Call) -> list[ast.expr]:
         """What a call of a function of the files may return; empty for any other."""
+        settings = self.settings_files.read_by(self, node)
+        if settings is not None:
+            return [settings]
         function = self.function(node.func) if not self.name(node.func) else None
         if isinstance(function, ast.Lambda):
             return [function.body]
@@ -423,6 +444,8 @@ class DataFlow:
         if values:
             return values
         default = constant_values.default_of_parameter(arguments, parameter)
+        if default is None:
+            default = self.settings_files.given_by_hydra(self, function)
         return [] if default is None else [default]
 
     def _position_in_call(
@@ -443,6 +466,9 @@ class DataFlow:
         sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
+            # What makes an object gives the arguments of `__init__`.
+            if getattr(function, "name", "") == "__init__":
+                sites = sites + certain.get(scope.node, [])
             # Of `trainer.step()` the class is not known mostly, so within its file a method's name stands for it.
             return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
         return sites
@@ -476,8 +502,49 @@ class DataFlow:
         if isinstance(called, ast.Name):
             bindings += self.scopes.reaching(called)
         functions = [binding.node for binding in bindings if binding.kind in ("def", "class")]
+        method = self._method_called(called) if not functions else None
+        return functions if method is None else [*functions, method]
+
+    def _method_called(self, called: ast.expr) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The method that `self.f`, `Runner(...).run` or `runner.run` means, and `__call__` of `runner` itself."""
         own_method = self._own_method(called) if isinstance(called, ast.Attribute) else None
-        return functions if own_method is None else [*functions, own_method]
+        if own_method is not None:
+            return own_method
+        if isinstance(called, ast.Attribute):
+            owner = self._class_made(called.value)
+            if owner is not None:
+                return self._methods(owner).get(called.attr)
+        owner = self._class_made(called)
+        return self._methods(owner).get("__call__") if owner is not None else None
+
+    def _class_made(self, node: ast.expr) -> ast.ClassDef | None:
+        """The class of the files whose call made an object, by the spelling alone: `Runner(...)`, or a name for that.
+
+        Origins are not asked, for they need the table of calls, which is made with this. Of a name with several
+        bindings nothing is said.
+        """
+        made: ast.expr | None = node
+        if isinstance(node, ast.Name):
+            bindings = self.scopes.reaching(node)
+            is_one = len(bindings) == 1 and bindings[0].kind == "value" and not bindings[0].path
+            made = bindings[0].value if is_one else None
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assigned = self.assigned_to_self(node)
+            made = assigned[0][0] if len(assigned) == 1 and not assigned[0][1] else None
+        if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
+            return None
+        bindings_of_class = [link.binding for link in self.links(made.func) if not link.rest]
+        if isinstance(made.func, ast.Name):
+            bindings_of_class += self.scopes.reaching(made.func)
+        classes = [one.node for one in bindings_of_class if isinstance(one.node, ast.ClassDef)]
+        return classes[0] if len(classes) == 1 else None
+
+    def assigned_to_self(self, node: ast.Attribute) -> list[AssignedValue]:
+        """What `self.x` was set to anywhere in its class; empty for any other attribute."""
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+            return []
+        owner = self._class_around(node)
+        return self.attributes.get(owner, {}).get(node.attr, []) if owner else []
 
     def _own_method(self, called: ast.Attribute) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The method that `self.f` means, where the class around it has one."""

@@ -45,7 +45,7 @@ class Program:
         self.scopes = Scopes(*(module.tree for module in self.modules))
         self._module_of = {self.scopes.inside[module.tree]: module for module in self.modules}
         paths = {scope: module.path for scope, module in self._module_of.items()}
-        self.flow = DataFlow(self.scopes, ImportedNames(self.scopes, paths, imports))
+        self.flow = DataFlow(self.scopes, ImportedNames(self.scopes, paths, imports), paths)
         self._running_with: dict[str, tuple[Module, ...]] = {}
 
     def home(self, node: ast.AST, otherwise: Module) -> Module:

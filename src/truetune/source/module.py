@@ -89,7 +89,9 @@ class Module:
     @cached_property
     def flow(self) -> DataFlow:
         """What its names and expressions stand for, across the files that it is judged with."""
-        return DataFlow(self.scopes) if self.program is None else self.program.flow
+        if self.program is not None:
+            return self.program.flow
+        return DataFlow(self.scopes, paths={self.scopes.inside[self.tree]: self.path})
 
     @property
     def with_linked(self) -> tuple[Module, ...]:
@@ -101,7 +103,12 @@ class Module:
         return any(text in module.text for module in self.with_linked for text in texts)
 
     def home(self, node: ast.AST) -> Module:
-        """The file that a node stands in: this one, or one that it is judged with."""
+        """The file that a node stands in: this one, one that it is judged with, or one of settings that it reads."""
+        settings = self.flow.settings_files.home_of(node)
+        if settings is not None:
+            return Module(
+                settings.path, settings.text, settings.text, ast.Module(body=[], type_ignores=[])
+            )
         return self if self.program is None else self.program.home(node, self)
 
     @cached_property

@@ -1,0 +1,260 @@
+"""What a script reads from a YAML file of settings beside it, as expressions that rules can follow.
+
+How it works: a call that reads YAML (`yaml.safe_load(open(path))`, `OmegaConf.load(path)`), or the parameter that Hydra
+fills, stands for a dictionary literal made of the file. Its nodes have the places of the YAML file, so a finding names
+the line there, and no fix touches the script.
+
+The trade-off: a script may be run with another file than the one that lies beside it. The file counts where its path
+stands in the code, where it is the only one that the code names, or the only one in the script's folder; else nothing
+is known. Values with interpolations (`${...}`), and files that Hydra puts together, stay unknown.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from truetune.errors import DataError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.yaml_reader import YamlDocument, YamlError, parse_yaml
+from truetune.source.scopes import Scope, Scopes
+
+if TYPE_CHECKING:
+    from truetune.source.data_flow import DataFlow
+
+READING_PACKAGES = frozenset(("yaml", "omegaconf", "hydra"))
+YAML_READERS = ("yaml.safe_load", "yaml.load", "yaml.full_load", "omegaconf.OmegaConf.load")
+GIVES_ITS_ARGUMENT = ("omegaconf.OmegaConf.to_container", "omegaconf.OmegaConf.create")
+"""Functions that give back the settings that they are given, as another kind of object"""
+OPENING_CALLS = ("open", "pathlib.Path", "io.open")
+OPENING_METHODS = ("open", "read", "read_text", "read_bytes", "resolve", "expanduser")
+HYDRA_MAIN = "hydra.main"
+YAML_NAME = re.compile(r"[\w./-]+\.ya?ml\b")
+NO_SETTINGS = re.compile(r"compose|workflow|^\.|^environment|^conda|^mkdocs|^(?:azure|gitlab|ci)\b")
+"""Names of YAML files that other programs read"""
+OPEN_VALUE = re.compile(r"\$\{|^\?\?\?$")
+"""A value of OmegaConf that is filled later"""
+MAX_FOLDERS_UP = 2
+"""Folders above the script's, of which one is the folder that the script is started in. Chosen, not measured: scripts
+lie in the root of a project, in a folder of it, or in one of its package"""
+MAX_STEPS = 6
+"""Calls and names around a path"""
+
+
+class SettingsText(NamedTuple):
+    """A file of settings that a script reads."""
+
+    path: str
+    text: str
+
+
+class SettingsFiles:
+    """The files of settings that some scripts read, each read once."""
+
+    def __init__(self, scopes: Scopes, paths: Mapping[Scope, str]) -> None:
+        """`paths`: the scope of each script, and its path."""
+        self._scopes = scopes
+        self._paths = paths
+        self._literals: dict[Path, ast.Dict | None] = {}
+        self._home_of_scope: dict[Scope, SettingsText] = {}
+        self._named: list[str] | None = None
+
+    @cached_property
+    def may_be_read(self) -> bool:
+        """Does any of the scripts import a reader of YAML?"""
+        imported = [
+            alias.name
+            for node in self._scopes.order
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        ]
+        imported += [
+            node.module or "" for node in self._scopes.order if isinstance(node, ast.ImportFrom)
+        ]
+        return any(name.partition(".")[0] in READING_PACKAGES for name in imported)
+
+    def home_of(self, node: ast.AST) -> SettingsText | None:
+        """The file of settings that a node was made of; None for a node of a script."""
+        if not self._home_of_scope:
+            return None
+        scope = self._scopes.of.get(node)
+        return None if scope is None else self._home_of_scope.get(scope)
+
+    def read_by(self, flow: DataFlow, call: ast.Call) -> ast.expr | None:
+        """The settings that a call reads, or gives on; None for any other call."""
+        name = flow.name(call.func) if self.may_be_read else None
+        if not call.args or name is None:
+            return None
+        if name in GIVES_ITS_ARGUMENT:
+            return call.args[0]
+        if name not in YAML_READERS:
+            return None
+        path = self._find_file(call, _path_text(flow, call.args[0]))
+        return None if path is None else self._literal(path, call)
+
+    def given_by_hydra(self, flow: DataFlow, function: ast.AST) -> ast.expr | None:
+        """The settings that Hydra gives a function; None where it is none of Hydra's, or they have several parts."""
+        for decorator in getattr(function, "decorator_list", ()) if self.may_be_read else ():
+            if not isinstance(decorator, ast.Call) or flow.name(decorator.func) != HYDRA_MAIN:
+                continue
+            keywords = flow.call(decorator).keywords
+            folder = flow.value(keywords.get("config_path"))
+            name = flow.value(keywords.get("config_name"))
+            if not isinstance(folder, str) or not isinstance(name, str):
+                return None
+            file = self._folder_of(decorator) / folder / f"{name.removesuffix('.yaml')}.yaml"
+            literal = self._literal(file, decorator) if file.is_file() else None
+            # A list of defaults names files that this one is put together with.
+            is_whole = literal is not None and all(
+                getattr(key, "value", None) != "defaults" for key in literal.keys
+            )
+            return literal if is_whole else None
+        return None
+
+    def _folder_of(self, node: ast.AST) -> Path:
+        """The folder of the script that a node stands in."""
+        return Path(self._paths.get(self._scopes.of[node].of_file, "")).parent
+
+    def _find_file(self, call: ast.Call, path: str | None) -> Path | None:
+        """The file that a call reads: of that path, else the only one that may be meant."""
+        if not self._paths.get(self._scopes.of[call].of_file):
+            return None
+        folder = self._folder_of(call)
+        if path is not None:
+            return _existing_file(folder, path)
+        named = {
+            str(file): file
+            for name in self._names_in_code()
+            if (file := _existing_file(folder, name)) is not None
+        }
+        if len(named) == 1:
+            return next(iter(named.values()))
+        beside = _settings_in(folder) if not named else []
+        return beside[0] if len(beside) == 1 else None
+
+    def _names_in_code(self) -> list[str]:
+        """The names of YAML files in the texts of the scripts: defaults of options, and docstrings."""
+        if self._named is None:
+            texts = (
+                node.value
+                for node in self._scopes.order
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            )
+            self._named = [name for text in texts for name in YAML_NAME.findall(text)]
+        return self._named
+
+    def _literal(self, path: Path, reader: ast.AST) -> ast.Dict | None:
+        """The dictionary that a file holds, its nodes known to the scopes; None where it holds none."""
+        if path not in self._literals:
+            self._literals[path] = None
+            try:
+                text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
+                document = parse_yaml(text)
+            except (OSError, InputLimitError, DataError, YamlError):
+                return None
+            if isinstance(document.value, dict):
+                self._literals[path] = self._register(path, text, document, reader)
+        return self._literals[path]
+
+    def _register(self, path: Path, text: str, document: YamlDocument, reader: ast.AST) -> ast.Dict:
+        """The dictionary, with a scope of its own: what scripts write to it is found whatever their order."""
+        literal = _expression_of(document.value, document.node)
+        assert isinstance(literal, ast.Dict)
+        scope = Scope(literal, None)
+        self._home_of_scope[scope] = SettingsText(str(path), text)
+        for node in ast.walk(literal):
+            self._scopes.of[node] = scope
+            self._scopes.arms[node] = ()
+            for child in ast.iter_child_nodes(node):
+                self._scopes.parent[child] = node
+        self._scopes.parent[literal] = reader
+        return literal
+
+
+def _path_text(flow: DataFlow, node: ast.AST | None) -> str | None:
+    """The path that is opened: of `path`, `open(path)`, `Path(path).read_text()`, `f.read()`; None if not known."""
+    for _ in range(MAX_STEPS):
+        value = flow.value(node)
+        if isinstance(value, str):
+            return value
+        origins = flow.origins(node) if node is not None else ()
+        if len(origins) != 1 or not isinstance(origins[0].node, ast.Call):
+            return None
+        call = flow.call(origins[0].node)
+        if call.method in OPENING_METHODS:
+            node = call.receiver
+        elif call.named(*OPENING_CALLS) and len(call.args) > 0:
+            node = call.args[0]
+        else:
+            return None
+    return None
+
+
+def _existing_file(folder: Path, name: str) -> Path | None:
+    """The file of that path, from the script's folder or one of those above it, in which the script may be started."""
+    for _ in range(MAX_FOLDERS_UP + 1):
+        path = folder / name
+        try:
+            if path.suffix in (".yaml", ".yml") and path.is_file():
+                return path
+        except (OSError, ValueError):
+            return None
+        folder = folder / ".."
+    return None
+
+
+def _settings_in(folder: Path) -> list[Path]:
+    """The YAML files of a folder that may hold settings of a script."""
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    except OSError:
+        return []
+    return [path for path in files if not NO_SETTINGS.search(path.name)]
+
+
+def _expression_of(value: Any, node: yaml.Node | None) -> ast.expr:
+    """A value of YAML as the expression that a script would write, at its place in the file."""
+    made: ast.expr
+    if isinstance(value, dict):
+        nodes = dict(_entry_nodes(node))
+        made = ast.Dict(
+            keys=[_at(ast.Constant(key), node) for key in value],
+            values=[_expression_of(one, nodes.get(key, node)) for key, one in value.items()],
+        )
+    elif isinstance(value, list):
+        items = node.value if isinstance(node, yaml.SequenceNode) else []
+        parts = [items[number] if number < len(items) else node for number in range(len(value))]
+        made = ast.List(
+            elts=[_expression_of(one, part) for one, part in zip(value, parts, strict=True)],
+            ctx=ast.Load(),
+        )
+    elif isinstance(value, str) and OPEN_VALUE.search(value):
+        # An f-string without parts: no rule takes it for a constant.
+        made = ast.JoinedStr(values=[])
+    else:
+        made = ast.Constant(value)
+    return _at(made, node)
+
+
+def _entry_nodes(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
+    """The keys of a mapping, each with the node of its value."""
+    if isinstance(node, yaml.MappingNode):
+        yield from ((key.value, value) for key, value in node.value)
+
+
+def _at(made: ast.expr, node: yaml.Node | None) -> ast.expr:
+    """The expression, at the place of a YAML node."""
+    begin = node.start_mark if node is not None else None
+    end = node.end_mark if node is not None else None
+    made.lineno, made.col_offset = (begin.line + 1, begin.column) if begin else (1, 0)
+    is_line = end is not None and begin is not None and end.line == begin.line
+    made.end_lineno = made.lineno
+    made.end_col_offset = end.column if is_line and end is not None else made.col_offset
+    return made
