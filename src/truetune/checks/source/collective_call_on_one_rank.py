@@ -335,8 +335,9 @@ def _is_test_of_others(module: Module, test: ast.expr) -> bool:
     """Do all processes but the first meet the condition: `rank != 0`, `not self.is_writer`?"""
     if OTHER_PROCESSES_TEST.fullmatch(ast.unparse(test)):
         return True
-    is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    return is_not and _is_one_process_test(module, test.operand)
+    if not isinstance(test, ast.UnaryOp) or not isinstance(test.op, ast.Not):
+        return False
+    return _is_one_process_test(module, test.operand)
 
 
 def _condition_around_calls(

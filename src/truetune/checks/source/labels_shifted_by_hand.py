@@ -137,16 +137,16 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
         if "labels" in entries and "input_ids" in entries:
             yield GivenLabels(entries["labels"], entries["input_ids"], False)
     written: dict[tuple[str, str], ast.Assign] = {}
-    for node in module.nodes(ast.Assign):
-        target = node.targets[0]
+    for assigned in module.nodes(ast.Assign):
+        target = assigned.targets[0]
         if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-            written[ast.unparse(target.value), str(target.slice.value)] = node
-    for (row, key), node in written.items():
+            written[ast.unparse(target.value), str(target.slice.value)] = assigned
+    for (row, key), labels in written.items():
         if key == "labels":
             ids = written.get((row, "input_ids"))
-            # What the row holds already stands where it stood, so `row["input_ids"]` is what the model reads.
-            target = node.targets[0]
-            yield GivenLabels(node.value, target if ids is None else ids.value, False)
+            # Where the row keeps its ids, they are not cut, so the target stands for them: it is followed nowhere.
+            given = labels.targets[0] if ids is None else ids.value
+            yield GivenLabels(labels.value, given, False)
 
 
 def _is_shifting_loss(module: Module, call: Call) -> bool:

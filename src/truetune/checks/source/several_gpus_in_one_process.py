@@ -195,7 +195,8 @@ def _may_be_spread(module: Module) -> bool:
 
 def _shown_by_itself(module: Module) -> ast.Assign | ast.Call | None:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"`, where no condition is in the way."""
-    for node in module.nodes(ast.Assign, ast.Call):
+    nodes: list[ast.Assign | ast.Call] = [*module.nodes(ast.Assign), *module.nodes(ast.Call)]
+    for node in nodes:
         # Under a condition it may be another number in another run.
         if _gpu_count(module, node) > 1 and not any(
             isinstance(around, ast.If) for around in module.parents(node)

@@ -60,9 +60,12 @@ def _tokens_inside(node: ast.AST) -> ast.expr | None:
         return node.left if isinstance(node.op, ast.Add) else None
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return node.elt
-    if not isinstance(node, ast.Call):
-        return None
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+    return _tokens_of_call(node) if isinstance(node, ast.Call) else None
+
+
+def _tokens_of_call(node: ast.Call) -> ast.expr | None:
+    """What a call takes its first tokens from; None where it may give other tokens."""
+    name = _last_word(node.func)
     first = node.args[0] if node.args else None
     if name in JOINS and isinstance(first, ast.List | ast.Tuple):
         return first.elts[0] if first.elts else None
@@ -74,10 +77,14 @@ def _tokens_inside(node: ast.AST) -> ast.expr | None:
     return None
 
 
+def _last_word(function: ast.expr) -> str:
+    """`stack` of `torch.stack`."""
+    return function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
+
+
 def _is_roll_to_the_left(node: ast.Call) -> bool:
     """Is it `torch.roll(ids, -1)` or `ids.roll(shifts=-1)`?"""
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
-    if name != "roll":
+    if _last_word(node.func) != "roll":
         return False
     shifts = [ast.unparse(word.value) for word in node.keywords if word.arg in ("shifts", "shift")]
     shifts += [ast.unparse(argument) for argument in node.args[:2]]
