@@ -120,6 +120,7 @@ for ids in np.load("blocks.npy"):
     [
         (MAPPED, 'out["labels"] = [x[1:] + [-100] for x in out["input_ids"]]', 1),
         (MAPPED, 'out["labels"] = [list(x) for x in out["input_ids"]]', 0),
+        (MAPPED, 'out["labels"] = [x[1:] for x in tokenizer(rows["said"])["input_ids"]]', 0),
         (CALLED, "loss = model(ids, labels=F.pad(ids[:, 1:], (0, 1), value=-100)).loss", 1),
         (
             CALLED,

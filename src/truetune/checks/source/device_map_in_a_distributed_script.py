@@ -98,10 +98,12 @@ def _spreading_map(module: Module, value: ast.expr) -> str | None:
     maker = module.flow.producing_call(value)
     if maker is None or not maker.named("accelerate.infer_auto_device_map"):
         return None
-    # A limit of memory by rank leaves each process its own GPUs.
+    # A limit of memory by rank leaves each process its own GPUs; one that is set by hand says that the split is meant.
     limits = maker.argument(1, "max_memory")
     nodes = [] if limits is None else [limits, *(o.node for o in module.flow.origins(limits))]
-    if any(COUNTS_OR_RANK.search(module.text_of(node)) for node in nodes):
+    if any(
+        isinstance(node, ast.Dict) or COUNTS_OR_RANK.search(module.text_of(node)) for node in nodes
+    ):
         return None
     return "a map of infer_auto_device_map"
 

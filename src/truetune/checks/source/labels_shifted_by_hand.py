@@ -142,11 +142,27 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
         if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
             written[ast.unparse(target.value), str(target.slice.value)] = assigned
     for (row, key), labels in written.items():
-        if key == "labels":
-            ids = written.get((row, "input_ids"))
-            # Where the row keeps its ids, they are not cut, so the target stands for them: it is followed nowhere.
-            given = labels.targets[0] if ids is None else ids.value
-            yield GivenLabels(labels.value, given, False)
+        if key != "labels":
+            continue
+        ids = written.get((row, "input_ids"))
+        if ids is not None:
+            yield GivenLabels(labels.value, ids.value, False)
+        elif _is_made_of_ids(module, labels.value, row):
+            yield GivenLabels(labels.value, None, False)
+
+
+def _is_made_of_ids(module: Module, labels: ast.expr, row: str) -> bool:
+    """Are labels made of the ids of the same row, which stay in it: `row["labels"] = row["input_ids"][1:]`?
+
+    A speech model is given sound, and its labels are cut where their first token is one that the decoder begins with.
+    """
+    nodes = [labels, *(origin.node for origin in module.flow.origins(labels))]
+    names = (f"{row}['input_ids']", f"{row}.input_ids")
+    return any(
+        isinstance(part, ast.Subscript | ast.Attribute) and ast.unparse(part) in names
+        for node in nodes
+        for part in ast.walk(node)
+    )
 
 
 def _is_shifting_loss(module: Module, call: Call) -> bool:
