@@ -85,3 +85,94 @@ def test_labels_that_the_rows_shift(
     (tmp_path / "train.py").write_text(LOOP.format(taken=taken), encoding="utf-8")
     found = lint([tmp_path], select=["SRC051"]).findings
     assert len(found) == faults
+
+
+TRAINER = """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
+
+tokenizer = AutoTokenizer.from_pretrained("base")
+model = AutoModelForCausalLM.from_pretrained("base")
+{code}
+"""
+MAPPED = """
+def encode(rows):
+    out = tokenizer(rows["text"])
+    {made}
+    return out
+
+
+Trainer(model=model, train_dataset=load_dataset("json", data_files="a.jsonl").map(encode, batched=True)).train()
+"""
+CALLED = """
+for ids in np.load("blocks.npy"):
+    ids = torch.from_numpy(ids)
+    {made}
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "made", "faults"),
+    [
+        (MAPPED, 'out["labels"] = [x[1:] + [-100] for x in out["input_ids"]]', 1),
+        (MAPPED, 'out["labels"] = [list(x) for x in out["input_ids"]]', 0),
+        (MAPPED, 'out["labels"] = [x[1:] for x in tokenizer(rows["said"])["input_ids"]]', 0),
+        (CALLED, "loss = model(ids, labels=F.pad(ids[:, 1:], (0, 1), value=-100)).loss", 1),
+        (
+            CALLED,
+            "labels = torch.full_like(ids, -100)\n    labels[:, :-1] = ids[:, 1:]\n"
+            "    loss = model(input_ids=ids, labels=labels).loss",
+            1,
+        ),
+        (
+            CALLED,
+            "labels = ids.clone()\n    labels[:, :-1] = -100\n"
+            "    loss = model(input_ids=ids, labels=labels).loss",
+            0,
+        ),
+        (CALLED, "loss = model(input_ids=ids[:, 1:], labels=ids[:, 1:]).loss", 0),
+        (
+            CALLED,
+            "logits = model(ids).logits\n    loss = model.loss_function(logits, ids[:, 1:], 9)",
+            1,
+        ),
+        (
+            CALLED,
+            "logits = model(ids).logits\n"
+            "    loss = model.loss_function(logits[:, :-1], None, 9, shift_labels=ids[:, 1:])",
+            0,
+        ),
+        (
+            CALLED,
+            "logits = model(ids).logits[:, :-1]\n"
+            "    loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())",
+            0,
+        ),
+    ],
+)
+def test_ways_to_shift_labels(tmp_path: Path, code: str, made: str, faults: int) -> None:
+    text = TRAINER.format(code=code.format(made=made))
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    assert len(lint([tmp_path], select=["SRC051"]).findings) == faults
+
+
+def test_a_collator_of_another_file_shifts(tmp_path: Path) -> None:
+    collator = "import torch\n\n\nclass Pad:\n    def __call__(self, rows):\n        ids = torch.stack(rows)\n"
+    shifted = '        return {"input_ids": ids, "labels": torch.roll(ids, shifts=-1, dims=1)}\n'
+    (tmp_path / "pad.py").write_text(collator + shifted, encoding="utf-8")
+    trained = "from pad import Pad\nTrainer(model=model, data_collator=Pad()).train()\n"
+    script = tmp_path / "train.py"
+    script.write_text(TRAINER.format(code=trained), encoding="utf-8")
+    assert len(lint([tmp_path], select=["SRC051"]).findings) == 1
+    own = (
+        "from pad import Pad\n\n\nclass Own(Trainer):\n    def compute_loss(self, model, inputs):\n"
+        '        logits = model(inputs["input_ids"]).logits\n'
+        '        return F.cross_entropy(logits.flatten(0, 1), inputs["labels"].flatten())\n\n\n'
+        "Own(model=model, data_collator=Pad()).train()\n"
+    )
+    script.write_text(TRAINER.format(code=own), encoding="utf-8")
+    assert not lint([tmp_path], select=["SRC051"]).findings

@@ -555,3 +555,172 @@ engine, optimizer, _, _ = deepspeed.initialize(model=model, config={"zero_optimi
 )
 def test_checkpoints_of_a_deepspeed_engine(text: str, found: int, tmp_path: Path) -> None:
     assert codes(ENGINE + text, tmp_path, "SRC050") == found
+
+
+SHARDS = """
+class TextShards(torch.utils.data.IterableDataset):
+    def __init__(self, files{parameter}):
+        self.files = files{kept}
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for shard in self.files{part}:
+            yield from open(shard)
+"""
+STREAMED = MODEL + "loader = DataLoader(TextShards({made}), batch_size=2)\n" + OPTIMIZER + LOOP
+ENGINE = """\
+import deepspeed, torch
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
+from transformers import AutoModelForCausalLM
+engine, _, own, _ = deepspeed.initialize(model=AutoModelForCausalLM.from_pretrained("m"), training_data=rows)
+loader = {loader}
+for batch in loader:
+    engine.backward(engine(**batch).loss)
+    engine.step()
+"""
+DISPATCHED = """
+from accelerate import dispatch_model, infer_auto_device_map
+model = AutoModelForCausalLM.from_pretrained("m")
+where = infer_auto_device_map(model{limits})
+model = dispatch_model(model, device_map=where)
+"""
+PREFERENCES = """\
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("m")
+optimizer = torch.optim.AdamW(model.parameters())
+model, optimizer = accelerator.prepare(model, optimizer)
+inner = accelerator.unwrap_model(model)
+def score(net, batch):
+    return net(**batch).logits.sum()
+for batch in rows:
+    with torch.no_grad():
+        before = score(inner, batch)
+    loss = score({trained}, batch) - before
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+SAVER = """
+class Saver:
+    def __init__(self):
+        self.writes = {writes}
+    def save(self, state):
+        if not self.writes:
+            return
+        dist.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "found"),
+    [
+        (
+            "SRC063",
+            HEAD + SHARDS.format(parameter="", kept="", part="") + STREAMED.format(made="names"),
+            1,
+        ),
+        (
+            "SRC063",
+            HEAD
+            + SHARDS.format(parameter="", kept="", part="[info.id :: info.num_workers]")
+            + STREAMED.format(made="names"),
+            1,
+        ),
+        (
+            "SRC063",
+            HEAD
+            + SHARDS.format(parameter=", at, of", kept="[at::of]", part="")
+            + STREAMED.format(made="names, dist.get_rank(), dist.get_world_size()"),
+            0,
+        ),
+        ("SRC084", ENGINE.format(loader="DataLoader(rows, sampler=RandomSampler(rows))"), 1),
+        ("SRC084", ENGINE.format(loader="DataLoader(rows, shuffle=True)"), 1),
+        ("SRC084", ENGINE.format(loader="DataLoader(rows, sampler=DistributedSampler(rows))"), 0),
+        (
+            "SRC084",
+            ENGINE.format(
+                loader="DataLoader(rows, batch_sampler=BatchSampler(DistributedSampler(rows), 2, False))"
+            ),
+            0,
+        ),
+        ("SRC084", ENGINE.format(loader="own"), 0),
+        ("SRC062", HEAD + DISPATCHED.format(limits="") + OPTIMIZER, 1),
+        ("SRC062", HEAD + DISPATCHED.format(limits=', max_memory={local: "20GB"}') + OPTIMIZER, 0),
+        ("SRC022", PREFERENCES.format(trained="inner"), 1),
+        ("SRC022", PREFERENCES.format(trained="model"), 0),
+        ("SRC050", HEAD + SAVER.format(writes="dist.get_rank() == 0"), 1),
+        ("SRC050", HEAD + SAVER.format(writes="dist.is_initialized()"), 0),
+    ],
+)
+def test_the_same_faults_written_otherwise(
+    code: str, text: str, found: int, tmp_path: Path
+) -> None:
+    assert codes(text, tmp_path, code) == found
+
+
+def test_a_stream_that_another_file_loads(tmp_path: Path) -> None:
+    text = HEAD.replace('dist.init_process_group("nccl")\n', "") + SHARDS.format(
+        parameter="", kept="", part=""
+    )
+    made = text + "def make(names):\n    return DataLoader(TextShards(names), batch_size=2)\n"
+    (tmp_path / "reader.py").write_text(made, encoding="utf-8")
+    loop = "from reader import make\n" + HEAD + MODEL + OPTIMIZER + "loader = make(names)\n" + LOOP
+    (tmp_path / "train.py").write_text(loop, encoding="utf-8")
+    assert len(lint([tmp_path], select=["SRC063"]).findings) == 1
+
+
+SHOWN = """\
+import os
+{shown}
+from transformers import AutoModelForCausalLM, Trainer
+Trainer(model=AutoModelForCausalLM.from_pretrained("m"), train_dataset=rows).train()
+"""
+TASK = """\
+resources:
+  accelerators: {gpus}
+run: |
+  {command} train.py
+"""
+POD = """\
+spec:
+  containers:
+    - command: ["bash", "-c", "{command} train.py"]
+      resources:
+        limits:
+          nvidia.com/gpu: {gpus}
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(4)))', 1),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(n) for n in [0, 1])', 1),
+        ('os.environ.update(CUDA_VISIBLE_DEVICES="0,1")', 1),
+        ('os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0,1")', 1),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(1)))', 0),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(str(n) for n in [0, 1] if n)', 0),
+        ('os.environ.update(OTHER="0,1")', 0),
+    ],
+)
+def test_gpus_that_a_script_shows_itself(shown: str, found: int, tmp_path: Path) -> None:
+    assert codes(SHOWN.format(shown=shown), tmp_path, "SRC031") == found
+
+
+@pytest.mark.parametrize(
+    ("task", "gpus", "command", "found"),
+    [
+        (TASK, "H100:8", "python", 1),
+        (TASK, "{A100-80GB: 4}", "python", 1),
+        (TASK, "H100:1", "python", 0),
+        (TASK, "H100:8", "torchrun --nproc_per_node 8", 0),
+        (POD, "4", "python", 1),
+        (POD.replace(" train.py", '", "train.py'), "4", "python", 1),
+        (POD, "1", "python", 0),
+        (POD, "4", "accelerate launch --num_processes 4", 0),
+    ],
+)
+def test_gpus_of_a_task(task: str, gpus: str, command: str, found: int, tmp_path: Path) -> None:
+    (tmp_path / "task.yaml").write_text(task.format(gpus=gpus, command=command), encoding="utf-8")
+    assert codes(SHOWN.format(shown=""), tmp_path, "SRC031") == found

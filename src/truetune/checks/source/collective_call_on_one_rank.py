@@ -272,8 +272,8 @@ def _is_one_process_test(module: Module, test: ast.expr) -> bool:
 
 
 def _is_name_of_one(module: Module, part: ast.expr) -> bool:
-    """Is it a name that was set to such a condition, wherever it is set: `main = accelerator.is_main_process`?"""
-    origins = module.flow.origins(part) if isinstance(part, ast.Name) else ()
+    """Is it a name or attribute that was set to such a condition: `main = accelerator.is_main_process`, `self.main`?"""
+    origins = module.flow.origins(part) if isinstance(part, ast.Name | ast.Attribute) else ()
     texts = [ast.unparse(origin.node) for origin in origins if isinstance(origin.node, ast.expr)]
     return bool(texts) and all(
         ONE_PROCESS_TEST.search(text) and not NEGATION.search(text) for text in texts
@@ -324,10 +324,20 @@ def _condition_others_leave_by(
         return None
     for before in body[: body.index(statement)]:
         if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVING_STATEMENTS):
-            others = OTHER_PROCESSES_TEST.fullmatch(ast.unparse(before.test))
-            if others and not _make_collective_call(module, before.body):
+            if _is_test_of_others(module, before.test) and not _make_collective_call(
+                module, before.body
+            ):
                 return before.test
     return None
+
+
+def _is_test_of_others(module: Module, test: ast.expr) -> bool:
+    """Do all processes but the first meet the condition: `rank != 0`, `not self.is_writer`?"""
+    if OTHER_PROCESSES_TEST.fullmatch(ast.unparse(test)):
+        return True
+    if not isinstance(test, ast.UnaryOp) or not isinstance(test.op, ast.Not):
+        return False
+    return _is_one_process_test(module, test.operand)
 
 
 def _condition_around_calls(

@@ -1,11 +1,12 @@
 """A script that runs as several processes splits its model over all GPUs in each of them.
 
 ## What it does
-Looks for `device_map="auto"` (or balanced, sequential), and for a map that names one GPU by its number (`{"": 0}`,
-`"cuda:0"`), in a file whose code reads `LOCAL_RANK` or `WORLD_SIZE`, starts
-`torch.distributed` or processes itself (`notebook_launcher`), or whose comments start it as several (`torchrun
---nproc_per_node 4 train.py`, `accelerate launch --multi_gpu train.py`). Silent where the map, or the call, stands under
-a condition on the number of processes, and where the file ends if there are several.
+Looks for `device_map="auto"` (or balanced, sequential), for a model that `dispatch_model` spreads by a map of
+`infer_auto_device_map`, and for a map that names one GPU by its number (`{"": 0}`, `"cuda:0"`), in a file whose code
+reads `LOCAL_RANK` or `WORLD_SIZE`, starts `torch.distributed` or processes itself (`notebook_launcher`), or whose
+comments start it as several (`torchrun --nproc_per_node 4 train.py`, `accelerate launch --multi_gpu train.py`). Silent
+where the map, or the call, stands under a condition on the number of processes, and where the file ends if there are
+several.
 
 ## Why it is bad
 Each process spreads its model over all GPUs: they take each other's memory, layers sit on other processes' devices, and
@@ -61,6 +62,9 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 ONE_GPU = re.compile(r"cuda:(\d+)")
+PLACING = ("accelerate.dispatch_model", "accelerate.load_checkpoint_and_dispatch")
+"""Functions that put the layers of a model where a map says"""
+COUNTS_OR_RANK = re.compile(r"rank|process|world|local", re.I)
 
 
 def _maps_of_several(module: Module) -> Iterator[Call]:
@@ -72,10 +76,36 @@ def _maps_of_several(module: Module) -> Iterator[Call]:
 
 
 def _mapped_models(module: Module) -> Iterator[Call]:
-    """Calls that load a model with a device map."""
+    """Calls that load a model with a device map, or place one by it."""
     for call in module.all_calls:
-        if "device_map" in call.keywords and "model" in module.flow.types(call.node):
+        is_model = "model" in module.flow.types(call.node) or call.named(*PLACING)
+        if is_model and _device_map_of(call) is not None:
             yield call
+
+
+def _device_map_of(call: Call) -> ast.expr | None:
+    """The device map that a call is given; None where it is given none."""
+    if call.named(*PLACING):
+        return call.argument(1 if call.named("accelerate.dispatch_model") else 2, "device_map")
+    return call.keywords.get("device_map")
+
+
+def _spreading_map(module: Module, value: ast.expr) -> str | None:
+    """What spreads the model over all GPUs: `"auto"`, or a map that accelerate computes; None where nothing does."""
+    device_map = module.flow.value(value)
+    if device_map in SPREADING_DEVICE_MAPS:
+        return f'device_map="{device_map}"'
+    maker = module.flow.producing_call(value)
+    if maker is None or not maker.named("accelerate.infer_auto_device_map"):
+        return None
+    # A limit of memory by rank leaves each process its own GPUs; one that is set by hand says that the split is meant.
+    limits = maker.argument(1, "max_memory")
+    nodes = [] if limits is None else [limits, *(o.node for o in module.flow.origins(limits))]
+    if any(
+        isinstance(node, ast.Dict) or COUNTS_OR_RANK.search(module.text_of(node)) for node in nodes
+    ):
+        return None
+    return "a map of infer_auto_device_map"
 
 
 class DeviceMapInADistributedScript(SourceRule):
@@ -94,19 +124,22 @@ class DeviceMapInADistributedScript(SourceRule):
             return
         mapped = list(_mapped_models(module))
         for call in mapped:
-            value = call.keywords["device_map"]
+            value = _device_map_of(call)
+            if value is None:
+                continue
             device_map = module.flow.value(value)
             # Of several models, one may have a GPU of its own.
             is_on_one_gpu = len(mapped) == 1 and _names_one_gpu(device_map)
-            if device_map not in SPREADING_DEVICE_MAPS and not is_on_one_gpu:
+            spreading = _spreading_map(module, value)
+            if spreading is None and not is_on_one_gpu:
                 continue
             spellings = (call.node, *_places_of_spelling(module, value))
             if not any(is_under_process_count(module, node) for node in spellings):
-                yield self._finding(call, device_map, sign)
+                yield self._finding(call, device_map, spreading, sign)
 
-    def _finding(self, call: Call, device_map: object, sign: str) -> Finding:
+    def _finding(self, call: Call, device_map: object, spreading: str | None, sign: str) -> Finding:
         """The finding on one model; `sign` is what starts several processes."""
-        if _names_one_gpu(device_map):
+        if spreading is None:
             message = (
                 f"device_map={device_map!r} puts the model of every process on GPU"
                 f" {_gpu_number(device_map)}"
@@ -116,8 +149,12 @@ class DeviceMapInADistributedScript(SourceRule):
                 " PartialState().process_index)"
             )
         else:
-            message = f'device_map="{device_map}" in a script that runs as several processes'
-            remedy = 'leave device_map out, or give {"": local_rank}'
+            message = f"{spreading} in a script that runs as several processes"
+            remedy = (
+                "move the model to the GPU of the process, without a device map: model.to(local_rank)"
+                if call.named(*PLACING)
+                else 'leave device_map out, or give {"": local_rank}'
+            )
         return self.finding(
             message,
             remedy,

@@ -120,7 +120,7 @@ class ForwardAroundTheWrapper(SourceRule):
         for backward, part in _backward_with_calls_of_its_loss(module):
             inside = called_inside(module, part, bare)
             if inside is not None and records_gradient(module, part):
-                yield self._finding(part, backward, inside)
+                yield self._finding(part, backward, *inside)
 
     def _never_synchronised(self) -> Iterator[Finding]:
         """Backward passes that all run under `no_sync`, which leaves the averaging to a pass outside of it."""
@@ -153,13 +153,19 @@ class ForwardAroundTheWrapper(SourceRule):
                 )
                 return
 
-    def _finding(self, forward: ast.Call, backward: ast.AST, wrapper: str) -> Finding:
+    def _finding(
+        self, forward: ast.Call, backward: ast.AST, model: ast.expr, wrapper: str
+    ) -> Finding:
+        """The finding on a forward pass; `model` is what it calls, or what its helper is given to call."""
         module = self.subject
+        called = forward.func
+        is_given = model is not called and model is not getattr(called, "value", None)
+        places = [forward, model, backward] if is_given else [forward, backward]
         return self.finding(
-            f"{module.text_of(forward.func)} is called inside its wrapper: gradients are not averaged"
+            f"{module.text_of(model if is_given else called)} is called inside its wrapper: gradients are not averaged"
             " between the processes",
             f"call {wrapper}(...) itself in training, not the module inside it",
-            cases=[case_at(module, forward), case_at(module, backward)],
+            cases=[case_at(module, place) for place in places],
         )
 
 

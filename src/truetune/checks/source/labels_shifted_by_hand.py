@@ -3,8 +3,9 @@
 ## What it does
 Looks for labels that are the ids from position 1 on (`ids[1:] + [-100]`, `ids[:, 1:]`, `torch.roll(ids, -1)`) beside
 the ids themselves, given to a transformers model or in a row for a trainer, or in a batch of a loop that takes the
-model's own loss. Labels that are a field of the batch (`batch["y"]`, `x, y = batch`) are looked up where the data set
-or the collate function makes them, also in another file.
+model's own loss, or to `model.loss_function`, which shifts them too. Labels that are a field of the batch
+(`batch["y"]`, `x, y = batch`) are looked up where the data set or the collate function makes them, also in another
+file.
 
 ## Why it is bad
 The model shifts once more: each position learns the token after the next. The loss is perfect, the output is nonsense.
@@ -49,15 +50,17 @@ Models of transformers, and the trainers on them, want labels that stand at the 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.batch_fields import RowPair, field_of, fields_of_row, row_pairs
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.shifted_labels import is_one_on, leaves_last_out, shifted_part
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 OTHER_LOSSES = (
     "torch.nn.functional.cross_entropy",
@@ -65,8 +68,19 @@ OTHER_LOSSES = (
     "torch.nn.CrossEntropyLoss",
     "torch.nn.NLLLoss",
 )
-MASKED_SHORT = re.compile(r"\[-100\] \* \(len\(.*?\) - 1\) \+ ")
-"""A mask that is one token shorter than the prompt"""
+OWN_LOSS_TEXTS = ("cross_entropy", "CrossEntropyLoss", "nll_loss", "NLLLoss", "compute_loss")
+"""Texts of files in which a trainer may take a loss of the user's own"""
+SHIFTING_LOSSES = ("transformers.*.ForCausalLMLoss", "transformers.*.ForCausalLM_loss")
+
+
+class GivenLabels(NamedTuple):
+    """Labels where they are given to a model, its loss or a row."""
+
+    labels: ast.expr
+    ids: ast.expr | None
+    """The ids beside them; None where they are not seen"""
+    to_model: bool
+    """They are an argument of the model or of its loss, which shifts them without doubt"""
 
 
 class LabelsShiftedByHand(SourceRule):
@@ -75,81 +89,121 @@ class LabelsShiftedByHand(SourceRule):
     stability = "stable"
     since = "0.1.0"
     looks_at = CodePlaces(
-        "labels that are given beside their ids", lambda module: _labels_with_ids(module)
+        "labels that are given beside their ids", lambda module: _given_labels(module)
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        takes_own_loss = _takes_own_loss(module)
-        for labels, ids in _labels_with_ids(module):
-            shifted = next(
-                (found for o in module.flow.origins(labels) if (found := _shifted_part(o.node))),
-                None,
+        for given in _given_labels(module):
+            if given.ids is not None and shifted_part(module, given.ids) is not None:
+                continue  # both begin at the same later token
+            pair = None
+            if shifted_part(module, given.labels) is None:
+                pair = _shifted_row(module, given) if given.to_model else None
+                if pair is None:
+                    continue
+            elif not given.to_model and not _is_for_models_loss(module, given):
+                continue
+            cases = [case_at(module, given.labels)]
+            if pair is not None and pair.labels is not given.labels:
+                cases.append(case_at(pair.module, pair.labels))
+            yield self.finding(
+                "labels are shifted by hand, and the model shifts them again: each position"
+                " learns the token after the next",
+                "give labels that stand where their tokens stand (a copy of the ids, -100 where"
+                " nothing is learned)",
+                cases=cases,
             )
-            called = isinstance(module.scopes.parent.get(labels), ast.keyword)
-            pair = _shifted_row(module, labels, ids) if shifted is None and called else None
-            fits = ids is not None and (takes_own_loss or not _leaves_last_out(module, ids))
-            if pair is not None or (shifted is not None and (called or fits)):
-                cases = [case_at(module, labels)]
-                if pair is not None:
-                    cases.append(case_at(pair.module, pair.labels))
-                yield self.finding(
-                    "labels are shifted by hand, and the model shifts them again: each position"
-                    " learns the token after the next",
-                    "give labels that stand where their tokens stand (a copy of the ids, -100 where"
-                    " nothing is learned)",
-                    cases=cases,
-                )
 
 
-def _labels_with_ids(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """Labels with the ids beside them: in a row for a trainer of transformers, or in a call of its model."""
-    trains = any("trainer" in module.flow.types(call.node) for call in module.all_calls)
-    rows = (*module.nodes(ast.Dict), *(call.node for call in module.calls("dict")))
-    for node in rows if trains or _takes_own_loss(module) else ():
-        entries = fields_of_row(node)
-        if "labels" in entries and "input_ids" in entries:
-            yield entries["labels"], entries["input_ids"]
+def _given_labels(module: Module) -> Iterator[GivenLabels]:
+    """Labels of rows for a trainer of transformers or a model's own loss, and those that a model is called with."""
+    if _trains(module) or _takes_own_loss(module):
+        yield from _labels_of_rows(module)
     for call in module.all_calls:
         if "labels" in call.keywords and "model" in module.flow.types(call.node.func):
-            yield call.keywords["labels"], call.argument(0, "input_ids")
+            yield GivenLabels(call.keywords["labels"], call.argument(0, "input_ids"), True)
+        elif _is_shifting_loss(module, call):
+            labels = call.argument(1, "labels")
+            if labels is not None and call.lacks("shift_labels"):
+                yield GivenLabels(labels, None, True)
 
 
-def _shifted_row(module: Module, labels: ast.expr, ids: ast.expr | None) -> RowPair | None:
+def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
+    """Labels beside ids in a row or batch, and those that are put into one: `batch["labels"] = ...`."""
+    rows = (*module.nodes(ast.Dict), *(call.node for call in module.calls("dict")))
+    for node in rows:
+        entries = fields_of_row(node)
+        if "labels" in entries and "input_ids" in entries:
+            yield GivenLabels(entries["labels"], entries["input_ids"], False)
+    written: dict[tuple[str, str], ast.Assign] = {}
+    for assigned in module.nodes(ast.Assign):
+        target = assigned.targets[0]
+        if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            written[ast.unparse(target.value), str(target.slice.value)] = assigned
+    for (row, key), labels in written.items():
+        if key != "labels":
+            continue
+        ids = written.get((row, "input_ids"))
+        if ids is not None:
+            yield GivenLabels(labels.value, ids.value, False)
+        elif _is_made_of_ids(module, labels.value, row):
+            yield GivenLabels(labels.value, None, False)
+
+
+def _is_made_of_ids(module: Module, labels: ast.expr, row: str) -> bool:
+    """Are labels made of the ids of the same row, which stay in it: `row["labels"] = row["input_ids"][1:]`?
+
+    A speech model is given sound, and its labels are cut where their first token is one that the decoder begins with.
+    """
+    nodes = [labels, *(origin.node for origin in module.flow.origins(labels))]
+    names = (f"{row}['input_ids']", f"{row}.input_ids")
+    return any(
+        isinstance(part, ast.Subscript | ast.Attribute) and ast.unparse(part) in names
+        for node in nodes
+        for part in ast.walk(node)
+    )
+
+
+def _is_shifting_loss(module: Module, call: Call) -> bool:
+    """Is it the loss of transformers that shifts the labels itself: `model.loss_function(...)`?"""
+    if call.method == "loss_function" and call.receiver is not None:
+        return "model" in module.flow.types(call.receiver)
+    return call.named(*SHIFTING_LOSSES)
+
+
+def _shifted_row(module: Module, given: GivenLabels) -> RowPair | None:
     """The row whose labels are its ids, one token on, where the labels are a field of the batch."""
-    field_of_ids, field_of_labels = field_of(module, ids), field_of(module, labels)
+    if given.ids is None:
+        return None
+    beside = RowPair(given.ids, given.labels, module)
+    if is_one_on(module, beside.ids, beside.labels):
+        return beside
+    field_of_ids, field_of_labels = field_of(module, given.ids), field_of(module, given.labels)
     if field_of_ids is None or field_of_labels is None:
         return None
     pairs = row_pairs(module, field_of_ids, field_of_labels)
-    return next((pair for pair in pairs if _is_one_on(pair)), None)
+    return next((pair for pair in pairs if is_one_on(pair.module, pair.ids, pair.labels)), None)
 
 
-def _is_one_on(pair: RowPair) -> bool:
-    """Are the labels of a row its ids, one token on: `x[1:]`, or `data[i + 1 : ...]` beside `data[i : ...]`?"""
-    flow = pair.module.flow
-    values = [origin.node for origin in flow.origins(pair.labels)]
-    given = [origin.node for origin in flow.origins(pair.ids)]
-    if any(_shifted_part(value) for value in given):
-        return False
-    if any(_shifted_part(value) for value in values):
+def _is_for_models_loss(module: Module, given: GivenLabels) -> bool:
+    """Does the model take the loss of a row? Where the ids are cut to fit, a loss of the user's own may be meant."""
+    if _takes_own_loss(module):
         return True
-    if len(values) != 1 or len(given) != 1:
+    if module.mentions(*OWN_LOSS_TEXTS) and not _trains_here(module):
         return False
-    labels, ids = _only_slice(values[0]), _only_slice(given[0])
-    if labels is None or ids is None or labels[0] != ids[0]:
-        return False
-    first = ids[1] or "0"
-    return labels[1] in (f"{first} + 1", f"1 + {first}", "1" if first == "0" else "")
+    is_cut = given.ids is not None and leaves_last_out(module, given.ids)
+    return not is_cut or not module.mentions(*OWN_LOSS_TEXTS, "def forward")
 
 
-def _only_slice(node: ast.AST) -> tuple[str, str] | None:
-    """What is sliced and where the slice begins, of an expression with one slice: `tensor(ids[i:j])`."""
-    slices = [
-        (ast.unparse(part.value), ast.unparse(part.slice.lower) if part.slice.lower else "")
-        for part in ast.walk(node)
-        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice)
-    ]
-    return slices[0] if len(slices) == 1 else None
+def _trains_here(module: Module) -> bool:
+    """Does the file itself make a trainer?"""
+    return any("trainer" in module.flow.types(call.node) for call in module.all_calls)
+
+
+def _trains(module: Module) -> bool:
+    """Does this file make a trainer, or one that runs with it?"""
+    return any(_trains_here(part) for part in module.with_linked)
 
 
 def _takes_own_loss(module: Module) -> bool:
@@ -169,48 +223,3 @@ def _uses_loss_of_batch(module: Module) -> bool:
         if call is not None and "model" in module.flow.types(call.node.func):
             return any(word.arg is None for word in call.node.keywords)
     return False
-
-
-def _shifted_part(node: ast.AST) -> ast.AST | None:
-    """`x[1:]`, `x[:, 1:]`, alone or with a filler behind, or `roll(x, -1)`."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return node if MASKED_SHORT.match(ast.unparse(node)) else _shifted_part(node.left)
-    if isinstance(node, ast.Call):
-        return _shifted_by_call(node)
-    if isinstance(node, ast.Subscript) and _begins_at_second(node):
-        return node
-    return None
-
-
-def _shifted_by_call(node: ast.Call) -> ast.AST | None:
-    """`cat([x[1:], filler])`, `roll(x, -1)`, and a method without arguments of what is moved: `x[1:].clone()`."""
-    function = ast.unparse(node.func)
-    joined = node.args[0] if node.args else None
-    if function.endswith((".cat", ".concat")) and isinstance(joined, (ast.List, ast.Tuple)):
-        return _shifted_part(joined.elts[0]) if joined.elts else None
-    if function.endswith("roll"):
-        shifts = [ast.unparse(argument) for argument in node.args[1:]]
-        shifts += [ast.unparse(one.value) for one in node.keywords if one.arg == "shifts"]
-        if shifts[:1] == ["-1"]:
-            return node
-    if isinstance(node.func, ast.Attribute) and not node.args:
-        return _shifted_part(node.func.value)
-    return None
-
-
-def _begins_at_second(node: ast.Subscript) -> bool:
-    """Does a slice leave out the first token alone: `x[1:]`, `x[:, 1:]`?"""
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    last = parts[-1]
-    if not isinstance(last, ast.Slice) or last.lower is None or last.upper:
-        return False
-    return ast.unparse(last.lower) == "1"
-
-
-def _leaves_last_out(module: Module, ids: ast.expr) -> bool:
-    """Are the ids cut before their last? Then a loss of the user's own may be meant."""
-    return any(
-        isinstance(part, ast.Slice) and part.upper is not None and ast.unparse(part.upper) == "-1"
-        for origin in module.flow.origins(ids)
-        for part in ast.walk(origin.node)
-    )

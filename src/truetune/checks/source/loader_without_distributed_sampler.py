@@ -1,10 +1,11 @@
 """Every process of a DistributedDataParallel loop goes through all rows.
 
 ## What it does
-Looks for a `DataLoader` that a training loop of DistributedDataParallel or FSDP reads, with neither a sampler nor a
-batch sampler of its own, and rows that are not divided by rank; and, in a loop of Accelerate, for one that is not given
-to `prepare`. Silent where a Trainer, accelerate, Lightning, Ray or DeepSpeed may put a sampler in, where the loader is
-made under a condition, or where arguments are not known.
+Looks for a `DataLoader` that a training loop of DistributedDataParallel, FSDP or a DeepSpeed engine reads, with neither
+a sampler nor a batch sampler of its own (`RandomSampler` divides nothing, and counts as none), and rows that are not
+divided by rank; and, in a loop of Accelerate, for one that is not given to `prepare`. Silent where a Trainer,
+accelerate, Lightning or Ray may put a sampler in, where the loader is made under a condition, or where arguments are
+not known.
 
 ## Why it is bad
 Gradients are averaged over processes that train on the same rows: N GPUs give no more progress than one, and an epoch
@@ -69,18 +70,32 @@ PROCESS_WRAPPERS = (
 )
 DIVIDING_CODE = re.compile(
     r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|prepare_data_loader|IterableDataset|islice\(|[lL]ightning|"
-    r"[fF]abric|ray\.train|deepspeed|device_mesh|streaming|rank\w*\s*::"
+    r"[fF]abric|ray\.train|device_mesh|deepspeed_io|streaming|rank\w*\s*::"
 )
 """Signs that rows are divided among processes, or a sampler is put in, by something else; said of all files together"""
+DEEPSPEED = "deepspeed.initialize"
+WHOLE_SAMPLERS = ("torch.utils.data.*RandomSampler", "torch.utils.data.*SequentialSampler")
+"""Samplers that go through all rows in each process"""
 BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 """What in the making of a data set says that each process has rows of its own"""
 
 
 def _undivided_loaders(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
-    wraps = any(True for part in module.with_linked for _ in part.calls(*PROCESS_WRAPPERS))
-    if wraps or next(module.calls("accelerate.Accelerator"), None) is not None:
+    if _is_wrapped(module) or next(module.calls("accelerate.Accelerator"), None) is not None:
         yield from module.calls(*DATA_LOADERS)
+
+
+def _is_wrapped(module: Module) -> bool:
+    """Does the script wrap its model for several processes, as PyTorch or DeepSpeed does?
+
+    DeepSpeed divides the rows that `initialize` is given (`training_data`), and no loader of the script's own.
+    """
+    parts = module.with_linked
+    if any(True for part in parts for _ in part.calls(DEEPSPEED)):
+        return True
+    wraps = any(True for part in parts for _ in part.calls(*PROCESS_WRAPPERS))
+    return wraps and not module.mentions("deepspeed")
 
 
 class LoaderWithoutDistributedSampler(SourceRule):
@@ -91,7 +106,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._left_out_of_prepare()
-        if not any(True for part in module.with_linked for _ in part.calls(*PROCESS_WRAPPERS)):
+        if not _is_wrapped(module):
             return
         if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
             return
@@ -107,6 +122,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     "every process trains on all rows: the loader has no DistributedSampler",
                     "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle;"
                     " call sampler.set_epoch(epoch) in each epoch",
+                    severity="error" if _runs_several(module) else "warning",
                     cases=[case_at(module, call.node)],
                 )
 
@@ -126,6 +142,14 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     severity="error" if is_several else "warning",
                     cases=[case_at(module, call.node), case_at(module, prepared[0].node)],
                 )
+
+
+def _runs_several(module: Module) -> bool:
+    """Is the script made for several processes? DeepSpeed is used on a single GPU too."""
+    parts = module.with_linked
+    if any(True for part in parts for _ in part.calls(*PROCESS_WRAPPERS)):
+        return True
+    return any(next(launches_of_several(Path(part.path)), None) is not None for part in parts)
 
 
 def _calls_of_prepare(module: Module) -> list[Call]:
@@ -151,7 +175,16 @@ def _is_left_out(module: Module, loader: Call, prepared: list[Call]) -> bool:
 def _has_sampler(module: Module, call: Call) -> bool:
     """Is there a sampler of its own, or may one be among arguments that are not known?"""
     given = (call.argument(3, "sampler"), call.argument(4, "batch_sampler"))
-    return call.open or any(one is not None and module.flow.value(one) is not None for one in given)
+    samplers = [one for one in given if one is not None and module.flow.value(one) is not None]
+    return call.open or any(not _takes_all_rows(module, sampler) for sampler in samplers)
+
+
+def _takes_all_rows(module: Module, sampler: ast.expr) -> bool:
+    """Is it surely one of PyTorch's samplers for a single process, made of nothing that names a rank?"""
+    maker = module.flow.producing_call(sampler)
+    if maker is None or BY_RANK.search(ast.unparse(maker.node)):
+        return False
+    return maker.named(*WHOLE_SAMPLERS) and not maker.named("*Weighted*")
 
 
 def _is_conditional(module: Module, call: Call) -> bool:

@@ -2,7 +2,8 @@
 
 ## What it does
 Reads how a file with a Trainer is started: `python train.py` in a shell script, a job or a README of the project that
-shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`), or a file that shows them to itself. It also names a
+shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`, `accelerators: H100:8` and `nvidia.com/gpu: 4` in a
+task's YAML), or a file that shows them to itself. It also names a
 model that is trained so with `device_map="auto"` (or balanced, sequential), by a Trainer or a loop of one's own, where
 a launcher that starts a single process is the same. Silent where a launcher starts several, where Slurm starts it
 several times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant,
@@ -102,7 +103,7 @@ class SeveralGpusInOneProcess(SourceRule):
         yield from self._of_trainer(visible, starts)
 
     def _of_trainer(
-        self, visible: ast.Assign | None, starts: list[SingleProcessStart]
+        self, visible: ast.Assign | ast.Call | None, starts: list[SingleProcessStart]
     ) -> Iterator[Finding]:
         """A trainer that one process runs with several GPUs, so that it copies the model to each of them."""
         module = self.subject
@@ -117,7 +118,7 @@ class SeveralGpusInOneProcess(SourceRule):
             yield self._finding(trainer, visible, start)
 
     def _of_spread_model(
-        self, load: Call, visible: ast.Assign | None, starts: list[SingleProcessStart]
+        self, load: Call, visible: ast.Assign | ast.Call | None, starts: list[SingleProcessStart]
     ) -> Iterator[Finding]:
         """The layers of a model that is trained lie on several GPUs, which one process uses in turn."""
         module = self.subject
@@ -148,7 +149,7 @@ class SeveralGpusInOneProcess(SourceRule):
         )
 
     def _finding(
-        self, trainer: Call, visible: ast.Assign | None, start: SingleProcessStart | None
+        self, trainer: Call, visible: ast.Assign | ast.Call | None, start: SingleProcessStart | None
     ) -> Finding:
         """What is said of a trainer that one process runs with several GPUs."""
         module = self.subject
@@ -192,22 +193,72 @@ def _may_be_spread(module: Module) -> bool:
     return module.mentions("use_cpu=True", "no_cuda=True", "place_model_on_device")
 
 
-def _shown_by_itself(module: Module) -> ast.Assign | None:
+def _shown_by_itself(module: Module) -> ast.Assign | ast.Call | None:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"`, where no condition is in the way."""
-    for node in module.nodes(ast.Assign):
-        target = node.targets[0]
-        is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)
+    nodes: list[ast.Assign | ast.Call] = [*module.nodes(ast.Assign), *module.nodes(ast.Call)]
+    for node in nodes:
         # Under a condition it may be another number in another run.
-        is_sure = not any(isinstance(around, ast.If) for around in module.parents(node))
-        if is_variable and is_sure and _gpu_count(module, node) > 1:
+        if _gpu_count(module, node) > 1 and not any(
+            isinstance(around, ast.If) for around in module.parents(node)
+        ):
             return node
     return None
 
 
-def _gpu_count(module: Module, visible: ast.Assign) -> int:
-    """How many GPUs the variable is set to."""
-    value = module.flow.value(visible.value)
-    return len(value.split(",")) if isinstance(value, str) and value.strip() else 0
+def _gpu_count(module: Module, visible: ast.Assign | ast.Call) -> int:
+    """How many GPUs a statement sets the variable to; 0 where it sets another, or the number is not known."""
+    value = _visible_devices(module, visible)
+    if value is None:
+        return 0
+    devices = module.flow.value(value)
+    if isinstance(devices, str):
+        return len(devices.split(",")) if devices.strip() else 0
+    origins = module.flow.origins(value)
+    return _count_joined(module, origins[0].node) if len(origins) == 1 else 0
+
+
+def _visible_devices(module: Module, node: ast.Assign | ast.Call) -> ast.expr | None:
+    """What a statement sets the variable to: an assignment, or `update` and `setdefault` of the environment."""
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)
+        return node.value if is_variable else None
+    call = module.flow.call(node)
+    if call.named("os.environ.setdefault", "os.putenv"):
+        name = call.argument(0, "key")
+        return call.argument(1, "value") if module.flow.value(name) == VARIABLE else None
+    if not call.named("os.environ.update"):
+        return None
+    entries = module.flow.entries(call.args[0])[0] if call.args else {}
+    return call.keywords.get(VARIABLE, entries.get(VARIABLE))
+
+
+def _count_joined(module: Module, node: ast.AST) -> int:
+    """How many items `",".join(map(str, GPUS))`, or one with a comprehension over them, joins; 0 for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+        return 0
+    if node.func.attr != "join" or module.flow.value(node.func.value) != ",":
+        return 0
+    items = node.args[0]
+    if isinstance(items, ast.GeneratorExp | ast.ListComp):
+        only_one = len(items.generators) == 1 and not items.generators[0].ifs
+        return _count_items(module, items.generators[0].iter) if only_one else 0
+    if (
+        isinstance(items, ast.Call)
+        and module.flow.name(items.func) == "map"
+        and len(items.args) == 2
+    ):
+        return _count_items(module, items.args[1])
+    return _count_items(module, items)
+
+
+def _count_items(module: Module, node: ast.expr) -> int:
+    """How many items a list or `range(n)` has; 0 where that is not known."""
+    if isinstance(node, ast.Call) and module.flow.name(node.func) == "range":
+        limits = [module.flow.value(argument) for argument in node.args]
+        return len(range(*limits)) if all(type(limit) is int for limit in limits) else 0
+    value = module.flow.value(node)
+    return len(value) if isinstance(value, list | tuple) else 0
 
 
 def _needs_several_gpus(module: Module, trainer: Call, command_file: str) -> bool:

@@ -2,8 +2,9 @@
 
 ## What it does
 Looks for a streaming data set, or an `IterableDataset` of one's own whose code names no rank, in a `DataLoader` of a
-script that starts `torch.distributed` itself and neither splits the stream (`split_dataset_by_node`, `shard`) nor
-prepares the loader with accelerate.
+script that starts `torch.distributed` itself, in this file or one that runs with it, and neither splits the stream
+(`split_dataset_by_node`, `shard`) nor prepares the loader with accelerate. Rows that are divided over the loader's
+workers alone are not divided over processes.
 
 ## Why it is bad
 A stream has no sampler: all processes train on the same rows. N GPUs give no more progress than one.
@@ -56,13 +57,20 @@ SPLITS = re.compile(
     r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|IterableDatasetShard|rank\s*::|islice\("
 )
 
-OF_A_RANK = re.compile(r"rank|world|shard|replica|node|num_processes|islice", re.I)
+OF_A_RANK = re.compile(
+    r"rank|world|replica|node|num_processes|process_(?:index|id)|islice|num_shards|shard_(?:id|idx|index|count)"
+    r"|\bshard\b",
+    re.I,
+)
 """What in a data set of one's own says that each process has rows of its own"""
+SHARD_IN_LOOP = "for shard in "
+"""Files that are called shards say nothing of processes"""
+STARTS = ("*.init_process_group", "deepspeed.init_distributed")
 
 
 def _loaders_of_processes(module: Module) -> Iterator[Call]:
-    """The loaders of a file that starts processes."""
-    if any(module.calls("torch.distributed.init_process_group")):
+    """The loaders of a script that starts processes, in this file or another."""
+    if any(True for part in module.with_linked for _ in part.calls(*STARTS)):
         yield from module.calls(
             "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
         )
@@ -72,13 +80,18 @@ def _reads_all(module: Module, rows: ast.expr) -> bool:
     """Is it an IterableDataset of the file whose code speaks of no rank?"""
     for origin in module.flow.origins(rows):
         node = origin.node
-        owner = node.func if isinstance(node, ast.Call) else None
-        for one in module.flow.origins(owner) if owner is not None else ():
+        if not isinstance(node, ast.Call):
+            continue
+        for one in module.flow.origins(node.func):
             if isinstance(one.node, ast.ClassDef) and any(
                 base.endswith("IterableDataset") for base in module.flow.bases(one.node)
             ):
-                code = ast.unparse(node) + module.text_of(one.node)
                 # The arguments too: a data set may be given its rank where it is made.
+                given = [*node.args, *(word.value for word in node.keywords)]
+                body = module.text_of(one.node).replace(one.node.name, "")
+                if SHARD_IN_LOOP in body:
+                    body = re.sub(r"\bshard\b", "", body)
+                code = " ".join([body, *map(ast.unparse, given)])
                 return not OF_A_RANK.search(code)
     return False
 

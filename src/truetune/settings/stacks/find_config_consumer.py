@@ -36,7 +36,22 @@ SEVERAL_PROCESSES = re.compile(
     r"|\bNPROC_PER_NODE=[\"']?(?!1\b)\d+"
 )
 """What in such a command says that there are several processes"""
-COMMAND_FILES = (".sh", ".bash", ".md", ".rst", ".slurm", ".sbatch", ".py", ".mk", ".ps1", ".bat")
+COMMAND_FILES = (
+    ".sh",
+    ".bash",
+    ".md",
+    ".rst",
+    ".slurm",
+    ".sbatch",
+    ".py",
+    ".mk",
+    ".ps1",
+    ".bat",
+) + (
+    ".yaml",
+    ".yml",
+)
+"""YAML files too: tasks of SkyPilot, jobs of Kubernetes"""
 COMMAND_NAMES = frozenset(("Makefile", "justfile", "Justfile", "Dockerfile", "Taskfile.yml"))
 PARSER_CLASSES = frozenset(("TrlParser", "HfArgumentParser"))
 # Chosen, not measured: each is read once, and projects with more are mostly collections of examples.

@@ -16,7 +16,9 @@ MAX_EXPRESSIONS = 200
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 WITHOUT_GRADIENT = ("no_grad", "inference_mode", "set_grad_enabled(False")
 CALLERS = 4
-"""Callers that are followed outwards from a function"""
+"""Functions that are followed outwards, each through its callers"""
+MAX_CALLERS = 6
+"""Callers of one function that are asked. Chosen, not measured: losses of policy, reference and validation are three"""
 
 
 def backward_slice(module: Module, node: ast.AST) -> Iterator[ast.AST]:
@@ -43,24 +45,20 @@ def backward_slice(module: Module, node: ast.AST) -> Iterator[ast.AST]:
                 waiting += module.additions_to(part)
 
 
-def records_gradient(module: Module, node: ast.AST) -> bool:
+def records_gradient(module: Module, node: ast.AST, depth: int = CALLERS) -> bool:
     """May gradients be recorded here: is neither this place nor every caller of its function without them?"""
-    for _ in range(CALLERS):
-        function: ast.AST | None = None
-        for around in module.parents(node):
-            if isinstance(around, ast.With) and any(map(_turns_off, around.items)):
-                return False
-            if isinstance(around, FUNCTIONS):
-                function = around
-                break
-        if function is None:
-            return True
-        if any(map(_turns_off, getattr(function, "decorator_list", ()))):
+    if depth == 0:
+        return True
+    for around in module.parents(node):
+        if isinstance(around, ast.With) and any(map(_turns_off, around.items)):
             return False
-        callers = module.flow.calls_of(function)
-        if len(callers) != 1:
-            return not callers or any(records_gradient(module, caller) for caller in callers[:1])
-        node = callers[0]
+        if isinstance(around, FUNCTIONS):
+            if any(map(_turns_off, getattr(around, "decorator_list", ()))):
+                return False
+            callers = module.flow.calls_of(around)[:MAX_CALLERS]
+            return not callers or any(
+                records_gradient(module, caller, depth - 1) for caller in callers
+            )
     return True
 
 

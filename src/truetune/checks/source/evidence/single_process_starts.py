@@ -18,14 +18,22 @@ VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)")
 GRANTED = re.compile(
     r"--gres[= ]gpu:(?:[\w.-]+:)?(\d+)|--gpus(?:-per-node|-per-task)?[= ](?:[\w.-]+:)?(\d+)\b"
     r"|\bngpus=(\d+)|-gpu\s+[\"']?num=(\d+)"
+    r"|^\s*(?:-\s*)?accelerators:\s*\{?\s*[\"']?[\w.-]+[\"']?\s*:\s*(\d+)"
+    r"|^\s*[\"']?nvidia\.com/gpu[\"']?:\s*[\"']?(\d+)"
 )
-"""What Slurm, PBS and LSF are asked for"""
+"""What Slurm, PBS, LSF, SkyPilot and Kubernetes are asked for"""
+OF_TASK = re.compile(r"^\s*(?:-\s*)?(?:accelerators|[\"']?nvidia\.com/gpu[\"']?):")
+"""A line of a task's YAML file that counts for all commands of the file, before and after it"""
 TASKS = re.compile(r"(?:--ntasks(?:-per-node)?[= ]|-n )(?!1\b)\d+")
 """Slurm starts the command several times"""
 # Options of python itself stand before the script; `-m` starts a module and no file.
-PYTHON = re.compile(r"(?:^|[\s;&|`$/])python[\d.]*\s+(?:-[uOBW]\S*\s+)*(?P<script>[^\s-]\S*\.py)\b")
+PYTHON = re.compile(
+    r"(?:^|[\s;&|`$/\"'])python[\d.]*\s+(?:-[uOBW]\S*\s+)*(?P<script>[^\s-]\S*\.py)\b"
+)
 ONE_PROCESS = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus)[ =]+1\b")
 """What in the command of a launcher says that it starts a single process"""
+BETWEEN_WORDS = re.compile(r"[\"'],\s*[\"']")
+"""Of the command of a container, which is a list: `["python", "train.py"]`"""
 IS_SETTING = re.compile(r"^\s*(?:export\s|#SBATCH|#PBS|#BSUB|\w+=\S+\s*$)")
 """A line that counts for all that follow it"""
 
@@ -58,11 +66,12 @@ def find_single_process_starts(script: Path) -> Iterator[SingleProcessStart]:
 
 def _in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart]:
     """The commands of one file that start the script as one process with several GPUs."""
-    standing = 0
+    standing = _count_of_task(file, text)
     for number, line in _joined_lines(text):
         gpus = _gpu_count(line)
         if gpus and IS_SETTING.match(line):
             standing = gpus
+        line = BETWEEN_WORDS.sub(" ", line)
         by_launcher = LAUNCHERS.search(line) is not None or "-m torch" in line
         if by_launcher:
             is_start = ONE_PROCESS.search(line) is not None and any(
@@ -75,6 +84,13 @@ def _in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart
         if is_start and count > 1:
             where = f"{' '.join(line.split())} ({file.name}, line {number})"
             yield SingleProcessStart(count, where, text, by_launcher)
+
+
+def _count_of_task(file: Path, text: str) -> int:
+    """How many GPUs the task of a YAML file gets; 0 where none are named, or tasks of different sizes are."""
+    lines = text.splitlines() if file.suffix in (".yaml", ".yml") else []
+    counts = {_gpu_count(line) for line in lines if OF_TASK.match(line)}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, str]]:

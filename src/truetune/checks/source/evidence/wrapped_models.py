@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from truetune.checks.source.evidence.backward_slices import records_gradient
 from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
@@ -25,13 +26,38 @@ def wrapped_models(module: Module) -> Iterator[ast.expr]:
             yield from (part for part in call.args if "model" in module.flow.types(part))
 
 
-def called_inside(module: Module, forward: ast.Call, bare: list[ast.AST]) -> str | None:
-    """The name of the wrapper whose model is called without it; None where the wrapper itself is called."""
+def called_inside(
+    module: Module, forward: ast.Call, bare: list[ast.AST]
+) -> tuple[ast.expr, str] | None:
+    """The model that is called without its wrapper, and the wrapper's name; None where the wrapper itself is called."""
     called = forward.func
     if isinstance(called, ast.Attribute) and called.attr == "forward":
         called = called.value
     if isinstance(called, ast.Attribute) and called.attr != "module":
         return None
+    for given in _models_given(module, called):
+        name = _name_of_wrapper_around(module, given, bare)
+        if name is not None:
+            return given, name
+    return None
+
+
+def _models_given(module: Module, called: ast.expr) -> list[ast.expr]:
+    """The expressions that a called name stands for: of a parameter, what each call that records gradients gives.
+
+    A helper is called with the policy and with its reference, and only one of them is trained.
+    """
+    bindings = module.scopes.reaching(called) if isinstance(called, ast.Name) else []
+    parameters = [binding.node for binding in bindings if isinstance(binding.node, ast.arg)]
+    if len(bindings) != 1 or not parameters:
+        return [called]
+    given = module.flow.arguments_given(parameters[0])
+    recording = [one for one in given if records_gradient(module, one)]
+    return recording if len(given) > 1 else [called]
+
+
+def _name_of_wrapper_around(module: Module, called: ast.expr, bare: list[ast.AST]) -> str | None:
+    """The name of the wrapper around a model that is called; None where it is the wrapper itself."""
     origins = [origin.node for origin in module.flow.origins(called)]
     for node in origins:
         wrapper = _wrapper_of(module, node)
