@@ -482,7 +482,7 @@ def test_packed_rows_show_their_borders(see: Open) -> None:
     assert view.locator(".border").all_text_contents() == [
         "document 0 from x.jsonl:3, row 2",
         "document 1 from <b>.jsonl:9, row 8; positions begin again at 0",
-        "document 2 from y.jsonl:1, row 0; positions go on at 2",
+        "document 2 from y.jsonl:1, row 0; positions continue at 2",
         "padding",
     ]
     assert (focused(view), known(view)["document"]) == (4, "2: y.jsonl:1")

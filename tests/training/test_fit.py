@@ -300,7 +300,7 @@ def test_fit_goes_on_with_smaller_batches_from_the_last_checkpoint(
     assert [change["settings"] for change in record["fitted"]] == [
         {"training": {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}}
     ]
-    assert "going on from checkpoint-2" in said.lines
+    assert "continuing from checkpoint-2" in said.lines
     starts = [line.partition(",")[0].partition(";")[0] for line in said.lines]
     assert starts.index("memory ran out in step 4") < starts.index(
         "fit: 1 row at a time instead of 4"

@@ -53,14 +53,14 @@ def test_each_trouble_leaves_a_whole_checkpoint(compared: dict[str, Any]) -> Non
     assert (full["code"], full["status"], full["left"]) == (1, "training", ["checkpoint-4"])
     assert "checkpoint-8: the checkpoint could not be written" in full["said"]
     assert "checkpoint-4 is whole, and the same command resumes from it" in full["said"]
-    assert "going on from checkpoint-4" in killed["said"]
+    assert "continuing from checkpoint-4" in killed["said"]
     assert (killed["code"], killed["status"], killed["left"]) == (
         -9,
         "training",
         ["checkpoint-4", "checkpoint-8"],
     )
     assert "checkpoint-8 is not whole (it has no whole.json" in told["said"]
-    assert "going on from checkpoint-4" in told["said"]
+    assert "continuing from checkpoint-4" in told["said"]
     assert (told["code"], told["status"], told["left"]) == (
         130,
         "interrupted",
@@ -68,7 +68,7 @@ def test_each_trouble_leaves_a_whole_checkpoint(compared: dict[str, Any]) -> Non
     )
     assert "stopping after this step" in told["said"]
     assert "stopped after step 10: the same command resumes from there" in told["said"]
-    assert "going on from checkpoint-10" in last["said"]
+    assert "continuing from checkpoint-10" in last["said"]
 
 
 class Summing:
