@@ -104,8 +104,7 @@ class LoraTargetFitsNothing(ConfigRule):
         )
         targets = lora.target_modules
         if isinstance(targets, tuple):
-            if not linear:
-                yield from self._other_family(targets)
+            yield from self._other_family(targets)
             usual = LINEAR_NAMES | FULLY_TRAINED_NAMES
             yield from self._names(
                 targets, TARGETS, linear, LINEAR_NAMES, usual if experts else frozenset()
@@ -171,7 +170,8 @@ class LoraTargetFitsNothing(ConfigRule):
         """Names of layers that published models of this name do not have."""
         model = self.subject.spec.model or ""
         strange = targets_of_other_families(model, targets)
-        if not strange:
+        # The weights, where they are here, say more than a name.
+        if not strange or linear_modules(self.subject):
             return
         layers = sorted(layers_of_family(model) or ())
         fits_none = len(strange) == len(targets)

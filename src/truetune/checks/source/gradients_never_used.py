@@ -297,6 +297,15 @@ def _sibling_blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stm
             yield block
 
 
+def _leaves_stepping(module: Module, call: Call) -> bool:
+    """Does a call that is given an optimizer surely not step it itself?"""
+    return (
+        call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
+        or call.method in ("prepare", "unscale_")
+        or module.flow.function(call.node.func) is not None
+    )
+
+
 def _is_handed_on(module: Module, made: Call) -> bool:
     """Is the optimizer given to something, or returned, that may step it: a trainer, an engine?
 
@@ -305,11 +314,7 @@ def _is_handed_on(module: Module, made: Call) -> bool:
     """
     for node in module.nodes(ast.Call):
         call = module.flow.call(node)
-        if (
-            call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
-            or call.method in ("prepare", "unscale_")
-            or module.flow.function(node.func) is not None
-        ):
+        if _leaves_stepping(module, call):
             continue
         given = [*call.args, *call.keywords.values()]
         if any(one.node is made.node for part in given for one in module.flow.origins(part)):

@@ -84,13 +84,17 @@ def _generations_in_hooks(module: Module) -> Iterator[Call]:
         )
         if hook is None or hook.name not in HOOKS_IN_TRAINING or call.receiver is None:
             continue
-        parameters = [part.arg for part in (*hook.args.args, *hook.args.kwonlyargs)]
-        is_parameter = ast.unparse(call.receiver) == "model" and "model" in parameters
-        # `model = kwargs["model"]` is the same model: the trainer hands it on by name.
-        origins = [origin.node for origin in module.flow.origins(call.receiver)]
-        is_entry = any(ast.unparse(node) in ENTRIES_OF_MODEL for node in origins)
-        if is_parameter or is_entry:
+        if _is_model_of_hook(module, hook, call.receiver):
             yield call
+
+
+def _is_model_of_hook(module: Module, hook: ast.FunctionDef, model: ast.expr) -> bool:
+    """Is it the model that the trainer hands to a callback: its parameter, or `kwargs["model"]`?"""
+    parameters = [part.arg for part in (*hook.args.args, *hook.args.kwonlyargs)]
+    if ast.unparse(model) == "model" and "model" in parameters:
+        return True
+    origins = [origin.node for origin in module.flow.origins(model)]
+    return any(ast.unparse(node) in ENTRIES_OF_MODEL for node in origins)
 
 
 class ModelLeftInTrainingMode(SourceRule):
@@ -105,14 +109,11 @@ class ModelLeftInTrainingMode(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # `model.train(flag)` switches by a value that only the run knows.
-        if any(call.args or call.keywords for call in module.methods("train")):
-            return
-        if any(OTHER_SWITCH.search(part.text) for part in module.with_linked):
+        by_value = any(call.args or call.keywords for call in module.methods("train"))
+        if by_value or any(OTHER_SWITCH.search(part.text) for part in module.with_linked):
             return
         yield from self._of_hooks()
         switched = list(_mode_switches(module))
-        if not switched:
-            return
         for call in module.all_calls:
             if not _is_evaluation(module, call):
                 continue

@@ -57,19 +57,22 @@ def _only_raise(module: Module, counter: ast.AST, branch: ast.If) -> ast.AugAssi
     """Where a counter is raised, if that is in the branch alone and all else gives it a constant."""
     if not isinstance(counter, (ast.Name, ast.Attribute)):
         return None
-    name = ast.unparse(counter)
-    stored = [
-        node
-        for part in module.with_linked
-        for node in (*part.nodes(ast.Name), *part.nodes(ast.Attribute))
-        if isinstance(node.ctx, ast.Store) and ast.unparse(node) == name
-    ]
+    stored = _assigned_targets(module, ast.unparse(counter))
     holders = [module.scopes.parent.get(node) for node in stored]
     raises = [holder for holder in holders if isinstance(holder, ast.AugAssign)]
     inside = {node for statement in branch.body for node in ast.walk(statement)}
     others = [node for node in stored if not _is_set_to_constant(module, node)]
     is_raised_inside = len(raises) == 1 and raises[0] in inside
     return raises[0] if is_raised_inside and others == [raises[0].target] else None
+
+
+def _assigned_targets(module: Module, name: str) -> list[ast.Name | ast.Attribute]:
+    """Every place of the files that stores under a name."""
+    nodes: list[ast.Name | ast.Attribute] = []
+    for part in module.with_linked:
+        nodes += part.nodes(ast.Name)
+        nodes += part.nodes(ast.Attribute)
+    return [node for node in nodes if isinstance(node.ctx, ast.Store) and ast.unparse(node) == name]
 
 
 def _is_set_to_constant(module: Module, target: ast.AST) -> bool:
