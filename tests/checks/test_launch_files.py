@@ -249,3 +249,26 @@ def test_the_processes_of_accelerate_make_the_whole_batch(tmp_path: Path) -> Non
     for processes, faults in ((2, 0), (4, 1)):
         acc = f"{OF_DEEPSPEED.format('bf16').replace('{{', '{').replace('}}', '}')}num_processes: {processes}\n"
         assert count(tmp_path, command, script, ds=settings, acc=acc) == faults
+
+
+@pytest.mark.parametrize(
+    ("command", "faults"),
+    [
+        ("accelerate launch --cpu train.py", 1),
+        ("python train.py --use_cpu True --lr 1e-5", 1),
+        ("nvidia-smi\npython train.py cpu.yaml", 1),
+        ("python train.py --no_cuda --lr 1e-5", 1),
+        ("python train.py gpu.yaml", 0),
+        ("python train.py --use_cpu False", 0),
+        # The second program may use the GPUs.
+        ("python train.py --use_cpu True\npython evaluate.py", 0),
+        ("accelerate launch --num_processes 2 train.py --cpu", 0),
+    ],
+)
+def test_jobs_that_stay_on_the_cpu(tmp_path: Path, command: str, faults: int) -> None:
+    """A job with GPUs whose programs are all told not to use them."""
+    (tmp_path / "cpu.yaml").write_text("lr: 1.0e-5\nuse_cpu: true\n", encoding="utf-8")
+    (tmp_path / "gpu.yaml").write_text("lr: 1.0e-5\nuse_cpu: false\n", encoding="utf-8")
+    path = tmp_path / "job.sbatch"
+    path.write_text(f"#!/bin/bash\n#SBATCH --gres=gpu:2\n{command}\n", encoding="utf-8")
+    assert len(lint([path], select=["CMD004"]).findings) == faults

@@ -42,6 +42,18 @@ SWIFT_TRAINS = ("sft", "pt", "rlhf")
 HEAD = 1 << 20
 
 
+CPU_SETTINGS = ("use_cpu", "no_cuda")
+"""Settings of transformers' TrainingArguments and of accelerate's configuration that leave the GPUs alone"""
+# The empty text is a switch that stands alone; the next word may be another option, which is no value.
+SWITCHED_ON = frozenset(("", "1", "true", "yes"))
+SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
+PROGRAM_STARTERS = frozenset(
+    ("python", "python3", "accelerate", "torchrun", "deepspeed", "srun", "uv", "trl", "axolotl")
+    + ("llamafactory-cli", "swift", "tune")
+)
+"""Commands that start a program which may use a GPU"""
+
+
 class GpuCount(NamedTuple):
     """GPUs of each node."""
 
@@ -260,6 +272,35 @@ def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
         if count
         else None
     )
+
+
+def commands_kept_on_cpu(file: CommandFile) -> list[tuple[ShellCommand, str]]:
+    """The programs of a file with what keeps each on the CPU; empty where any of them may use a GPU."""
+    kept: list[tuple[ShellCommand, str]] = []
+    for command in file.commands:
+        if command.words and command.words[0].rpartition("/")[2] in PROGRAM_STARTERS:
+            reason = _cpu_setting(command, Path(file.path).parent)
+            if reason is None:
+                return []
+            kept.append((command, reason))
+    return kept
+
+
+def _cpu_setting(command: ShellCommand, folder: Path) -> str | None:
+    """What tells a command to train on the CPU: an option, or a line of the settings that it names."""
+    options = command.behind("accelerate", "launch")
+    if options is not None and last_option(_of_launcher(options), "--cpu") is not None:
+        return "accelerate launch --cpu"
+    for name in CPU_SETTINGS:
+        value = last_option(command.words, f"--{name}")
+        if value is not None and value.lower() in SWITCHED_ON:
+            return f"--{name} {value}".rstrip()
+    for word in command.words:
+        settings = _accelerate_config(folder / word) if word.endswith(SETTINGS_SUFFIXES) else None
+        for name in CPU_SETTINGS:
+            if settings is not None and settings.get(name) is True:
+                return f"{name}: true in {word}"
+    return None
 
 
 def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | None:

@@ -122,6 +122,8 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
         own = [part for part in own if part.name != "LoraConfig"]
     if len(parts.loads) > 1:
         own.append(_lay_out_trained_load(module, call, parts.loads))
+    elif not parts.loads:
+        own += _lay_out_named_models(module, call)
     laid_out = [_lay_out_call(module, call, name, older=parts.has_older_pins), *own]
     config = config_of_calls(laid_out, module.path, module.file_text)
     is_default = "max_length" not in config.places
@@ -240,6 +242,25 @@ def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]
         if models and all(one is load for one in models):
             return _lay_out_call(module, load, "from_pretrained")
     return _common_of([_lay_out_call(module, load, "from_pretrained") for load in loads])
+
+
+def _lay_out_named_models(module: Module, arguments: Call) -> list[ConfigCall]:
+    """The one model that these arguments' trainers are given by its name and load themselves, as its load; or none."""
+    key = FIRST_PARAMETER["from_pretrained"]
+    given = [trainer.argument(0, "model") for trainer in _trainers_given(module, arguments)]
+    laid_out: list[ConfigCall] = []
+    for node in given:
+        if node is None:
+            return []
+        default = find_option_default(module, node)
+        value = module.flow.value(default if default is not None else node)
+        if not isinstance(value, str) or not value:
+            return []
+        line, column = module.place(node)
+        places = {key: SettingLocation(module.home(node).path, line, key, column)}
+        # What else the trainer loads it with (`model_init_kwargs`) is read with the arguments.
+        laid_out.append(ConfigCall("from_pretrained", {key: value}, places, complete=False))
+    return laid_out if len({one.arguments[key] for one in laid_out}) == 1 else []
 
 
 def _common_of(laid_out: list[ConfigCall]) -> ConfigCall:

@@ -3,10 +3,11 @@
 ## What it does
 Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
 `accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
-CUDA_VISIBLE_DEVICES names, in the file or in the script that is started, with the processes of the command. `tune run`
-with a recipe for a single device and ms-swift without NPROC_PER_NODE start one process. Silent where either
-number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside the training), and where the
-script spreads one model over several GPUs (`device_map`).
+CUDA_VISIBLE_DEVICES names, in the file or in the script that is started, with the processes of the command. `tune
+run` with a recipe for a single device and ms-swift without NPROC_PER_NODE start one process. A job whose programs are
+all told to stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the settings that the command names) uses
+none. Silent where either number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside
+the training), and where the script spreads one model over several GPUs (`device_map`).
 
 ## Why it is bad
 Too few processes: the other GPUs are reserved, paid for, and idle, and the run takes that many times as long. Too
@@ -43,6 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_gpus_and_processes import (
     ProcessLaunch,
+    commands_kept_on_cpu,
     find_launches,
     gpus_requested_by_job,
     may_commands_share_gpus,
@@ -50,7 +52,7 @@ from truetune.checks.job_gpus_and_processes import (
     visible_gpus_set_in_script,
 )
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell_commands import CommandFile
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 
 class JobGpusDifferFromProcesses(CommandRule):
@@ -59,20 +61,33 @@ class JobGpusDifferFromProcesses(CommandRule):
     what = "launches whose number of GPUs is said"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[ProcessLaunch]:
+    def places(file: CommandFile) -> Iterator[ProcessLaunch | tuple[ShellCommand, str]]:
         for launch in find_launches(file):
             visible = visible_gpus_of_command(file, launch.command) or visible_gpus_set_in_script(
                 file, launch.command
             )
             if gpus_requested_by_job(file) is not None or visible is not None:
                 yield launch
+        if gpus_requested_by_job(file) is not None:
+            yield from commands_kept_on_cpu(file)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._beyond_the_visible()
         granted = gpus_requested_by_job(self.subject)
         if granted is None or may_commands_share_gpus(self.subject):
             return
-        for launch in find_launches(self.subject):
+        on_cpu = commands_kept_on_cpu(self.subject)
+        for command, reason in on_cpu:
+            gpus = f"{granted.gpus} GPU{'s' * (granted.gpus != 1)}"
+            yield self.finding(
+                f"the job asks for {gpus} on each node, and {reason} keeps the training on the CPU: they are idle",
+                f"leave out {reason.partition(' in ')[0].removeprefix('accelerate launch ')}",
+                cases=[
+                    self.case_at(granted.line, granted.text),
+                    self.case(command, reason),
+                ],
+            )
+        for launch in find_launches(self.subject) if not on_cpu else ():
             wanted, here = granted.gpus, launch.processes
             # A script that spreads one model uses the GPUs that have no process of their own.
             if here == wanted or (here < wanted and launch.spreads_one_model):

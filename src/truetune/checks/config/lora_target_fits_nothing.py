@@ -3,11 +3,13 @@
 ## What it does
 Compares each name of `target_modules` and `modules_to_save` with the modules in the headers of the model's safetensors
 files, as peft does (the whole name, or an ending after a dot), and counts what each fits. Where the weights are not on
-this machine, it looks for misspelled names and for several names without a comma between.
+this machine, it looks for misspelled names, for several names without a comma between, and, where the name of the model
+is that of a published family, for names of other families' layers (`c_attn` beside Qwen3).
 
 ## Why it is bad
-peft stops only when not one name fits. `q_proj`, `v_prjo` adapts `q_proj` alone, without a word: a weaker adapter, with
-a curve like any other. A misspelled `lm_head` in `modules_to_save` is not trained and not saved.
+peft stops only when not one name fits, after the model is loaded. `q_proj`, `v_prjo` adapts `q_proj` alone, without a
+word: a weaker adapter, with a curve like any other. A misspelled `lm_head` in `modules_to_save` is not trained and not
+saved.
 
 ## Example
 ```yaml
@@ -45,6 +47,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.config.evidence.family_module_names import (
+    layers_of_family,
+    targets_of_other_families,
+)
 from truetune.checks.config.evidence.lora_module_names import (
     FULLY_TRAINED_NAMES,
     LINEAR_NAMES,
@@ -98,6 +104,7 @@ class LoraTargetFitsNothing(ConfigRule):
         )
         targets = lora.target_modules
         if isinstance(targets, tuple):
+            yield from self._other_family(targets)
             usual = LINEAR_NAMES | FULLY_TRAINED_NAMES
             yield from self._names(
                 targets, TARGETS, linear, LINEAR_NAMES, usual if experts else frozenset()
@@ -158,6 +165,24 @@ class LoraTargetFitsNothing(ConfigRule):
                 count=len(lost),
                 total=len(names),
             )
+
+    def _other_family(self, targets: tuple[str, ...]) -> Iterator[Finding]:
+        """Names of layers that published models of this name do not have."""
+        model = self.subject.spec.model or ""
+        strange = targets_of_other_families(model, targets)
+        # The weights, where they are here, say more than a name.
+        if not strange or linear_modules(self.subject):
+            return
+        layers = sorted(layers_of_family(model) or ())
+        fits_none = len(strange) == len(targets)
+        effect = ": peft stops, for no target is left" if fits_none else ""
+        yield self.finding(
+            f"{', '.join(strange)}: layers of other models, {model} has none of that name{effect}",
+            f"name its own layers ({', '.join(layers)}), or write all-linear",
+            severity="error" if fits_none else None,
+            evidence=["the model's weights are not here: judged by the names of published models"],
+            cases=[setting_case(self.subject, ", ".join(targets), TARGETS)],
+        )
 
     def _pattern(self, pattern: str, linear: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
         shown = [setting_case(self.subject, pattern, TARGETS)]

@@ -2,12 +2,13 @@
 
 ## What it does
 For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
-anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that each
-step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
-holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over the reference
-model, or over a model that is loaded again, holds weights that the loss does not train. A DeepSpeed engine that
-computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. One over
-`lm_head` alone leaves the layers as they were.
+anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that
+each step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model`
+wrapped it holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over
+the reference model, or over a model that is loaded again, holds weights that the loss does not train. A DeepSpeed
+engine that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`.
+One over `lm_head` alone leaves the layers as they were. Where gradients are accumulated, `zero_grad()` at every batch
+leaves each step those of one, and a counter that is raised only under its own condition ends the steps.
 
 ## Why it is bad
 No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
@@ -54,6 +55,10 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.accumulation_conditions import (
+    clearings_at_every_batch,
+    counters_raised_inside,
+)
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
@@ -107,6 +112,7 @@ class GradientsNeverUsed(SourceRule):
         module = self.subject
         yield from self._of_engines()
         yield from self._of_lightning()
+        yield from self._of_accumulation()
         made = list(_own_optimizers(module))
         if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
@@ -146,6 +152,25 @@ class GradientsNeverUsed(SourceRule):
                 " weight moves",
                 "call zero_grad() behind step(), or before backward()",
                 cases=[case_at(module, cleared), case_at(module, step)],
+            )
+
+    def _of_accumulation(self) -> Iterator[Finding]:
+        """Steps at every so many batches that see the gradients of one, or come once and never again."""
+        module = self.subject
+        for clearing, step in clearings_at_every_batch(module):
+            yield self.finding(
+                "zero_grad() comes at every batch and step() only at some: each step sees the gradients of one batch,"
+                " the others are cleared unused",
+                "call zero_grad() behind step(), under the same condition",
+                cases=[case_at(module, clearing), case_at(module, step)],
+            )
+        for raised, step in counters_raised_inside(module):
+            counter = module.text_of(raised.target)
+            yield self.finding(
+                f"the condition of step() counts {counter}, which is raised only where the condition holds: it holds"
+                " once at most, and no step follows",
+                f"raise {counter} outside of the condition, at every batch",
+                cases=[case_at(module, step), case_at(module, raised)],
             )
 
     def _of_engines(self) -> Iterator[Finding]:
@@ -309,17 +334,24 @@ def _sibling_blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stm
             yield block
 
 
+def _leaves_stepping(module: Module, call: Call) -> bool:
+    """Does a call that is given an optimizer surely not step it itself?"""
+    return (
+        call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
+        or call.method in ("prepare", "unscale_")
+        or module.flow.function(call.node.func) is not None
+    )
+
+
 def _is_handed_on(module: Module, made: Call) -> bool:
     """Is the optimizer given to something, or returned, that may step it: a trainer, an engine?
 
-    A schedule does not, and what Accelerate prepares has to be stepped all the same.
+    A schedule does not, and what Accelerate prepares or a scaler unscales has to be stepped all the same. What a
+    function of the files does with it is seen there.
     """
     for node in module.nodes(ast.Call):
         call = module.flow.call(node)
-        if (
-            call.named("torch.optim.lr_scheduler.*", "transformers.get_*")
-            or call.method == "prepare"
-        ):
+        if _leaves_stepping(module, call):
             continue
         given = [*call.args, *call.keywords.values()]
         if any(one.node is made.node for part in given for one in module.flow.origins(part)):

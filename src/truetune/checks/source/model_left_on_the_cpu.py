@@ -1,10 +1,12 @@
-"""A model is loaded, never moved to the GPU, and asked for text.
+"""A model is loaded, never moved to the GPU, and asked for text or trained.
 
 ## What it does
-Follows the model of `generate` to what loads it, through adapters, merges and functions. It warns where nothing puts it
-on a device (`device_map`, `.to(...)`, `.cuda()`, a Trainer, Accelerate, a quantization, a default device), and it is a
-model for a GPU: loaded in 16 bits, or of a billion parameters by its name. Silent where the file names the CPU, and
-with libraries that place models themselves. llama-cpp-python's `Llama` without `n_gpu_layers` is such a model too.
+Follows the model of `generate` to what loads it, through adapters, merges and functions. It warns where nothing puts
+it on a device (`device_map`, `.to(...)`, `.cuda()`, a Trainer, Accelerate, a quantization, a default device), and it
+is a model for a GPU: loaded in 16 bits, or of a billion parameters by its name. Silent where the file names the CPU,
+and with libraries that place models themselves. A loop of one's own whose optimizer holds such a model trains on the
+CPU; there a file that speaks of CUDA is enough (`device = "cuda" if torch.cuda.is_available() else "cpu"`, never
+used). llama-cpp-python's `Llama` without `n_gpu_layers` is such a model too.
 
 ## Why it is bad
 transformers loads onto the CPU unless it is told otherwise, and says nothing of it: the answers are right, the GPU is
@@ -54,10 +56,16 @@ from truetune.checks.source.evidence.answering_models import (
     load_dtypes,
     model_chains,
 )
+from truetune.checks.source.evidence.backward_and_steps import backward_calls
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
-from truetune.checks.source.evidence.optimized_weight_dtypes import BFLOAT16, FLOAT16
+from truetune.checks.source.evidence.optimized_weight_dtypes import (
+    BFLOAT16,
+    FLOAT16,
+    optimized_models,
+)
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 PLACES = (
     "device_map",
@@ -81,6 +89,8 @@ PLACES = (
 NAMES_CPU = re.compile(
     r"""["']cpu["']|\bCUDA_VISIBLE_DEVICES\b\W*=\s*["'](?:-1)?["']|no_cuda|use_cpu"""
 )
+OTHERWISE_CPU = re.compile(r"""is_available\(\)\s+else\s+["']cpu["']""")
+"""The CPU where no GPU is there: who writes this means the GPU"""
 QUANTIZED = re.compile(r"gptq|awq|bnb|[48]-?bit|gguf|int4|int8|fp8", re.I)
 """Names of weights that are stored quantized: loading puts them on the GPU, or refuses"""
 LLAMA_CPP = ("llama_cpp.Llama", "langchain_community.llms.LlamaCpp", "langchain.llms.LlamaCpp")
@@ -97,19 +107,27 @@ class ModelLeftOnTheCpu(SourceRule):
     code = "SRC034"
     severity = "warning"
     looks_at = CodePlaces(
-        "models that generate", lambda module: (*generate_calls(module), *module.calls(*LLAMA_CPP))
+        "models that generate or are trained in a loop",
+        lambda module: (
+            *generate_calls(module),
+            *module.calls(*LLAMA_CPP),
+            *_optimizers_of_loops(module),
+        ),
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         # Who writes "cpu" in the file means it.
-        names_cpu = any(NAMES_CPU.search(part.text) for part in module.with_linked)
+        names_cpu = any(
+            NAMES_CPU.search(OTHERWISE_CPU.sub("", part.text)) for part in module.with_linked
+        )
         if names_cpu:
             return
         yield from self._of_llama_cpp()
         if module.mentions(*PLACES) or any(module.calls("accelerate.*")) or _moves_models(module):
             return
         yield from self._of_transformers()
+        yield from self._of_loops()
 
     def _of_llama_cpp(self) -> Iterator[Finding]:
         """Loads of llama.cpp, whose default leaves all layers on the CPU."""
@@ -140,6 +158,34 @@ class ModelLeftOnTheCpu(SourceRule):
                         cases=[case_at(module, chain.load.node), case_at(module, call.node)],
                     )
 
+    def _of_loops(self) -> Iterator[Finding]:
+        """Models of transformers that an optimizer of a loop holds, in a file that means a GPU."""
+        module = self.subject
+        if not any(part.mentions("cuda") for part in module.with_linked):
+            return
+        for optimizer in _optimizers_of_loops(module):
+            for model in optimized_models(module, optimizer):
+                chains = model_chains(module, model)
+                if not chains or any(_may_be_placed(module, chain) for chain in chains):
+                    continue
+                yield self.finding(
+                    "the model is never moved to the GPU: it stays on the CPU, and is trained there",
+                    'move the model behind its load, model.to("cuda"), and each batch to model.device',
+                    cases=[case_at(module, chains[0].load.node), case_at(module, optimizer.node)],
+                )
+                return
+
+
+def _optimizers_of_loops(module: Module) -> Iterator[Call]:
+    """The optimizers that are made in a file with a backward pass of its own."""
+    if any(True for _ in backward_calls(module)):
+        yield from module.calls("torch.optim.Adam*", "torch.optim.SGD", "bitsandbytes.optim.*")
+
+
+def _may_be_placed(module: Module, chain: ModelChain) -> bool:
+    """May the load put the model on a GPU: by arguments that are not seen, or because it is quantized?"""
+    return chain.load.open or QUANTIZED.search(module.text_of(chain.load.node)) is not None
+
 
 def _moves_models(module: Module) -> bool:
     """Is anything moved that may be a model? Inputs alone would fail beside a model on the CPU."""
@@ -148,7 +194,7 @@ def _moves_models(module: Module) -> bool:
 
 def _is_for_gpu(module: Module, chain: ModelChain) -> bool:
     """Is it a model that nobody runs on a CPU with intent: in 16 bits, or large by its name?"""
-    if QUANTIZED.search(module.text_of(chain.load.node)) or chain.load.open:
+    if _may_be_placed(module, chain):
         return False
     is_narrow = any(
         dtype in BFLOAT16.names | FLOAT16.names for dtype in load_dtypes(module, chain.load)

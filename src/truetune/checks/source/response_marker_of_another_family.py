@@ -3,8 +3,9 @@
 ## What it does
 Looks at the marker that a script searches for to set its labels (`tokenizer.encode("[/INST]")`,
 `text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL), where rows are rendered
-by the chat template of the model that it loads, and the name of that model says which template it is. Silent where the
-script writes the marker in a text of its own, sets a template, or loads a model that is not known.
+by the chat template of the model that it loads, and the name of that model says which template it is. So does the
+template that Unsloth's `get_chat_template` names. Silent where the script writes the marker in a text of its own, sets
+a template, or loads a model that is not known.
 
 ## Why it is bad
 The marker is never found. A collator that then masks the whole row leaves no label: the loss is 0.0 or NaN from the
@@ -69,7 +70,6 @@ from truetune.source.response_marker_masking import (
     UNSLOTH_RESPONSE_MASKING,
     UNSLOTH_TEMPLATE_CALL,
     assigns_chat_template,
-    writes_marker_in_own_text,
 )
 
 OPENINGS = (
@@ -95,6 +95,15 @@ PURE = re.compile(
     r"\s*(assistant|model)?\s*(<\|end_header_id\|>)?\s*"
 )
 """A marker and nothing else: a text that continues is a prompt of the script's own"""
+CHATML = "<|im_start|>assistant\n"
+LLAMA_3 = "<|start_header_id|>assistant<|end_header_id|>\n\n"
+UNSLOTH_OPENINGS = {
+    **dict.fromkeys(("chatml", "qwen-2.5", "qwen-3", "qwen3-instruct"), CHATML),
+    **dict.fromkeys(("llama-3", "llama-3.1", "llama-3.2", "llama-3.3"), LLAMA_3),
+    **dict.fromkeys(("gemma", "gemma-3", "gemma3"), "<start_of_turn>model\n"),
+    "phi-3": "<|assistant|>\n",
+}
+"""Unsloth's name of a template -> what it writes before an answer (`unsloth/chat_templates.py`)"""
 SEARCHES = frozenset(
     ("encode", "convert_tokens_to_ids", "find", "rfind", "index", "rindex", "split", "partition")
     + ("rpartition",)
@@ -194,20 +203,21 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        names = likely_model_names(module, None)
-        if not names or not _renders_published_template(module):
-            return
-        openings = [_opening_of(name) for name in names]
-        for marker in _response_markers(module):
+        openings = _openings_of_rows(module)
+        for marker in _response_markers(module) if openings else ():
             mark = next(mark for mark in MARKS if mark in marker.text)
-            # A model whose opening is not known may write the mark.
-            may_be_written = any(opening is None or mark in opening for opening in openings)
-            if may_be_written or writes_marker_in_own_text(module, mark):
+            may_be_written = any(
+                opening is None or _may_be_found(marker.text, mark, opening)
+                for opening in openings.values()
+            )
+            if may_be_written or _writes_mark_in_own_text(module, mark):
                 continue
+            name, opening = next(iter(openings.items()))
+            is_of_other_family = mark not in (opening or "")
+            difference = "of another family than" if is_of_other_family else "of no role in"
             yield self.finding(
-                f"the marker {marker.text!r} is of another family than {names[0]}: it is in no row, and no answer is"
-                " found by it",
-                f"give what this model's template writes before an answer: {openings[0]!r}",
+                f"the marker {marker.text!r} is {difference} {name}: it is in no row, and no answer is found by it",
+                f"give what this model's template writes before an answer: {opening!r}",
                 evidence=[
                     "where a row without the marker is masked, no label is left: the loss is 0.0 or NaN"
                 ],
@@ -222,8 +232,49 @@ def _opening_of(name: str) -> str | None:
     return next((opening for known, opening in OPENINGS if re.match(known, plain)), None)
 
 
-def _renders_published_template(module: Module) -> bool:
-    """Does the program apply a chat template, and put none of its own in the place of the model's?"""
-    if assigns_chat_template(module) or any(True for _ in module.calls(UNSLOTH_TEMPLATE_CALL)):
-        return False
-    return any(part.mentions("apply_chat_template") for part in module.with_linked)
+def _may_be_found(marker: str, mark: str, opening: str) -> bool:
+    """May a row with this opening of answers hold the marker: its mark, and its role (`model` of Gemma), if any?"""
+    role = re.search(r"assistant|model", marker)
+    return mark in opening and (role is None or role[0] in opening)
+
+
+def _writes_mark_in_own_text(module: Module, mark: str) -> bool:
+    """Does the script write the mark in a text of its own, beside those that it only searches for?
+
+    `instruction_part` of Unsloth is searched for too.
+    """
+    searched = [
+        part
+        for call in module.all_calls
+        for part in (*_searched_text(module, call), *_searched_prompts(module, call))
+    ]
+    given = {origin.node for part in searched for origin in module.flow.origins(part)}
+    return any(
+        isinstance(node.value, str) and mark in node.value and node not in given
+        for node in module.nodes(ast.Constant)
+    )
+
+
+def _searched_prompts(module: Module, call: Call) -> list[ast.expr]:
+    """What a call of a library searches for to find the prompts."""
+    prompt = None
+    if call.named(*UNSLOTH_RESPONSE_MASKING):
+        prompt = call.argument(1, "instruction_part")
+    elif call.named(TRL_COMPLETION_COLLATOR):
+        prompt = call.keywords.get("instruction_template")
+    return [prompt] if prompt is not None else []
+
+
+def _openings_of_rows(module: Module) -> dict[str, str | None]:
+    """What may render the rows -> what it writes before an answer; empty where the script brings its own template.
+
+    Unsloth's `get_chat_template` puts a template in the place of the model's.
+    """
+    renders = any(part.mentions("apply_chat_template") for part in module.with_linked)
+    if assigns_chat_template(module) or not renders:
+        return {}
+    replaced = list(module.calls(UNSLOTH_TEMPLATE_CALL))
+    if not replaced:
+        return {name: _opening_of(name) for name in likely_model_names(module, None)}
+    names = [str(module.flow.value(call.argument(1, "chat_template"))) for call in replaced]
+    return {f"the template {name}": UNSLOTH_OPENINGS.get(name) for name in names}
