@@ -109,16 +109,10 @@ def read_predictions(
     for path in paths:
         if _is_plain_text(path):
             values += _plain_lines(path)
-            continue
-        for source in find_sources([path]):
-            with open_raw(source.path) as raw:
-                for record in read_records(source, raw):
-                    if record.error is not None or not isinstance(record.row, dict | list):
-                        broken.append(
-                            str(record.error or f"{source.path}:{record.line}: no object")
-                        )
-                    else:
-                        values.append((record.row, str(source.path), record.line))
+        else:
+            of_path, broken_of_path = _rows_and_broken_lines(path)
+            values += of_path
+            broken += broken_of_path
     # All files together, for a log of Evals has its expected answers in other lines than its
     # answers.
     lines = unfold_rows(values)
@@ -128,6 +122,19 @@ def read_predictions(
     if look_beside and len(paths) == 1 and _is_plain_text(paths[0]):
         return _fill_from_text_files(read, Path(paths[0]))
     return read
+
+
+def _rows_and_broken_lines(path: str) -> tuple[list[tuple[Any, str, int]], list[str]]:
+    """The rows of a file or pattern, each with its file and line, and what is wrong with the lines that hold none."""
+    values, broken = list[tuple[Any, str, int]](), list[str]()
+    for source in find_sources([path]):
+        with open_raw(source.path) as raw:
+            for record in read_records(source, raw):
+                if record.error is not None or not isinstance(record.row, dict | list):
+                    broken.append(str(record.error or f"{source.path}:{record.line}: no object"))
+                else:
+                    values.append((record.row, str(source.path), record.line))
+    return values, broken
 
 
 def _fill_from_text_files(read: ReadPredictions, path: Path) -> ReadPredictions:

@@ -42,7 +42,7 @@ config:
 ```
 
 ## Fix safety
-A longer limit takes more memory; `truetune plan` says how much. With the tokenizer at hand the rows are counted.
+A longer limit takes more memory; `truetune plan` says how much. With a tokenizer (`-t`) the rows are counted.
 
 ## References
 - TRL documentation, `SFTConfig.max_length`; Axolotl documentation, `sequence_len` (longer rows are dropped)

@@ -97,8 +97,8 @@ class AdapterRewrapped(SourceRule):
         """The finding on a model that is loaded from an adapter's folder, and given another adapter."""
         return self.finding(
             "the model is loaded from the folder of an adapter, which is in it then, and is given another one",
-            "load the base, and its adapter by PeftModel.from_pretrained(base, folder, is_trainable=True) to go on"
-            " with it, or merge that first (merge_and_unload())",
+            "load the base, and its adapter by PeftModel.from_pretrained(base, folder, is_trainable=True) to train"
+            " that one further, or merge that first (merge_and_unload())",
             cases=cases,
         )
 

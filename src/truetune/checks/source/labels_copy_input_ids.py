@@ -110,6 +110,12 @@ class LabelsCopyInputIds(SourceRule):
             return
         # Several lines may set labels of one batch: the call that pads is one fault.
         reported: set[ast.AST] = set()
+        yield from self._of_labels(reported)
+        yield from self._of_targets(reported)
+
+    def _of_labels(self, reported: set[ast.AST]) -> Iterator[Finding]:
+        """Labels that the file sets to padded ids; `reported` gets the calls that pad them."""
+        module = self.subject
         for node, value in _labels_set(module):
             copied = copied_padded_ids(module, value)
             around = function_around(module, node)
@@ -118,6 +124,10 @@ class LabelsCopyInputIds(SourceRule):
             if not _masks_pads(module, around, copied):
                 reported.add(copied.call.node)
                 yield self._of_training(node, value, copied, around)
+
+    def _of_targets(self, reported: set[ast.AST]) -> Iterator[Finding]:
+        """Padded ids that a cross-entropy written by hand takes as its targets."""
+        module = self.subject
         for call in module.calls(*CROSS_ENTROPIES):
             copied = padded_targets(module, call)
             around = function_around(module, call.node)

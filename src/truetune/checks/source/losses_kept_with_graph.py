@@ -60,6 +60,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.accumulated_losses import (
+    KeptLoss,
     backward_of,
     has_graph,
     is_renewed_or_bounded,
@@ -79,11 +80,7 @@ class LossesKeptWithGraph(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for kept in kept_losses(module):
-            if (
-                not has_graph(module, kept)
-                or is_renewed_or_bounded(module, kept)
-                or reaches_backward(module, kept.holder)
-            ):
+            if not _grows_with_graph(module, kept):
                 continue
             backward = backward_of(module, kept)
             retains = backward is not None and _retains_graph(backward)
@@ -96,11 +93,19 @@ class LossesKeptWithGraph(SourceRule):
                 f"keep {detached}{also}",
                 severity="error" if whole else "warning",
                 cases=[
-                    case_at(module, kept.node),
-                    *([case_at(module, backward)] if backward is not None and retains else []),
+                    case_at(module, node)
+                    for node in (kept.node, backward if retains else None)
+                    if node
                 ],
                 fix=fix_of_changes(module, replace_expression(module, kept.value, detached)),
             )
+
+
+def _grows_with_graph(module: Module, kept: KeptLoss) -> bool:
+    """Does what is kept hold a graph, from step to step, that no backward pass is still to use?"""
+    if not has_graph(module, kept) or is_renewed_or_bounded(module, kept):
+        return False
+    return not reaches_backward(module, kept.holder)
 
 
 def _retains_graph(backward: ast.Call) -> bool:

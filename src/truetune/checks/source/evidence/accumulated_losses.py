@@ -197,7 +197,7 @@ def _hands_on(
 
 
 def _renews_parameter(method: ast.FunctionDef, name: str) -> bool:
-    """Does a method bind its parameter anew (`value = value.item()`), or record no graph?"""
+    """Does a method bind its parameter again (`value = value.item()`), or record no graph?"""
     if any(map(_turns_gradients_off, method.decorator_list)):
         return True
     for node in ast.walk(method):
@@ -213,19 +213,25 @@ def _renews_parameter(method: ast.FunctionDef, name: str) -> bool:
 def _adds_to_attribute(module: Module, node: ast.AST, name: str) -> bool:
     """`self.values.append(x)`, `self.sum += x * n` and `self.sum = self.sum + x * n`, of a parameter x."""
     if isinstance(node, ast.Call):
-        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        is_append = isinstance(node.func, ast.Attribute) and node.func.attr == "append"
-        if not is_append or owner is None or len(node.args) != 1:
-            return False
-        makers = (ast.unparse(origin.node) for origin in module.flow.origins(owner))
-        is_kept = _is_of_self(owner) and not any("deque" in maker for maker in makers)
-        return is_kept and _is_made_of(node.args[0], name)
+        return _appends_to_attribute(module, node, name)
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
         return _is_of_self(node.target) and _is_made_of(node.value, name)
     if isinstance(node, ast.Assign) and _is_of_self(node.targets[0]):
         added = _items_added_to(node.targets[0], node.value)
         return any(_is_made_of(item, name) for item in added)
     return False
+
+
+def _appends_to_attribute(module: Module, node: ast.Call, name: str) -> bool:
+    """Is a value of this name appended to a list of `self`? A `deque` drops its oldest and keeps few."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "append":
+        return False
+    owner = node.func.value
+    if len(node.args) != 1 or not _is_of_self(owner):
+        return False
+    makers = (ast.unparse(origin.node) for origin in module.flow.origins(owner))
+    is_bounded = any("deque" in maker for maker in makers)
+    return not is_bounded and _is_made_of(node.args[0], name)
 
 
 def _is_of_self(node: ast.expr) -> bool:
@@ -477,7 +483,7 @@ def _names_of_holder(holder: ast.expr) -> set[str]:
 
 
 def _is_emptied_in_class(module: Module, kept: KeptLoss, names: set[str]) -> bool:
-    """Does a method of the class bind what is kept anew, or empty anything?"""
+    """Does a method of the class bind what is kept again, or empty anything?"""
     owner = module.scopes.parent.get(kept.loop)
     methods = owner.body if isinstance(owner, ast.ClassDef) else []
     for method in methods:

@@ -187,7 +187,7 @@ def _share_loop(module: Module, one: ast.AST, other: ast.AST) -> bool:
 
 
 def _trains_binding(module: Module, read: ast.Name, binding: Binding) -> bool:
-    """Does a pass of this binding's model go on to `backward`, in its loop or in the function that gets the model?"""
+    """Does a pass of this binding's model lead to `backward`, in its loop or in the function that gets the model?"""
     if binding not in module.scopes.reaching(read):
         return False
     parent = module.scopes.parent.get(read)

@@ -85,13 +85,19 @@ def read_settings(module: Module, value: ast.expr) -> ReadSettings | None:
             keys.append(node.attr)
             node = node.value
         else:
-            origins = module.flow.origins(node)
-            if len(origins) != 1 or origins[0].path or origins[0].element:
+            made = _single_whole_origin(module, node)
+            if made is None:
                 return None
-            if origins[0].node is node:
-                return None
-            node = origins[0].node
+            node = made
     return None
+
+
+def _single_whole_origin(module: Module, node: ast.AST) -> ast.AST | None:
+    """The one place that makes a value, whole and not a part of it; None where there are several, or it is this."""
+    origins = module.flow.origins(node)
+    if len(origins) != 1 or origins[0].path or origins[0].element:
+        return None
+    return None if origins[0].node is node else origins[0].node
 
 
 def _is_end(module: Module, node: ast.Attribute) -> bool:

@@ -100,17 +100,27 @@ def _gives_full_text(module: Module, call: Call) -> bool:
 
 def _is_text(module: Module, node: ast.AST, depth: int = 0) -> bool:
     """Is it one text, or a list of texts, and no chat?"""
-    if isinstance(node, ast.JoinedStr):
+    if _is_written_text(node):
         return True
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str)
     if isinstance(node, ast.BinOp):
         return any(_is_text(module, side, depth + 1) for side in (node.left, node.right))
-    if isinstance(node, ast.ListComp | ast.List):
-        parts = [node.elt] if isinstance(node, ast.ListComp) else node.elts
-        return bool(parts) and all(_is_text(module, one, depth + 1) for one in parts)
+    if isinstance(node, ast.ListComp):
+        return _is_text(module, node.elt, depth + 1)
+    if isinstance(node, ast.List):
+        return bool(node.elts) and all(_is_text(module, one, depth + 1) for one in node.elts)
     if isinstance(node, ast.Call) and _renders_text(module, module.flow.call(node)):
         return True
+    return _is_made_as_text(module, node, depth)
+
+
+def _is_written_text(node: ast.AST) -> bool:
+    """Is it a text in quotes?"""
+    is_constant = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return is_constant or isinstance(node, ast.JoinedStr)
+
+
+def _is_made_as_text(module: Module, node: ast.AST, depth: int) -> bool:
+    """Are all places that make a value texts?"""
     origins = module.flow.origins(node) if depth < MAX_STEPS else ()
     return bool(origins) and all(
         one.node is not node and not one.element and _is_text(module, one.node, depth + 1)
