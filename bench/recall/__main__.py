@@ -36,10 +36,13 @@ def main() -> None:
         )
     ]
     before = page.kept()
-    measured = measure(chosen, arguments.jobs)
-    for one in measured:
+    measured = []
+    for one in measure(chosen, arguments.jobs):
+        measured.append(one)
         verdict = "right" if one.is_right else "missed" if one.case.is_faulty else "FALSE ALARM"
-        print(f"{verdict:11} {one.case.key}: {', '.join(one.findings) or 'no findings'}")
+        print(
+            f"{verdict:11} {one.case.key}: {', '.join(one.findings) or 'no findings'}", flush=True
+        )
     faulty = [one for one in measured if one.case.is_faulty]
     healthy = [one for one in measured if not one.case.is_faulty]
     print(

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +41,10 @@ class Measured:
         return self.is_named == self.case.is_faulty
 
 
-def measure(chosen: Sequence[Case], jobs: int) -> list[Measured]:
-    """All chosen cases, `jobs` at a time, in their order."""
+def measure(chosen: Sequence[Case], jobs: int) -> Iterator[Measured]:
+    """All chosen cases, `jobs` at a time, in their order, each as soon as it is known."""
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(measure_case, chosen))
+        yield from pool.map(measure_case, chosen)
 
 
 def measure_case(case: Case) -> Measured:

@@ -39,6 +39,7 @@ Author = Literal[
     "fresh reader, seventh set",
     "fresh reader, eighth set",
     "fresh reader, ninth set",
+    "fresh reader, tenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""

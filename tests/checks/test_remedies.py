@@ -38,7 +38,7 @@ PROSE = {
     "pretokenized-rows-bypass-masking", "prompts-are-learned", "stale-map-cache", "served-template-differs",
     "pad-masks-eos-in-pretraining", "rows-not-shuffled", "output-dir-is-the-model", "answers-not-trained",
     "dataset-listed-twice", "pad-set-to-stop-token", "dataset-not-described", "length-left-to-default",
-    "best-model-cannot-be-picked", "trained-adapter-not-used",
+    "best-model-cannot-be-picked", "trained-adapter-not-used", "full-training-beyond-the-named-gpu", "rows-surely-cut",
 }  # fmt: skip
 """Their remedies name no value to write: the user decides which"""
 

@@ -13,6 +13,7 @@ LOGGED_BY = {
     "rewards/margins": "log the rewards of pairs (TRL's DPO trainer does)",
     "rewards/accuracies": "log the rewards of pairs (TRL's DPO trainer does)",
     "logps/chosen": "log the log-probabilities of pairs (TRL's DPO trainer does)",
+    "loss_scale": "log the loss scale, as DeepSpeed, Megatron and litgpt do",
     "wall_time": "name the TensorBoard or W&B files, which hold the time of each record",
 }
 """What puts a curve into a log"""

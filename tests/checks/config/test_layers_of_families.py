@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,81 @@ def test_a_trainer_that_loads_the_model_itself(
     config = extract_only_config(parse_module(TRL + program, str(tmp_path / "train.py")))
     assert config is not None
     assert config.spec.model == model
+
+
+TINY = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "vocab_size": 32,
+    "pad_token_id": 0,
+}
+TINY_OF_ANOTHER_FORM: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32},
+    "gptj": {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32, "rotary_dim": 4},
+    "opt": {**TINY, "ffn_dim": 16, "word_embed_proj_dim": 8},
+    "distilbert": {"dim": 16, "hidden_dim": 16, "n_layers": 1, "n_heads": 2, "vocab_size": 32},
+    "t5": {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 32},
+    "bart": {
+        "d_model": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 16,
+        "decoder_ffn_dim": 16,
+        "vocab_size": 32,
+    },
+    "falcon": {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "vocab_size": 32,
+    },
+    "bloom": {"hidden_size": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "published"),
+    [
+        ("llama", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("mistral", "mistralai/Mistral-7B-Instruct-v0.3"),
+        ("qwen2", "Qwen/Qwen2.5-7B-Instruct"),
+        ("qwen3", "Qwen/Qwen3-4B"),
+        ("gemma2", "google/gemma-2-9b-it"),
+        ("gemma3_text", "google/gemma-3-1b-it"),
+        ("phi3", "microsoft/Phi-3-mini-4k-instruct"),
+        ("phi", "microsoft/phi-2"),
+        ("gpt2", "gpt2"),
+        ("gptj", "EleutherAI/gpt-j-6b"),
+        ("gpt_neox", "EleutherAI/pythia-1b"),
+        ("falcon", "tiiuae/falcon-7b"),
+        ("bloom", "bigscience/bloomz-7b1"),
+        ("opt", "facebook/opt-350m"),
+        ("bert", "bert-base-uncased"),
+        ("roberta", "roberta-large"),
+        ("distilbert", "distilbert-base-uncased"),
+        ("t5", "google-t5/t5-base"),
+        ("bart", "facebook/bart-large"),
+        ("starcoder2", "bigcode/starcoder2-7b"),
+    ],
+)
+def test_the_table_holds_every_layer_of_the_class(kind: str, published: str) -> None:
+    """A layer that the table lacks would be called another family's: a false alarm."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    config = transformers.AutoConfig.for_model(kind, **TINY_OF_ANOTHER_FORM.get(kind, TINY))
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(config)
+    adapted = {
+        name.rpartition(".")[2]
+        for name, layer in model.named_modules()
+        if isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D"
+    }
+    known = layers_of_family(published)
+    assert known is not None
+    assert adapted - {"pooler"} <= known

@@ -25,6 +25,7 @@ NO_PLACE = {
     "tokens-added-at-training-only": "the tokenizer is read from the folder that the training wrote",
     "metric-divided-by-another-count": "the sum is divided by the number of rows",
     "reasoning-scored-with-the-answer": "the reasoning is cut off",
+    "chat-template-of-another-family": "the tokenizer keeps the template that it has",
     "option-ids-are-the-first-token": "the last id of each option is taken",
 }
 """Rules whose healthy example has none of their places, with the reason"""

@@ -171,7 +171,7 @@ DISTILL = f"for batch in loader:\n    t = teacher(**batch).logits\n    {STEP}"
         (PLAIN + OPTIMIZER + VALIDATE + LOOP + "validate()\n", 1),
         (PLAIN + OPTIMIZER + "@torch.no_grad()\n" + VALIDATE + LOOP + "validate()\n", 0),
         (PLAIN + OPTIMIZER + VALIDATE + LOOP + "with torch.inference_mode():\n    validate()\n", 0),
-        (PLAIN + VALIDATE + "validate()\n", 0),
+        (PLAIN + VALIDATE + "validate()\n", 1),
         (PLAIN + TEACHER + OPTIMIZER + DISTILL, 1),
         (PLAIN + TEACHER + "teacher.requires_grad_(False)\n" + OPTIMIZER + DISTILL, 0),
         (

@@ -99,10 +99,10 @@ def _server_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str
 def _template_text(file: CommandFile, template: str) -> str:
     """The text of a template's file where it is beside the commands, else its name."""
     path = Path(file.path).parent / template
-    # A template given as text may be longer than any name of a file.
-    if "{" in template or not path.is_file():
-        return template
     try:
+        # A template given as text may be longer than any name of a file, which the system refuses.
+        if "{" in template or not path.is_file():
+            return template
         return read_bounded(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError, DataError):
         return template

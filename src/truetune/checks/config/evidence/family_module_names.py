@@ -1,8 +1,9 @@
 """The layers of published models, by the names of the models: what `target_modules` can mean where no weights are here.
 
-A family is known by the beginning of a published name. Its layers are those of transformers' own class, read from the
-sources; models whose repositories bring code with other names, experts, and models with a vision or audio part are
-left out. A name says something only where it is a layer of some family: `my_proj` may be of any model.
+A family is known by the beginning of a published name. Its layers are those of transformers' own class; a test makes
+small models of these classes and compares. Qwen 1 and Baichuan, whose repositories bring the code, are known from
+their published files alone. Experts, and models with a vision or audio part, are left out. A name says something only
+where it is a layer of some family: `my_proj` may be of any model.
 """
 
 from __future__ import annotations
