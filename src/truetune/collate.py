@@ -77,29 +77,29 @@ class PaddingCollator:
         lengths = [len(ids) for ids in columns.ids]
         multiple = self.pad_to_multiple_of or 1
         width = -(-max(lengths) // multiple) * multiple
-        starts = [width - length if self.side == "left" else 0 for length in lengths]
-
-        def pad(parts: Sequence[NDArray[Any]], fill: int) -> torch.Tensor:
-            padded = np.full((len(parts), width), fill, dtype=parts[0].dtype)
-            for line, part, start in zip(padded, parts, starts, strict=True):
-                line[start : start + len(part)] = part
-            return _tensor(padded)
-
         batch: dict[str, Any] = {
-            "input_ids": pad(columns.ids, self.pad_id),
-            "labels": pad(columns.labels, IGNORED),
+            "input_ids": self._pad(columns.ids, width, self.pad_id),
+            "labels": self._pad(columns.labels, width, IGNORED),
         }
         if not columns.packed:
-            batch["attention_mask"] = pad([np.ones_like(ids) for ids in columns.ids], 0)
+            ones = [np.ones_like(ids) for ids in columns.ids]
+            batch["attention_mask"] = self._pad(ones, width, 0)
         if columns.packed or self.side == "left":
-            batch["position_ids"] = pad(
-                [_positions(documents) for documents in columns.documents], 0
-            )
+            positions = [_positions(documents) for documents in columns.documents]
+            batch["position_ids"] = self._pad(positions, width, 0)
         if columns.packed:
             batch["use_cache"] = False
         for name, parts in columns.more.items():
-            batch[name] = pad(parts, 0)
+            batch[name] = self._pad(parts, width, 0)
         return batch
+
+    def _pad(self, parts: Sequence[NDArray[Any]], width: int, fill: int) -> torch.Tensor:
+        """Rows of one column as (rows, width), filled up on the side of the pads."""
+        padded = np.full((len(parts), width), fill, dtype=parts[0].dtype)
+        for line, part in zip(padded, parts, strict=True):
+            start = width - len(part) if self.side == "left" else 0
+            line[start : start + len(part)] = part
+        return _tensor(padded)
 
 
 @dataclass(frozen=True)

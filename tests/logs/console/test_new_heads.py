@@ -80,7 +80,7 @@ def test_a_worker_that_died_of_a_bus_error_names_shared_memory(tmp_path: Path) -
     path.write_text(
         "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n"
         "Traceback (most recent call last):\n"
-        '  File "/work/train.py", line 118, in <module>\n'
+        '  File "/workspace/train.py", line 118, in <module>\n'
         "    for batch in loader:\n"
         "RuntimeError: DataLoader worker (pid(s) 311) exited unexpectedly\n",
         encoding="utf-8",

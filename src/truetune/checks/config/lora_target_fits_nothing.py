@@ -139,21 +139,12 @@ class LoraTargetFitsNothing(ConfigRule):
             for name in names
             if not PATTERN_SIGN.search(name)
         }
-        unmatched = [name for name, count in counts.items() if not count]
-        candidates = _likely_names(field, there, known)
-        lost = {
-            name: likely_module_name(name, candidates)
-            for name in unmatched
-            if name not in trusted and name != "all-linear"
-        }
+        unmatched = [name for name, count in counts.items() if not count and name not in trusted]
+        lost = _likely_name_of_each(unmatched, _likely_names(field, there, known))
         if not there:
             # Without the weights, a name that resembles no known one may be right.
             lost = {name: likely for name, likely in lost.items() if likely}
-        evidence = [
-            f"{name}: {count:,} modules" for name, count in counts.items() if count and there
-        ]
-        if not evidence:
-            evidence = ["the model's weights are not here: judged by the names of published models"]
+        evidence = _evidence_of_counts(counts if there else {})
         where = " of the model" if there else ""
         for name, likely in lost.items():
             hint, remedy = _hint_and_remedy(name, likely)
@@ -214,6 +205,19 @@ def _likely_names(
     parts = {module.rpartition(".")[2] for module in there}
     lasts = frozenset(part for part in parts if not part.isdecimal())
     return lasts | known if field == SAVED else lasts or known
+
+
+def _likely_name_of_each(unmatched: list[str], candidates: frozenset[str]) -> dict[str, str | None]:
+    """The names that fit nothing, each with the module that was likely meant; "all-linear" is peft's own word."""
+    return {
+        name: likely_module_name(name, candidates) for name in unmatched if name != "all-linear"
+    }
+
+
+def _evidence_of_counts(counts: Mapping[str, int]) -> list[str]:
+    """How many modules each name fits; without weights, what was judged by instead."""
+    fitting = [f"{name}: {count:,} modules" for name, count in counts.items() if count]
+    return fitting or ["the model's weights are not here: judged by the names of published models"]
 
 
 def _hint_and_remedy(name: str, likely: str | None) -> tuple[str, str]:

@@ -189,23 +189,37 @@ def _questions_after_training(module: Module) -> Iterator[Question]:
     places = list(training_places(module))
     if not places:
         return
-    start = min(_line_number(place) for place in places)
+    start = min(map(_line_number, places))
     trained = _trained_before(module, start)
-    if trained is None or any(_line_number(node) > start for node in chat_template_uses(module)):
+    if trained is None or _uses_chat_template_after(module, start):
         return
-    by_hand = [
-        (mark, node) for mark, node in handwritten_prompts(module) if _line_number(node) > start
-    ]
-    if by_hand:
-        # No marks: the training is on the chat template.
-        if not trained.marks and _is_asked_after(module, places):
-            words = describe_marks(frozenset(mark for mark, _ in by_hand))
-            yield Question(words, by_hand[0][1], trained)
-        return
+    by_hand = _prompts_by_hand_after(module, start)
+    if not by_hand:
+        yield from _bare_question_after(module, places, trained)
+    # No marks: the training is on the chat template. By hand on both sides, the prompts may be the same.
+    elif not trained.marks and _is_asked_after(module, places):
+        words = describe_marks(frozenset(mark for mark, _ in by_hand))
+        yield Question(words, by_hand[0][1], trained)
+
+
+def _bare_question_after(
+    module: Module, places: list[ast.AST], trained: Trained
+) -> Iterator[Question]:
+    """The first question without any template that is asked after the training; nothing where there is none."""
     for call, text in questions_without_template(module):
         if _runs_after(module, call.node, places):
             yield Question(BARE_TEXT, text, trained)
             return
+
+
+def _uses_chat_template_after(module: Module, line: int) -> bool:
+    """Is the chat template used below a line?"""
+    return any(_line_number(node) > line for node in chat_template_uses(module))
+
+
+def _prompts_by_hand_after(module: Module, line: int) -> list[tuple[str, ast.AST]]:
+    """The prompts that a file writes by hand below a line, each with its mark."""
+    return [(mark, node) for mark, node in handwritten_prompts(module) if _line_number(node) > line]
 
 
 def _is_asked_after(module: Module, places: list[ast.AST]) -> bool:

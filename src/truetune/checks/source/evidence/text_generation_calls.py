@@ -170,13 +170,10 @@ def _text_argument(module: Module, call: Call) -> ast.expr | None:
     if call.named(*CLIENT_FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
     if call.method is None or call.receiver is None:
-        pipeline = module.flow.producing_call(call.node.func)
-        is_pipeline = pipeline is not None and pipeline.named(TRANSFORMERS_PIPELINE)
+        is_pipeline = _is_made_by(module, call.node.func, TRANSFORMERS_PIPELINE)
         return call.argument(0, "text_inputs") if is_pipeline else None
-    if call.method in VLLM_METHODS:
-        engine = module.flow.producing_call(call.receiver)
-        if engine is not None and engine.named(VLLM_ENGINE):
-            return call.argument(0, "prompts") or call.argument(0, "messages")
+    if call.method in VLLM_METHODS and _is_made_by(module, call.receiver, VLLM_ENGINE):
+        return call.argument(0, "prompts") or call.argument(0, "messages")
     if call.method in CLIENT_METHODS and _is_openai_client(module, call.receiver):
         return call.keywords.get("messages") or call.keywords.get("prompt")
     return None
@@ -184,8 +181,13 @@ def _text_argument(module: Module, call: Call) -> ast.expr | None:
 
 def _is_openai_client(module: Module, receiver: ast.expr) -> bool:
     """Is it a client of an OpenAI server, or a part of one such as `client.chat.completions`?"""
-    client = module.flow.producing_call(_client_of(receiver))
-    return client is not None and client.named(*OPENAI_CLIENTS)
+    return _is_made_by(module, _client_of(receiver), *OPENAI_CLIENTS)
+
+
+def _is_made_by(module: Module, value: ast.expr, *makers: str) -> bool:
+    """Is a value the result of one call, to one of these functions or classes?"""
+    made = module.flow.producing_call(value)
+    return made is not None and made.named(*makers)
 
 
 def generation_request_body(module: Module, call: Call) -> ast.expr | None:
