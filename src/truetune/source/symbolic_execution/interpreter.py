@@ -34,12 +34,14 @@ from truetune.source.symbolic_execution.constants import (
     UNARY,
     compute,
     constant_of,
+    join_text,
     truth_of,
 )
 from truetune.source.symbolic_execution.containers import (
     change_list,
     change_mapping,
     item_of_sequence,
+    join_lists,
     merge_mapping,
     plain_key,
     text_method,
@@ -838,9 +840,7 @@ class Interpreter:
         left, right = operands
         if isinstance(node.op, ast.Add) and isinstance(left, Sequence):
             if isinstance(right, Sequence):
-                is_open = left.is_open or right.is_open
-                made = Sequence(left.kind, [*left.items, *right.items], is_open, node=node)
-                return self._keep(made)
+                return self._keep(join_lists(left, right, node))
         if isinstance(node.op, ast.BitOr) and isinstance(left, Mapping):
             merged = Mapping(dict(left.entries), left.rest, left.is_open, node=node)
             merge_mapping(merged, right, self._write)
@@ -988,7 +988,7 @@ class Interpreter:
             plain = [one.value for one in operands if isinstance(one, Constant)]
             result: Any = NO_CONSTANT
             if sign == "format":
-                result = "".join(str(one) for one in plain)
+                result = join_text(plain)
             elif len(plain) == 2 and sign != "and":
                 result = compute(sign, *plain)
             if result is not NO_CONSTANT:

@@ -76,6 +76,8 @@ SPLIT = re.compile(
     r"(?P<name>\w+)(?:\[(?P<begin>\d*)(?P<unit>%?):(?P<end>\d*)(?P<end_unit>%?)\])?$"
 )
 """`train`, `train[:90%]`, `train[100:]`"""
+MAX_SUMS = 3
+"""Sums of lists inside sums that are looked into"""
 END = float("inf")
 
 
@@ -303,10 +305,14 @@ def repeats_rows(value: Value) -> CallEvent | None:
     return None
 
 
-def _holds_twice(listed: Value) -> bool:
+def _holds_twice(listed: Value, depth: int = 0) -> bool:
     """Does a list of data sets hold rows twice: one of them twice, `[rows] * 4`, or a part beside the whole?"""
     if isinstance(listed, Operation):
-        return _is_multiplied(listed) or any(_holds_twice(one) for one in listed.operands)
+        if depth > MAX_SUMS:
+            return False
+        return _is_multiplied(listed) or any(
+            _holds_twice(one, depth + 1) for one in listed.operands
+        )
     if not isinstance(listed, Sequence) or listed.is_open:
         return False
     ways = [steps_to(one) for one in listed.items]
