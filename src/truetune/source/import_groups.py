@@ -32,6 +32,8 @@ IMPORT_LINE = re.compile(
     re.M,
 )
 """A line that imports, as text: it groups files before any is parsed. In a notebook a line stands in quotes."""
+MAIN_GUARD = re.compile(r"^if __name__ *== *", re.M)
+"""What the files begin with that can be started and imported"""
 DOTTED_NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -65,6 +67,19 @@ class Program:
                 running.update((one.path, one) for one in _reachable_modules(user, self._imported))
             self._running_with[module.path] = tuple(running.values())
         return self._running_with[module.path]
+
+    def files_that_start(self, module: Module) -> tuple[Module, ...]:
+        """The files of which a run may reach this one: itself, or those that import it, where they can be started.
+
+        A file that nothing imports is started, and so is one that asks whether it is the main one.
+        """
+        users = _reachable_modules(module, self._importers)
+        started = [
+            user
+            for user in users
+            if not self._importers.get(user.path) or MAIN_GUARD.search(user.text) is not None
+        ]
+        return tuple(started) or (module,)
 
     def around(self, module: Module) -> Module:
         """The file in a small group of its own, of those that it runs with; its fixes are tried there."""

@@ -1,0 +1,215 @@
+"""Constants among values: what follows from what is written, and which way a test goes.
+
+How it works: `constant_of` folds operators, containers and the defaults of options; `truth_of` decides a test only
+where nothing that a user may give otherwise is part of it.
+
+The trade-off: only operators whose result stays small are computed, so `"a" * 10**9` in a script costs nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Choice,
+    Class,
+    Constant,
+    Function,
+    Instance,
+    Library,
+    Mapping,
+    Operation,
+    Option,
+    Partial,
+    ProjectModule,
+    Result,
+    Sequence,
+    Value,
+)
+
+MAX_TEXT = 20_000
+"""Characters of a text that is put together; longer ones are not computed"""
+MAX_DEPTH = 30
+"""Values inside values that are followed"""
+BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.Div: ("/", operator.truediv),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+    ast.BitOr: ("|", operator.or_),
+    ast.BitAnd: ("&", operator.and_),
+    ast.BitXor: ("^", operator.xor),
+    ast.LShift: ("<<", operator.lshift),
+    ast.RShift: (">>", operator.rshift),
+    ast.MatMult: ("@", operator.matmul),
+}
+COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda one, many: one in many),
+    ast.NotIn: ("not in", lambda one, many: one not in many),
+}
+UNARY: dict[type[ast.unaryop], tuple[str, Callable[[Any], Any]]] = {
+    ast.Not: ("not", operator.not_),
+    ast.USub: ("-", operator.neg),
+    ast.UAdd: ("+", operator.pos),
+    ast.Invert: ("~", operator.invert),
+}
+BY_SIGN: dict[str, Callable[..., Any]] = dict((*BINARY.values(), *COMPARISONS.values()))
+OBJECTS = (Instance, Function, Class, Partial, Library, ProjectModule, Sequence, Mapping)
+"""Values that are certainly not None"""
+CONSTRUCTORS = ("from_pretrained", "from_config", "get_peft_model", "load_dataset", "prepare")
+"""Library functions that give an object, never None"""
+
+
+def compute(sign: str, *operands: Any) -> Any:
+    """The result of an operator on plain values; NO_CONSTANT where it fails or may be large."""
+    if sign in ("**", "<<") or (sign == "*" and any(_is_large(one) for one in operands)):
+        if not all(isinstance(one, int | float) and abs(one) < 1000 for one in operands):
+            return NO_CONSTANT
+    try:
+        result = BY_SIGN[sign](*operands)
+    except (ArithmeticError, TypeError, ValueError, KeyError, AttributeError):
+        return NO_CONSTANT
+    if isinstance(result, str | bytes | list | tuple) and len(result) > MAX_TEXT:
+        return NO_CONSTANT
+    return NO_CONSTANT if isinstance(result, complex) else result
+
+
+def _is_large(value: Any) -> bool:
+    """May a product with it take much memory?"""
+    return not isinstance(value, int | float) or abs(value) > 10**12
+
+
+def constant_of(value: Value | None, *, with_defaults: bool = True, depth: int = 0) -> Any:
+    """The plain value that it stands for; NO_CONSTANT where it is not known.
+
+    Args:
+        value: The value.
+        with_defaults: Do options count with their default, which a user may change?
+        depth: Values around it; ends the search in a cycle.
+
+    Returns:
+        A number, text, truth value, None, or a list, tuple, set or dictionary of such.
+    """
+    if value is None or depth > MAX_DEPTH:
+        return NO_CONSTANT
+    if isinstance(value, Constant):
+        return value.value
+    if isinstance(value, Option):
+        if not with_defaults or value.default is None:
+            return NO_CONSTANT
+        return constant_of(value.default, depth=depth + 1)
+    if isinstance(value, Choice):
+        return _common_constant(value, with_defaults, depth)
+    if isinstance(value, Operation):
+        return _constant_of_operation(value, with_defaults, depth)
+    if isinstance(value, Sequence | Mapping):
+        return _constant_of_container(value, with_defaults, depth)
+    return NO_CONSTANT
+
+
+def _common_constant(value: Choice, with_defaults: bool, depth: int) -> Any:
+    """The constant that all options are."""
+    constants = [
+        constant_of(option, with_defaults=with_defaults, depth=depth + 1)
+        for option in value.options
+    ]
+    first = constants[0]
+    is_one = all(type(one) is type(first) and one == first for one in constants)
+    return first if is_one else NO_CONSTANT
+
+
+def _constant_of_operation(value: Operation, with_defaults: bool, depth: int) -> Any:
+    """The constant that an operator gives on constants."""
+    operands = [
+        constant_of(one, with_defaults=with_defaults, depth=depth + 1) for one in value.operands
+    ]
+    if any(one is NO_CONSTANT for one in operands):
+        return NO_CONSTANT
+    if value.operator == "format":
+        text = "".join(str(one) for one in operands)
+        return text if len(text) <= MAX_TEXT else NO_CONSTANT
+    if value.operator == "not":
+        return not operands[0]
+    if len(operands) != 2:
+        return NO_CONSTANT
+    return compute(value.operator, *operands)
+
+
+def _constant_of_container(value: Sequence | Mapping, with_defaults: bool, depth: int) -> Any:
+    """The plain container, where all its parts are constant and no other may be in it."""
+    if value.is_open or (isinstance(value, Mapping) and value.rest is not None):
+        return NO_CONSTANT
+    parts = value.items if isinstance(value, Sequence) else list(value.entries.values())
+    plain = [constant_of(one, with_defaults=with_defaults, depth=depth + 1) for one in parts]
+    if any(one is NO_CONSTANT for one in plain):
+        return NO_CONSTANT
+    if isinstance(value, Mapping):
+        return dict(zip(value.entries, plain, strict=True))
+    if value.kind == "tuple":
+        return tuple(plain)
+    return plain
+
+
+def constants_of(value: Value | None) -> list[Any]:
+    """The plain values that it may be, one for each option that is constant."""
+    if value is None:
+        return []
+    options = value.options if isinstance(value, Choice) else (value,)
+    plain = [constant_of(option) for option in options]
+    return [one for one in plain if one is not NO_CONSTANT]
+
+
+def truth_of(value: Value) -> bool | None:
+    """Which way a test goes; None where a run may go both ways."""
+    if isinstance(value, Sequence | Mapping):
+        parts = value.items if isinstance(value, Sequence) else value.entries
+        if parts:
+            return True
+        is_open = value.is_open or (isinstance(value, Mapping) and value.rest is not None)
+        return None if is_open else False
+    if isinstance(value, Operation) and value.operator in ("is", "is not"):
+        return _truth_of_identity(value)
+    if isinstance(value, Operation) and value.operator == "not":
+        inner = truth_of(value.operands[0])
+        return None if inner is None else not inner
+    if isinstance(value, OBJECTS):
+        return True
+    plain = constant_of(value, with_defaults=False)
+    return None if plain is NO_CONSTANT else bool(plain)
+
+
+def _truth_of_identity(value: Operation) -> bool | None:
+    """`x is None`, where x is certainly an object or certainly None."""
+    left, right = value.operands
+    if not (isinstance(right, Constant) and right.value is None):
+        return None
+    if isinstance(left, Constant):
+        is_none = left.value is None
+    elif isinstance(left, OBJECTS) or _is_constructed(left):
+        is_none = False
+    else:
+        return None
+    return is_none == (value.operator == "is")
+
+
+def _is_constructed(value: Value) -> bool:
+    """Is it what a class of a library gives when it is called?"""
+    if not isinstance(value, Result):
+        return False
+    lasts = [name.rpartition(".")[2] for name in value.call.names]
+    return any(last in CONSTRUCTORS or last[:1].isupper() for last in lasts)

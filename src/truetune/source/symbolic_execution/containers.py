@@ -1,0 +1,208 @@
+"""Reading and changing lists and dictionaries that a script makes, and what they give when they are iterated.
+
+The trade-off: a list that is filled in a loop holds what one pass adds, any number of times; its order and length are
+not known then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Constant,
+    Mapping,
+    Sequence,
+    Slice,
+    Unknown,
+    Value,
+    choose_among,
+)
+
+TEXT_METHODS = frozenset(
+    (
+        "capitalize",
+        "endswith",
+        "format",
+        "join",
+        "lower",
+        "lstrip",
+        "removeprefix",
+        "removesuffix",
+        "replace",
+        "rsplit",
+        "rstrip",
+        "split",
+        "startswith",
+        "strip",
+        "title",
+        "upper",
+        "count",
+        "find",
+        "splitlines",
+        "partition",
+        "rpartition",
+        "encode",
+        "isdigit",
+    )
+)
+"""Methods of a text whose result is computed where all is constant"""
+
+
+def plain_key(key: Value) -> Hashable | None:
+    """The constant that an index is; None where it is not known, a slice, or nothing that can be a key."""
+    plain = constant_of(key)
+    if plain is NO_CONSTANT or isinstance(plain, list | dict | set):
+        return None
+    if isinstance(plain, tuple) and any(isinstance(one, list | dict | set) for one in plain):
+        return None
+    return ("", None) if plain is None else plain  # None itself says "not known"
+
+
+def to_value(plain: Any, depth: int = 0) -> Value:
+    """A plain value of Python as a value of a run."""
+    if depth > 20:
+        return Unknown("nested too deeply")
+    if isinstance(plain, dict):
+        return Mapping({key: to_value(one, depth + 1) for key, one in plain.items()})
+    if isinstance(plain, list | tuple | set):
+        kind = type(plain).__name__
+        return Sequence(kind, [to_value(one, depth + 1) for one in plain])
+    return Constant(plain)
+
+
+def item_of_sequence(value: Sequence, key: Value) -> Value | None:
+    """The item or part of a list; None where it is not known."""
+    if isinstance(key, Slice):
+        return _part_of_sequence(value, key)
+    index = constant_of(key)
+    if (
+        not value.is_open
+        and isinstance(index, int)
+        and -len(value.items) <= index < len(value.items)
+    ):
+        return value.items[index]
+    return choose_among(value.items) if value.items else None
+
+
+def _part_of_sequence(value: Sequence, key: Slice) -> Value:
+    """A slice of a list; all items where its limits are not known."""
+    limits = [
+        None if limit is None else constant_of(limit) for limit in (key.start, key.stop, key.step)
+    ]
+    are_known = all(limit is None or isinstance(limit, int) for limit in limits)
+    if value.is_open or not are_known or limits[2] == 0:
+        return Sequence(value.kind, list(value.items), is_open=True)
+    return Sequence(value.kind, value.items[slice(*limits)])
+
+
+def change_list(
+    value: Sequence, method: str, args: tuple[Value, ...], *, in_loop: bool
+) -> Value | None:
+    """What a method of a list gives, after the list was changed; None where the method is not known here."""
+    if method in ("append", "add") and args:
+        value.items.append(args[-1])
+    elif method == "insert" and len(args) == 2:
+        position = constant_of(args[0])
+        value.items.insert(position if isinstance(position, int) else 0, args[1])
+    elif method in ("extend", "update") and args:
+        added = args[0]
+        value.items.extend(added.items if isinstance(added, Sequence) else [])
+        value.is_open = value.is_open or not isinstance(added, Sequence) or added.is_open
+    elif method == "copy":
+        return Sequence(value.kind, list(value.items), value.is_open)
+    elif method == "pop":
+        taken = choose_among(value.items) if value.items else Unknown("an item of an empty list")
+        value.is_open = True
+        return taken
+    elif method in ("clear", "remove", "reverse", "sort"):
+        value.is_open = value.is_open or method == "remove"
+        if method == "clear" and not in_loop:
+            value.items.clear()
+    else:
+        return None
+    value.is_open = value.is_open or in_loop
+    return Constant(None)
+
+
+def change_mapping(
+    value: Mapping,
+    method: str,
+    args: tuple[Value, ...],
+    keywords: dict[str, Value],
+    write: Callable[[dict[Any, Value], Any, Value], None],
+) -> Value | None:
+    """What a method of a dictionary gives, after the dictionary was changed; None where the method is not known here.
+
+    `write` sets an entry, so that the arms of a branch can be told apart.
+    """
+    if method == "update":
+        for given in args:
+            merge_mapping(value, given, write)
+        for key, one in keywords.items():
+            write(value.entries, key, one)
+        return Constant(None)
+    if method == "copy":
+        return Mapping(dict(value.entries), value.rest, value.is_open)
+    if method == "keys":
+        return Sequence("list", [Constant(key) for key in value.entries], _may_hold_more(value))
+    if method == "values":
+        return Sequence("list", list(value.entries.values()), _may_hold_more(value))
+    if method == "items":
+        pairs: list[Value] = [
+            Sequence("tuple", [Constant(key), one]) for key, one in value.entries.items()
+        ]
+        return Sequence("list", pairs, _may_hold_more(value))
+    if method in ("get", "pop", "setdefault") and args:
+        return _entry_or_default(value, method, args, write)
+    return None
+
+
+def _may_hold_more(value: Mapping) -> bool:
+    """May it hold entries that are not known?"""
+    return value.is_open or value.rest is not None
+
+
+def _entry_or_default(
+    value: Mapping,
+    method: str,
+    args: tuple[Value, ...],
+    write: Callable[[dict[Any, Value], Any, Value], None],
+) -> Value | None:
+    """`get`, `pop` and `setdefault` of a dictionary."""
+    key = plain_key(args[0])
+    default = args[1] if len(args) > 1 else Constant(None)
+    if key is None:
+        return None
+    if key in value.entries:
+        return value.entries[key]
+    if method == "setdefault":
+        write(value.entries, key, default)
+    return None if _may_hold_more(value) else default
+
+
+def merge_mapping(
+    value: Mapping, given: Value, write: Callable[[dict[Any, Value], Any, Value], None]
+) -> None:
+    """Take the entries of another dictionary over."""
+    if not isinstance(given, Mapping):
+        value.is_open = True
+        value.rest = value.rest or given
+        return
+    for key, one in given.entries.items():
+        write(value.entries, key, one)
+    value.is_open = value.is_open or given.is_open
+    value.rest = value.rest or given.rest
+
+
+def text_method(text: str, method: str, args: tuple[Value, ...]) -> Value | None:
+    """What a method of a constant text gives on constants; None where that is not known."""
+    plain = [constant_of(one, with_defaults=False) for one in args]
+    if method not in TEXT_METHODS or any(one is NO_CONSTANT for one in plain):
+        return None
+    try:
+        return to_value(getattr(text, method)(*plain))
+    except (TypeError, ValueError, LookupError):
+        return None

@@ -1,0 +1,166 @@
+"""What one element of an iterable is: of a list, a loader, a data set that was mapped, `zip`, `tqdm`.
+
+The trade-off: a data set of which nothing is known gives one element, the same object each time, which stands for any
+of its rows; a loader with a collator of the project gives what the collator returns.
+"""
+
+from __future__ import annotations
+
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.values import (
+    Choice,
+    Constant,
+    Element,
+    Instance,
+    Item,
+    Mapping,
+    Opaque,
+    Result,
+    Sequence,
+    Value,
+    choose_among,
+)
+
+ELEMENT = "<element>"
+"""The key under which an opaque value keeps its element"""
+MAX_UNROLLED = 12
+"""Items of a list whose loop is run once for each. Chosen, not measured: lists of models or columns are shorter"""
+PASSES_ON = (
+    "tqdm.*",
+    "rich.progress.track",
+    "list",
+    "tuple",
+    "set",
+    "sorted",
+    "reversed",
+    "iter",
+    "itertools.islice",
+    "itertools.cycle",
+    "itertools.chain.from_iterable",
+    "random.sample",
+    "accelerate.skip_first_batches",
+)
+"""Functions whose result has the elements of their first argument"""
+KEEPS_ROWS = (
+    "filter",
+    "select",
+    "shuffle",
+    "sort",
+    "with_format",
+    "remove_columns",
+    "rename_column",
+    "rename_columns",
+    "select_columns",
+    "take",
+    "skip",
+    "shard",
+    "flatten_indices",
+    "cast",
+    "cast_column",
+    "train_test_split",
+    "repeat",
+    "with_transform",
+)
+"""Methods of a data set whose result has rows of the same data set"""
+LOADERS = ("torch.utils.data.*DataLoader", "torch.utils.data.dataloader.DataLoader", "*.DataLoader")
+
+
+def element_of(iterable: Value, depth: int = 0) -> Value:
+    """One element of an iterable, which stands for any of them."""
+    if depth > 12:
+        return Element(iterable)
+    if isinstance(iterable, Sequence):
+        return choose_among(iterable.items) if iterable.items else Element(iterable)
+    if isinstance(iterable, Mapping):
+        keys: list[Value] = [Constant(key) for key in iterable.entries]
+        return choose_among(keys) if keys else Element(iterable)
+    if isinstance(iterable, Choice):
+        return choose_among([element_of(one, depth + 1) for one in iterable.options])
+    if not isinstance(iterable, Opaque):
+        return Element(iterable)
+    if ELEMENT not in iterable.entries:
+        iterable.entries[ELEMENT] = _element_of_opaque(iterable, depth)
+    return iterable.entries[ELEMENT]
+
+
+def _element_of_opaque(iterable: Opaque, depth: int) -> Value:
+    """One element of something that a library gave."""
+    if isinstance(iterable, Item):
+        # `splits["train"]` of a dictionary of data sets that was mapped as a whole.
+        inner = element_of(iterable.base, depth + 1)
+        return inner if isinstance(inner, Mapping) else Element(iterable, node=iterable.node)
+    if isinstance(iterable, Result):
+        return _element_of_result(iterable.call, depth) or Element(iterable, node=iterable.node)
+    if isinstance(iterable, Instance):
+        given = iterable.entries.get("<row>")
+        return given if given is not None else Element(iterable, node=iterable.node)
+    return Element(iterable, node=iterable.node)
+
+
+def _element_of_result(call: CallEvent, depth: int) -> Value | None:
+    """One element of what a call gave; None where it is not known."""
+    if call.named("zip", "enumerate") and call.args:
+        parts = [element_of(one, depth + 1) for one in call.args]
+        if call.named("enumerate"):
+            parts = [Element(Constant("number")), parts[0]]
+        return Sequence("tuple", parts)
+    if call.named(*PASSES_ON) and call.args:
+        return element_of(call.args[0], depth + 1)
+    if call.named(*LOADERS):
+        return _element_of_loader(call, depth)
+    if call.named("map") and call.returned_by_callbacks:
+        return call.returned_by_callbacks[-1][1]
+    if call.method == "map":
+        return _mapped_row(call, depth)
+    if call.method in KEEPS_ROWS and call.receiver is not None:
+        return element_of(call.receiver, depth + 1)
+    return None
+
+
+def _element_of_loader(call: CallEvent, depth: int) -> Value | None:
+    """One batch of a loader: what its collator gives, else rows of the data set."""
+    collator = call.argument(6, "collate_fn")
+    if collator is not None and call.returned_by_callbacks:
+        return call.returned_by_callbacks[-1][1]
+    if collator is None and call.args:
+        row = element_of(call.args[0], depth + 1)
+        return row if isinstance(row, Mapping | Sequence) else None
+    return None
+
+
+def _mapped_row(call: CallEvent, depth: int) -> Value | None:
+    """One row of a data set that was mapped: the columns that the function gives, beside those that were there."""
+    if call.receiver is None or not call.returned_by_callbacks:
+        return None
+    returned = call.returned_by_callbacks[-1][1]
+    row = element_of(call.receiver, depth + 1)
+    options = returned.options if isinstance(returned, Choice) else (returned,)
+    mapped = [one for one in options if isinstance(one, Mapping)]
+    if len(mapped) != len(options):
+        return Element(call.result, node=call.node)
+    rows: list[Value] = []
+    for one in mapped:
+        entries = dict(row.entries) if isinstance(row, Mapping) else {}
+        entries.update(one.entries)
+        rest = row.rest if isinstance(row, Mapping) else row
+        rows.append(Mapping(entries, one.rest or rest, node=one.node))
+    return choose_among(rows)
+
+
+def items_to_unroll(iterable: Value) -> list[Value] | None:
+    """The items of a short list that is known, each of which gets a pass of its own; None for anything else."""
+    if isinstance(iterable, Sequence) and not iterable.is_open:
+        return list(iterable.items) if len(iterable.items) <= MAX_UNROLLED else None
+    if isinstance(iterable, Result):
+        return _items_of_call(iterable.call)
+    return None
+
+
+def _items_of_call(call: CallEvent) -> list[Value] | None:
+    """The items of `enumerate(list)` and the like."""
+    if not call.args or not call.named("enumerate", *PASSES_ON):
+        return None
+    inner = items_to_unroll(call.args[0])
+    if inner is None or not call.named("enumerate"):
+        return inner
+    return [Sequence("tuple", [Constant(i), one]) for i, one in enumerate(inner)]

@@ -1,0 +1,1637 @@
+"""The symbolic run: statements and expressions of a script, in the order in which Python would run them.
+
+How it works: names hold values (`values.py`). Functions and classes of the project are entered with the values that
+they are given, imports run the other file first, and a call of anything else becomes an event of the trace with an
+opaque result. A test that is not decided runs both arms: what each writes is taken back through a journal, and what
+differs afterwards becomes a choice. A loop over a short list that is known runs once for each item; any other loop
+runs twice, so that what the end of a pass does is seen by the next. Functions that a library is handed run at that
+call; functions that nobody calls run at the end, with arguments of which nothing is known.
+
+The trade-off: nothing is executed, so a script of a stranger can do no harm and needs no GPU, and what only execution
+tells (shapes, contents of data) stays unknown. Limits on steps and depth bound the time; a trace that met one says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from truetune.source.module import Module
+from truetune.source.qualified_names import shorten_library_name
+from truetune.source.symbolic_execution.command_lines import (
+    PARSING_METHODS,
+    option_of_parameter,
+    parsed_options,
+    record_option,
+)
+from truetune.source.symbolic_execution.constants import (
+    BINARY,
+    COMPARISONS,
+    UNARY,
+    compute,
+    constant_of,
+    truth_of,
+)
+from truetune.source.symbolic_execution.containers import (
+    change_list,
+    change_mapping,
+    item_of_sequence,
+    merge_mapping,
+    plain_key,
+    text_method,
+    to_value,
+)
+from truetune.source.symbolic_execution.elements import element_of, items_to_unroll
+from truetune.source.symbolic_execution.library_functions import result_of_known_function
+from truetune.source.symbolic_execution.trace import (
+    CallEvent,
+    Frame,
+    NameEvent,
+    ReturnEvent,
+    StoreEvent,
+    Trace,
+)
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Attribute,
+    Choice,
+    Class,
+    Constant,
+    Function,
+    Instance,
+    Item,
+    Library,
+    Mapping,
+    Opaque,
+    Operation,
+    Option,
+    Parameter,
+    Partial,
+    ProjectModule,
+    Result,
+    Scope,
+    Sequence,
+    Slice,
+    SuperProxy,
+    Unknown,
+    Value,
+    choose_among,
+    options_of,
+)
+
+MAX_STEPS = 150_000
+"""Statements and expressions of one run: about half a second. A script of 300 lines takes some thousand"""
+MAX_CALL_DEPTH = 20
+"""Functions of the project inside one another; deeper ones give an unknown value"""
+MAX_LOOP_DEPTH = 3
+"""Loops inside one another that run twice; the body of a deeper one runs once, since passes multiply"""
+MAX_CALLS_OF_FUNCTION = 40
+"""Times that one function is entered; a helper that is called more often gives an unknown value"""
+FALLS_THROUGH, CONTINUES, BREAKS, RETURNS, RAISES = range(5)
+"""How a block ends. Of two arms the smaller one counts: it says where the run may go on"""
+ENDING_CALLS = ("sys.exit", "exit", "quit", "os._exit", "os.abort")
+STARTERS = (
+    "threading.Thread",
+    "multiprocessing.Process",
+    "torch.multiprocessing.Process",
+    "torch.multiprocessing.spawn",
+    "accelerate.notebook_launcher",
+    "accelerate.debug_launcher",
+)
+"""Calls that run a function with the arguments of their own `args`"""
+FILLED_CLASSES = ("BaseModel", "BaseSettings", "NamedTuple", "Struct", "TypedDict")
+"""Base classes of libraries that make a constructor of the annotated names"""
+UNPACKED = "**"
+"""The keyword under which a call keeps what it unpacks and is not known entry by entry"""
+NO_HOOKS = frozenset(("__init__", "__post_init__", "__repr__", "__str__", "__len__", "__del__"))
+"""Methods that say nothing of a run when they are called by themselves"""
+
+
+class Arguments(NamedTuple):
+    """The arguments of a call."""
+
+    args: tuple[Value, ...]
+    keywords: dict[str, Value]
+    is_open: bool = False
+
+
+class _LimitReached(Exception):
+    """The run is ended: MAX_STEPS."""
+
+
+_MISSING: Any = object()
+
+
+def run_symbolically(entry: Module) -> Trace:
+    """The trace of one file that is started as a script, with the files of the project that it imports."""
+    interpreter = Interpreter(entry)
+    try:
+        interpreter.run()
+    except (_LimitReached, RecursionError):
+        interpreter.trace.is_whole = False
+    return interpreter.trace
+
+
+class Interpreter:
+    """One run; see the module."""
+
+    def __init__(self, entry: Module) -> None:
+        self.trace = Trace(entry)
+        self._entry = entry
+        self._frame: Frame | None = None
+        self._steps = 0
+        self._journal: list[tuple[dict[Any, Value], Any, Value]] = []
+        self._active: list[ast.AST] = []
+        """Functions that are being run, to end recursion"""
+        self._times_called: dict[ast.AST, int] = {}
+        self._modules: dict[str, ProjectModule] = {}
+        self._classes: list[Class] = []
+        program = entry.program
+        files = (entry,) if program is None else program.modules
+        self._files = {module.path: module for module in files}
+        self._imports = None if program is None else program.imports
+
+    def run(self) -> None:
+        """The file, then what nobody called."""
+        main = self._run_file(self._entry, "__main__")
+        self._run_uncalled(main)
+        for module in list(self._modules.values()):
+            if module is not main:
+                self._run_uncalled(module)
+
+    # Files
+
+    def _run_file(self, module: Module, name: str) -> ProjectModule:
+        """Run the statements of a file once."""
+        imported = ProjectModule(
+            module, {"__name__": Constant(name), "__file__": Constant(module.path)}
+        )
+        self._modules[module.path] = imported
+        scope = Scope(imported.names, None, module)
+        frame, self._frame = self._frame, None
+        self._block(module.tree.body, scope)
+        self._frame = frame
+        return imported
+
+    def _run_uncalled(self, module: ProjectModule) -> None:
+        """Run the functions and methods of a file that nobody called, with unknown arguments."""
+        for value in list(module.names.values()):
+            if isinstance(value, Function) and value.home is module.module:
+                if value.definition not in self._times_called:
+                    self._run_hook(value, None)
+            elif isinstance(value, Class) and value.home is module.module:
+                self._run_uncalled_class(value)
+
+    def _run_uncalled_class(self, made: Class) -> None:
+        """Run the methods of a class that nobody called."""
+        if all(function.definition in self._times_called for function in _methods_of(made)):
+            return
+        instance = next((one for one in self.trace.instances if one.made_of is made), None)
+        if instance is None:
+            given = self._instantiate(made, Arguments((), {}, True), made.definition)
+            instance = given if isinstance(given, Instance) else Instance(made)
+        self._run_hooks(instance, None)
+
+    # Statements
+
+    def _block(self, statements: Iterable[ast.stmt], scope: Scope) -> int:
+        """Run statements in order, up to one that ends the block."""
+        for statement in statements:
+            ending = self._statement(statement, scope)
+            if ending != FALLS_THROUGH:
+                return ending
+        return FALLS_THROUGH
+
+    def _statement(self, node: ast.stmt, scope: Scope) -> int:
+        """Run one statement; how it ends."""
+        self._count_step()
+        run = getattr(self, _method_name("_run_", type(node).__name__), None)
+        ending = run(node, scope) if run is not None else None
+        return FALLS_THROUGH if ending is None else int(ending)
+
+    def _count_step(self) -> None:
+        """Raises _LimitReached after MAX_STEPS."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise _LimitReached
+
+    def _run_expr(self, node: ast.Expr, scope: Scope) -> int:
+        value = self.evaluate(node.value, scope)
+        is_end = isinstance(value, Result) and value.call.named(*ENDING_CALLS)
+        return RAISES if is_end else FALLS_THROUGH
+
+    def _run_assign(self, node: ast.Assign, scope: Scope) -> None:
+        value = self.evaluate(node.value, scope)
+        for target in node.targets:
+            self._assign(target, value, scope, node)
+
+    def _run_ann_assign(self, node: ast.AnnAssign, scope: Scope) -> None:
+        if node.value is not None:
+            self._assign(node.target, self.evaluate(node.value, scope), scope, node)
+
+    def _run_aug_assign(self, node: ast.AugAssign, scope: Scope) -> None:
+        target = node.target
+        # Evaluation does not look at the context of an expression, so the target can be read.
+        earlier = self.evaluate(target, scope)
+        added = self.evaluate(node.value, scope)
+        if isinstance(node.op, ast.Add) and isinstance(earlier, Sequence):
+            change_list(earlier, "extend", (added,), in_loop=self._is_in_loop())
+            value: Value = earlier
+        else:
+            value = self._operate(BINARY[type(node.op)][0], (earlier, added), node)
+        self._assign(target, value, scope, node, is_augmented=True)
+
+    def _run_return(self, node: ast.Return, scope: Scope) -> int:
+        value = Constant(None) if node.value is None else self.evaluate(node.value, scope)
+        scope.returned.append(value)
+        if scope.function is not None:
+            self.trace.events.append(
+                ReturnEvent(self._number(), node, scope.home, self._frame, scope.function, value)
+            )
+        return RETURNS
+
+    def _run_raise(self, node: ast.Raise, scope: Scope) -> int:
+        if node.exc is not None:
+            self.evaluate(node.exc, scope)
+        return RAISES
+
+    def _run_break(self, node: ast.Break, scope: Scope) -> int:
+        return BREAKS
+
+    def _run_continue(self, node: ast.Continue, scope: Scope) -> int:
+        return CONTINUES
+
+    def _run_assert(self, node: ast.Assert, scope: Scope) -> None:
+        self.evaluate(node.test, scope)
+
+    def _run_global(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
+        scope.global_names.update(node.names)
+
+    _run_nonlocal = _run_global
+
+    def _run_delete(self, node: ast.Delete, scope: Scope) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self._write(scope.names, target.id, Unknown("deleted", node=node))
+
+    def _run_if(self, node: ast.If, scope: Scope) -> int:
+        test = self.evaluate(node.test, scope)
+        truth = truth_of(test)
+        if truth is not None:
+            return self._block(node.body if truth else node.orelse, scope)
+        return self._alternatives(
+            [
+                lambda: self._in_frame("branch", node, test, lambda: self._block(node.body, scope)),
+                lambda: self._in_frame(
+                    "branch", node, test, lambda: self._block(node.orelse, scope), taken=False
+                ),
+            ],
+            scope,
+        )
+
+    def _run_for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> int:
+        iterable = self.evaluate(node.iter, scope)
+        items = items_to_unroll(iterable)
+        if items is None:
+            items = [self._element(iterable, node.iter)] * self._passes()
+        for number, item in enumerate(items):
+            ending = self._loop_pass(node, iterable, scope, item, repeated=number > 0)
+            if ending == BREAKS:
+                return FALLS_THROUGH
+        return self._block(node.orelse, scope)
+
+    _run_async_for = _run_for
+
+    def _run_while(self, node: ast.While, scope: Scope) -> int:
+        test = self.evaluate(node.test, scope)
+        if truth_of(test) is False:
+            return self._block(node.orelse, scope)
+        for number in range(self._passes()):
+            ending = self._loop_pass(node, test, scope, None, repeated=number > 0)
+            if ending == BREAKS:
+                return FALLS_THROUGH
+            if ending == RETURNS and truth_of(test):
+                return RETURNS
+        return self._block(node.orelse, scope)
+
+    def _passes(self) -> int:
+        """How often the body of a loop is run whose number of passes is not known."""
+        frames = [] if self._frame is None else list(self._frame.around())
+        return 2 if sum(frame.kind == "loop" for frame in frames) < MAX_LOOP_DEPTH else 1
+
+    def _loop_pass(
+        self,
+        node: ast.For | ast.AsyncFor | ast.While,
+        iterable: Value,
+        scope: Scope,
+        item: Value | None,
+        *,
+        repeated: bool,
+    ) -> int:
+        """One pass of a loop."""
+
+        def body() -> int:
+            if item is not None and not isinstance(node, ast.While):
+                self._assign(node.target, item, scope, node)
+            return self._block(node.body, scope)
+
+        return self._in_frame("loop", node, iterable, body, repeated=repeated)
+
+    def _run_with(self, node: ast.With | ast.AsyncWith, scope: Scope) -> int:
+        outer = self._frame
+        for item in node.items:
+            manager = self.evaluate(item.context_expr, scope)
+            self._frame = Frame("with", item.context_expr, self._frame, manager)
+            if item.optional_vars is not None:
+                self._assign(item.optional_vars, _entered(manager), scope, node)
+        try:
+            return self._block(node.body, scope)
+        finally:
+            self._frame = outer
+
+    _run_async_with = _run_with
+
+    def _run_function_def(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        decorators = tuple(self.evaluate(one, scope) for one in node.decorator_list)
+        value: Value = self._make_function(node, scope, decorators)
+        for decorator in reversed(decorators):
+            if isinstance(decorator, Function) and not _is_wrapper(decorator):
+                value = self.call(decorator, Arguments((value,), {}), node, scope.home)
+        self._bind_name(node.name, value, scope, node)
+
+    _run_async_function_def = _run_function_def
+
+    def _run_class_def(self, node: ast.ClassDef, scope: Scope) -> None:
+        made = Class(
+            node,
+            scope.home,
+            scope,
+            tuple(self.evaluate(base, scope) for base in node.bases),
+            tuple(self.evaluate(one, scope) for one in node.decorator_list),
+            {},
+            [],
+            node=node,
+        )
+        body = Scope(made.namespace, scope, scope.home)
+        for statement in node.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                made.fields.append(statement.target.id)
+        self._block(node.body, body)
+        for value in made.namespace.values():
+            if isinstance(value, Function) and value.owner is None:
+                value.owner = made
+        self._bind_name(node.name, made, scope, node)
+
+    def _run_try(self, node: ast.Try, scope: Scope) -> int:
+        body = self._in_frame("try", node, None, lambda: self._block(node.body, scope))
+        arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
+        arms += [self._handler_arm(handler, scope) for handler in node.handlers]
+        after = self._alternatives(arms, scope) if node.handlers else FALLS_THROUGH
+        # A body that returns may have failed before it did so; then the handlers say how the run goes on.
+        ending = (
+            body if body in (FALLS_THROUGH, CONTINUES) or not node.handlers else min(body, after)
+        )
+        if ending == FALLS_THROUGH and body == FALLS_THROUGH:
+            ending = self._block(node.orelse, scope)
+        final = self._block(node.finalbody, scope)
+        return final or ending
+
+    def _handler_arm(self, handler: ast.ExceptHandler, scope: Scope) -> Callable[[], int]:
+        """One `except` as an arm that a run may take."""
+
+        def run() -> int:
+            if handler.name:
+                self._write(scope.names, handler.name, Unknown("an exception", node=handler))
+            return self._in_frame("except", handler, None, lambda: self._block(handler.body, scope))
+
+        return run
+
+    _run_try_star = _run_try
+
+    def _run_match(self, node: ast.Match, scope: Scope) -> int:
+        subject = self.evaluate(node.subject, scope)
+        arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
+        arms += [self._case_arm(node, case, subject, scope) for case in node.cases]
+        return self._alternatives(arms, scope)
+
+    def _case_arm(
+        self, node: ast.Match, case: ast.match_case, subject: Value, scope: Scope
+    ) -> Callable[[], int]:
+        """One `case` as an arm that a run may take."""
+        return lambda: self._in_frame(
+            "branch", node, subject, lambda: self._block(case.body, scope)
+        )
+
+    def _run_import(self, node: ast.Import, scope: Scope) -> None:
+        for alias in node.names:
+            parts = tuple(alias.name.split("."))
+            bound = parts if alias.asname else parts[:1]
+            value = self._imported(scope.home, 0, bound)
+            self._write(scope.names, alias.asname or parts[0], value)
+
+    def _run_import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        base = tuple((node.module or "").split(".")) if node.module else ()
+        for alias in node.names:
+            if alias.name == "*":
+                source = self._imported(scope.home, node.level, base)
+                if isinstance(source, ProjectModule):
+                    for name, value in list(source.names.items()):
+                        if not name.startswith("_"):
+                            self._write(scope.names, name, value)
+                continue
+            value = self._imported(scope.home, node.level, (*base, alias.name))
+            self._write(scope.names, alias.asname or alias.name, value)
+
+    def _imported(self, importer: Module, level: int, parts: tuple[str, ...]) -> Value:
+        """What a dotted name of an import stands for."""
+        target = None if self._imports is None else self._imports.find(importer.path, level, parts)
+        if target is None or target.path not in self._files:
+            return Library(shorten_library_name("." * level + ".".join(parts)))
+        module = self._modules.get(target.path)
+        if module is None:
+            module = self._run_file(self._files[target.path], ".".join(parts[: target.used]))
+        value: Value = module
+        for part in parts[target.used :]:
+            value = self._attribute(value, part, None)
+        return value
+
+    # Branches
+
+    def _alternatives(self, arms: list[Callable[[], int]], scope: Scope) -> int:
+        """Run arms of which one is taken; what they write becomes a choice. How the whole ends."""
+        endings: list[int] = []
+        written: list[dict[tuple[int, Hashable], Value]] = []
+        places: dict[tuple[int, Hashable], dict[Any, Value]] = {}
+        for arm in arms:
+            mark = len(self._journal)
+            endings.append(arm())
+            written.append(self._take_back(mark, places))
+        for (identity, key), names in places.items():
+            options: list[Value] = []
+            for ending, changes in zip(endings, written, strict=True):
+                if not _counts_after(ending, names is scope.names):
+                    continue
+                value = changes.get((identity, key), names.get(key))
+                if value is not None:
+                    options.append(value)
+            if options:
+                self._write(names, key, self._choose(options))
+        return min(endings)
+
+    def _take_back(
+        self, mark: int, places: dict[tuple[int, Hashable], dict[Any, Value]]
+    ) -> dict[tuple[int, Hashable], Value]:
+        """Undo what was written since a mark; what it was."""
+        changes: dict[tuple[int, Hashable], Value] = {}
+        while len(self._journal) > mark:
+            names, key, earlier = self._journal.pop()
+            place = (id(names), key)
+            places[place] = names
+            if key in names:
+                changes.setdefault(place, names[key])
+            if earlier is _MISSING:
+                names.pop(key, None)
+            else:
+                names[key] = earlier
+        return changes
+
+    def _choose(self, values: list[Value]) -> Value:
+        """One of several values, known to the trace."""
+        return self._keep(choose_among(values))
+
+    def _write(self, names: dict[Any, Value], key: Any, value: Value) -> None:
+        """Set a name, attribute or entry, so that it can be taken back."""
+        self._journal.append((names, key, names.get(key, _MISSING)))
+        names[key] = value
+
+    def _in_frame(
+        self,
+        kind: str,
+        node: ast.AST,
+        value: Value | None,
+        run: Callable[[], int],
+        *,
+        taken: bool = True,
+        repeated: bool = False,
+    ) -> int:
+        """Run something inside a frame."""
+        outer = self._frame
+        self._frame = Frame(kind, node, outer, value, taken, repeated)
+        try:
+            return run()
+        finally:
+            self._frame = outer
+
+    def _is_in_loop(self) -> bool:
+        """Does it run inside a loop or comprehension?"""
+        frames = () if self._frame is None else self._frame.around()
+        return any(frame.kind in ("loop", "comprehension") for frame in frames)
+
+    def _number(self) -> int:
+        """The number of the next event."""
+        return len(self.trace.events)
+
+    def _keep(self, value: Value) -> Value:
+        """Let the trace know a value that is made of others."""
+        self.trace.values.append(value)
+        return value
+
+    # Names, attributes, items
+
+    def _bind_name(
+        self, name: str, value: Value, scope: Scope, node: ast.AST, *, is_augmented: bool = False
+    ) -> None:
+        """Set a name of a scope."""
+        home = scope
+        if name in scope.global_names:
+            while home.parent is not None and (home is scope or name not in home.names):
+                home = home.parent
+        self._write(home.names, name, value)
+        self.trace.events.append(
+            NameEvent(self._number(), node, scope.home, self._frame, name, value, is_augmented)
+        )
+
+    def _assign(
+        self,
+        target: ast.expr,
+        value: Value,
+        scope: Scope,
+        node: ast.AST,
+        *,
+        is_augmented: bool = False,
+    ) -> None:
+        """Bind a target of an assignment."""
+        if isinstance(target, ast.Name):
+            self._bind_name(target.id, value, scope, node, is_augmented=is_augmented)
+        elif isinstance(target, ast.Attribute):
+            base = self.evaluate(target.value, scope)
+            self._set_attribute(base, target.attr, value, scope, node, is_augmented=is_augmented)
+        elif isinstance(target, ast.Subscript):
+            base = self.evaluate(target.value, scope)
+            key = self.evaluate(target.slice, scope)
+            self._set_item(base, key, value, scope, node, is_augmented=is_augmented)
+        elif isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target, value, scope, node)
+        elif isinstance(target, ast.Starred):
+            self._assign(target.value, Sequence("list", [value], True), scope, node)
+
+    def _unpack(
+        self, target: ast.Tuple | ast.List, value: Value, scope: Scope, node: ast.AST
+    ) -> None:
+        """Bind the parts of a tuple."""
+        is_starred = any(isinstance(part, ast.Starred) for part in target.elts)
+        for number, part in enumerate(target.elts):
+            one = value if is_starred else self._item(value, Constant(number), part)
+            self._assign(part, one, scope, node)
+
+    def _set_attribute(
+        self,
+        base: Value,
+        name: str,
+        value: Value,
+        scope: Scope,
+        node: ast.AST,
+        *,
+        is_augmented: bool = False,
+    ) -> None:
+        """Set an attribute of an object."""
+        for one in options_of(base):
+            if isinstance(one, Opaque):
+                self._write(one.attributes, name, value)
+            elif isinstance(one, Mapping):
+                self._write(one.entries, name, value)
+            elif isinstance(one, Class):
+                self._write(one.namespace, name, value)
+            elif isinstance(one, ProjectModule):
+                self._write(one.names, name, value)
+        self.trace.events.append(
+            StoreEvent(
+                self._number(), node, scope.home, self._frame, base, name, value, is_augmented
+            )
+        )
+
+    def _set_item(
+        self,
+        base: Value,
+        key: Value,
+        value: Value,
+        scope: Scope,
+        node: ast.AST,
+        *,
+        is_augmented: bool = False,
+    ) -> None:
+        """Set an item of an object."""
+        plain = plain_key(key)
+        for one in options_of(base):
+            if isinstance(one, Mapping) and plain is not None:
+                self._write(one.entries, plain, value)
+            elif isinstance(one, Mapping):
+                one.is_open = True
+            elif isinstance(one, Opaque) and plain is not None:
+                self._write(one.entries, plain, value)
+            elif isinstance(one, Sequence):
+                one.items.append(value)
+                one.is_open = True
+        self.trace.events.append(
+            StoreEvent(
+                self._number(), node, scope.home, self._frame, base, key, value, is_augmented
+            )
+        )
+
+    def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
+        """An attribute of a value."""
+        if isinstance(base, Choice):
+            return self._choose([self._attribute(one, name, node) for one in base.options])
+        if isinstance(base, Library):
+            return Library(shorten_library_name(f"{base.name}.{name}"), node=node)
+        if isinstance(base, ProjectModule):
+            return base.names.get(name) or Unknown(f"no {name} in the file", node=node)
+        if isinstance(base, Mapping):
+            return self._attribute_of_mapping(base, name, node)
+        if isinstance(base, Class):
+            return self._attribute_of_class(base, name, node)
+        if isinstance(base, Instance):
+            return self._attribute_of_instance(base, name, node)
+        if isinstance(base, Opaque):
+            if name not in base.attributes:
+                base.attributes[name] = self._keep(Attribute(base, name, node=node))
+            return base.attributes[name]
+        return self._keep(Attribute(base, name, node=node))
+
+    def _attribute_of_mapping(self, base: Mapping, name: str, node: ast.AST | None) -> Value:
+        """A setting of a namespace, or of a dictionary that is read like one."""
+        if name in base.entries:
+            return base.entries[name]
+        return self._keep(Attribute(base, name, node=node))
+
+    def _attribute_of_class(self, base: Class, name: str, node: ast.AST | None) -> Value:
+        """What a class or one of its bases defines."""
+        for one in _linear_bases(base):
+            if name in one.namespace:
+                value = one.namespace[name]
+                if isinstance(value, Function) and _has_decorator(value, "classmethod"):
+                    return _bound(value, base)
+                return value
+        return self._keep(Attribute(base, name, node=node))
+
+    def _attribute_of_instance(self, base: Instance, name: str, node: ast.AST | None) -> Value:
+        """An attribute that was set, else what its class defines."""
+        if name in base.attributes:
+            return base.attributes[name]
+        for one in _linear_bases(base.made_of):
+            if name not in one.namespace:
+                continue
+            value = one.namespace[name]
+            if not isinstance(value, Function) or _has_decorator(value, "staticmethod"):
+                return value
+            bound = _bound(value, base)
+            if _has_decorator(value, "property", "functools.cached_property"):
+                home = value.home
+                return self.call(bound, Arguments((), {}), node or value.definition, home)
+            return bound
+        base.attributes[name] = self._keep(Attribute(base, name, node=node))
+        return base.attributes[name]
+
+    def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
+        """An item or slice of a value."""
+        if isinstance(base, Choice):
+            return self._choose([self._item(one, key, node) for one in base.options])
+        plain = plain_key(key)
+        known: Value | None = None
+        if isinstance(base, Sequence):
+            known = item_of_sequence(base, key)
+        elif isinstance(base, Mapping):
+            known = self._item_of_mapping(base, plain, key, node)
+        elif isinstance(base, Constant):
+            known = _item_of_constant(base.value, plain)
+        elif isinstance(base, Library | Class):
+            known = base  # `list[int]`
+        elif isinstance(base, Opaque) and plain is not None:
+            if plain not in base.entries:
+                base.entries[plain] = self._keep(Item(base, key, node=node))
+            known = base.entries[plain]
+        return known if known is not None else self._keep(Item(base, key, node=node))
+
+    def _item_of_mapping(
+        self, base: Mapping, plain: Hashable | None, key: Value, node: ast.AST | None
+    ) -> Value | None:
+        """An entry of a dictionary, or of what its other entries come from."""
+        if plain is None:
+            values = list(base.entries.values())
+            return self._choose(values) if values and not base.is_open else None
+        if plain in base.entries:
+            return base.entries[plain]
+        return None if base.rest is None else self._item(base.rest, key, node)
+
+    def _element(self, iterable: Value, node: ast.AST) -> Value:
+        """One element of an iterable; of an object of the project, what its own methods give."""
+        for one in options_of(iterable):
+            if isinstance(one, Instance) and "<row>" not in one.entries:
+                self._find_row(one, node)
+        return self._keep(element_of(iterable))
+
+    def _find_row(self, instance: Instance, node: ast.AST) -> None:
+        """Run what gives the elements of an object."""
+        for name in ("__getitem__", "__iter__"):
+            function = _find_method(instance.made_of, name)
+            if function is None:
+                continue
+            index = (Unknown("an index"),) if name == "__getitem__" else ()
+            given = self.call(_bound(function, instance), Arguments(index, {}), node, function.home)
+            instance.entries["<row>"] = element_of(given) if name == "__iter__" else given
+            return
+
+    # Expressions
+
+    def evaluate(self, node: ast.expr, scope: Scope) -> Value:
+        """What an expression stands for."""
+        self._count_step()
+        evaluate = getattr(self, _method_name("_value_of_", type(node).__name__), None)
+        if evaluate is None:
+            return Unknown(type(node).__name__, node=node)
+        value: Value = evaluate(node, scope)
+        return value
+
+    def _value_of_constant(self, node: ast.Constant, scope: Scope) -> Value:
+        return Constant(node.value, node=node)
+
+    def _value_of_name(self, node: ast.Name, scope: Scope) -> Value:
+        around: Scope | None = scope
+        while around is not None:
+            if node.id in around.names:
+                return around.names[node.id]
+            around = around.parent
+        return Library(node.id, node=node)
+
+    def _value_of_attribute(self, node: ast.Attribute, scope: Scope) -> Value:
+        return self._attribute(self.evaluate(node.value, scope), node.attr, node)
+
+    def _value_of_subscript(self, node: ast.Subscript, scope: Scope) -> Value:
+        base = self.evaluate(node.value, scope)
+        key = self.evaluate(node.slice, scope)
+        if isinstance(base, Library) and base.name == "os.environ":
+            return Option(str(constant_of(key)), None, node=node)
+        return self._item(base, key, node)
+
+    def _value_of_slice(self, node: ast.Slice, scope: Scope) -> Value:
+        limits = (
+            None if limit is None else self.evaluate(limit, scope)
+            for limit in (node.lower, node.upper, node.step)
+        )
+        return self._keep(Slice(*limits, node=node))
+
+    def _value_of_list(self, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
+        items: list[Value] = []
+        is_open = False
+        for part in node.elts:
+            if isinstance(part, ast.Starred):
+                given = self.evaluate(part.value, scope)
+                is_open = is_open or not isinstance(given, Sequence) or given.is_open
+                items += given.items if isinstance(given, Sequence) else [element_of(given)]
+            else:
+                items.append(self.evaluate(part, scope))
+        return self._keep(Sequence(type(node).__name__.lower(), items, is_open, node=node))
+
+    _value_of_tuple = _value_of_list
+    _value_of_set = _value_of_list
+
+    def _value_of_dict(self, node: ast.Dict, scope: Scope) -> Value:
+        made = Mapping({}, node=node)
+        for key, value in zip(node.keys, node.values, strict=True):
+            given = self.evaluate(value, scope)
+            if key is None:
+                merge_mapping(made, given, self._write)
+                continue
+            plain = plain_key(self.evaluate(key, scope))
+            if plain is None:
+                made.is_open = True
+            else:
+                made.entries[plain] = given
+        return self._keep(made)
+
+    def _value_of_joined_str(self, node: ast.JoinedStr, scope: Scope) -> Value:
+        parts = tuple(self.evaluate(part, scope) for part in node.values)
+        return self._operate("format", parts, node)
+
+    def _value_of_formatted_value(self, node: ast.FormattedValue, scope: Scope) -> Value:
+        return self.evaluate(node.value, scope)
+
+    def _value_of_bin_op(self, node: ast.BinOp, scope: Scope) -> Value:
+        operands = (self.evaluate(node.left, scope), self.evaluate(node.right, scope))
+        left, right = operands
+        if isinstance(node.op, ast.Add) and isinstance(left, Sequence):
+            if isinstance(right, Sequence):
+                is_open = left.is_open or right.is_open
+                made = Sequence(left.kind, [*left.items, *right.items], is_open, node=node)
+                return self._keep(made)
+        if isinstance(node.op, ast.BitOr) and isinstance(left, Mapping):
+            merged = Mapping(dict(left.entries), left.rest, left.is_open, node=node)
+            merge_mapping(merged, right, self._write)
+            return self._keep(merged)
+        return self._operate(BINARY[type(node.op)][0], operands, node)
+
+    def _value_of_unary_op(self, node: ast.UnaryOp, scope: Scope) -> Value:
+        operand = self.evaluate(node.operand, scope)
+        sign, compute_one = UNARY[type(node.op)]
+        if isinstance(operand, Constant) and isinstance(operand.value, int | float):
+            try:
+                return Constant(compute_one(operand.value), node=node)
+            except TypeError:
+                pass
+        return self._keep(Operation(sign, (operand,), node=node))
+
+    def _value_of_compare(self, node: ast.Compare, scope: Scope) -> Value:
+        left = self.evaluate(node.left, scope)
+        compared: list[Value] = []
+        for comparison, part in zip(node.ops, node.comparators, strict=True):
+            right = self.evaluate(part, scope)
+            compared.append(self._operate(COMPARISONS[type(comparison)][0], (left, right), node))
+            left = right
+        return compared[0] if len(compared) == 1 else self._operate("and", tuple(compared), node)
+
+    def _value_of_bool_op(self, node: ast.BoolOp, scope: Scope) -> Value:
+        is_and = isinstance(node.op, ast.And)
+        operands: list[Value] = []
+        for part in node.values:
+            operand = self.evaluate(part, scope)
+            truth = truth_of(operand)
+            if truth is not None and truth != is_and:
+                operands.append(operand)
+                break
+            if truth is None or part is node.values[-1]:
+                operands.append(operand)
+        if len(operands) == 1:
+            return operands[0]
+        if is_and:
+            return self._keep(Operation("and", tuple(operands), node=node))
+        return self._choose(operands)
+
+    def _value_of_if_exp(self, node: ast.IfExp, scope: Scope) -> Value:
+        truth = truth_of(self.evaluate(node.test, scope))
+        if truth is not None:
+            return self.evaluate(node.body if truth else node.orelse, scope)
+        return self._choose([self.evaluate(node.body, scope), self.evaluate(node.orelse, scope)])
+
+    def _value_of_lambda(self, node: ast.Lambda, scope: Scope) -> Value:
+        return self._make_function(node, scope, ())
+
+    def _value_of_named_expr(self, node: ast.NamedExpr, scope: Scope) -> Value:
+        value = self.evaluate(node.value, scope)
+        self._assign(node.target, value, scope, node)
+        return value
+
+    def _value_of_starred(self, node: ast.Starred, scope: Scope) -> Value:
+        return self.evaluate(node.value, scope)
+
+    def _value_of_await(self, node: ast.Await, scope: Scope) -> Value:
+        return self.evaluate(node.value, scope)
+
+    def _value_of_yield(self, node: ast.Yield, scope: Scope) -> Value:
+        value = Constant(None) if node.value is None else self.evaluate(node.value, scope)
+        scope.yielded.append(value)
+        return Constant(None)
+
+    def _value_of_yield_from(self, node: ast.YieldFrom, scope: Scope) -> Value:
+        scope.yielded.append(element_of(self.evaluate(node.value, scope)))
+        return Constant(None)
+
+    def _value_of_list_comp(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope
+    ) -> Value:
+        items, is_open = self._comprehend(
+            node.generators, scope, lambda inner: self.evaluate(node.elt, inner)
+        )
+        return self._keep(Sequence("list", items, is_open, node=node))
+
+    _value_of_set_comp = _value_of_list_comp
+    _value_of_generator_exp = _value_of_list_comp
+
+    def _value_of_dict_comp(self, node: ast.DictComp, scope: Scope) -> Value:
+        made = Mapping({}, node=node)
+
+        def add(inner: Scope) -> Value:
+            plain = plain_key(self.evaluate(node.key, inner))
+            value = self.evaluate(node.value, inner)
+            if plain is not None:
+                made.entries[plain] = value
+            elif made.rest is None:
+                made.is_open = True
+                made.rest = self._rest_of_comprehension(node, inner, value)
+            return value
+
+        _, is_open = self._comprehend(node.generators, scope, add)
+        made.is_open = made.is_open or is_open
+        return self._keep(made)
+
+    def _rest_of_comprehension(
+        self, node: ast.DictComp, inner: Scope, value: Value
+    ) -> Value | None:
+        """`batch` in `{k: v.to(device) for k, v in batch.items()}`: its entries are those of the new one."""
+        source = self.evaluate(node.generators[0].iter, inner)
+        if isinstance(source, Result) and source.call.method == "items":
+            return source.call.receiver
+        return None
+
+    def _comprehend(
+        self,
+        generators: list[ast.comprehension],
+        scope: Scope,
+        make: Callable[[Scope], Value],
+    ) -> tuple[list[Value], bool]:
+        """The values of a comprehension, and whether there may be any number of them."""
+        inner = Scope({}, scope, scope.home, function=scope.function)
+        values: list[Value] = []
+        is_open = False
+
+        def run(position: int) -> int:
+            nonlocal is_open
+            if position == len(generators):
+                values.append(make(inner))
+                return FALLS_THROUGH
+            generator = generators[position]
+            iterable = self.evaluate(generator.iter, inner)
+            items = items_to_unroll(iterable)
+            if items is None or generator.ifs:
+                is_open = True
+            if items is None:
+                items = [self._element(iterable, generator.iter)]
+            for item in items:
+                self._assign(generator.target, item, inner, generator)
+                for test in generator.ifs:
+                    self.evaluate(test, inner)
+                self._in_frame("comprehension", generator, iterable, lambda: run(position + 1))
+            return FALLS_THROUGH
+
+        run(0)
+        return values, is_open
+
+    def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
+        """An operator on values, computed where all are constant."""
+        if all(isinstance(one, Constant) for one in operands):
+            plain = [one.value for one in operands if isinstance(one, Constant)]
+            result: Any = NO_CONSTANT
+            if sign == "format":
+                result = "".join(str(one) for one in plain)
+            elif len(plain) == 2 and sign != "and":
+                result = compute(sign, *plain)
+            if result is not NO_CONSTANT:
+                return Constant(result, node=node)
+        return self._keep(Operation(sign, operands, node=node))
+
+    # Calls
+
+    def _value_of_call(self, node: ast.Call, scope: Scope) -> Value:
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            return self._super_of(scope, node)
+        given = self._arguments(node, scope)
+        if isinstance(node.func, ast.Attribute):
+            receiver = self.evaluate(node.func.value, scope)
+            return self._call_method(receiver, node.func.attr, given, node, scope.home)
+        return self.call(self.evaluate(node.func, scope), given, node, scope.home)
+
+    def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
+        """The arguments of a call, with the entries of `*args` and `**kwargs` that are known."""
+        args: list[Value] = []
+        keywords: dict[str, Value] = {}
+        is_open = False
+        for part in node.args:
+            value = self.evaluate(part, scope)
+            if not isinstance(part, ast.Starred):
+                args.append(value)
+            elif isinstance(value, Sequence) and not value.is_open:
+                args += value.items
+            else:
+                is_open = True
+        for keyword in node.keywords:
+            value = self.evaluate(keyword.value, scope)
+            if keyword.arg is not None:
+                keywords[keyword.arg] = value
+                continue
+            if isinstance(value, Mapping):
+                keywords.update((str(key), one) for key, one in value.entries.items())
+            # What is unpacked stays among the inputs, so that its uses are seen.
+            if not isinstance(value, Mapping) or value.is_open or value.rest is not None:
+                is_open = True
+                keywords[UNPACKED] = value
+        return Arguments(tuple(args), keywords, is_open)
+
+    def _super_of(self, scope: Scope, node: ast.Call) -> Value:
+        """`super()` in a method."""
+        function = scope.function
+        if function is None or function.owner is None or function.receiver is None:
+            return Unknown("super outside of a method", node=node)
+        return SuperProxy(function.receiver, function.owner, node=node)
+
+    def call(self, function: Value, given: Arguments, node: ast.AST, home: Module) -> Value:
+        """What a call of any value gives."""
+        self._count_step()
+        if isinstance(function, Choice):
+            return self._choose([self.call(one, given, node, home) for one in function.options[:4]])
+        if isinstance(function, Function):
+            return self._call_function(function, given, node)
+        if isinstance(function, Class):
+            return self._instantiate(function, given, node)
+        if isinstance(function, Partial):
+            joined = Arguments(
+                (*function.args, *given.args),
+                {**function.keywords, **given.keywords},
+                given.is_open,
+            )
+            return self.call(function.function, joined, node, home)
+        if isinstance(function, Instance):
+            return self._call_instance(function, given, node, home)
+        if isinstance(function, Library):
+            return self._call_library(function.name, given, node, home)
+        if isinstance(function, Attribute):
+            return self._event((), function.name, function.base, given, node, home).result
+        return self._event((), "__call__", function, given, node, home).result
+
+    def _call_instance(
+        self, instance: Instance, given: Arguments, node: ast.AST, home: Module
+    ) -> Value:
+        """A call of an object of the project: its `__call__`, or `forward` of a module of torch."""
+        for name in ("__call__", "forward"):
+            function = _find_method(instance.made_of, name)
+            if function is not None:
+                return self._call_function(_bound(function, instance), given, node)
+        names = tuple(f"{name}.__call__" for name in library_bases(instance.made_of))
+        return self._event(names, "__call__", instance, given, node, home).result
+
+    def _call_method(
+        self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
+    ) -> Value:
+        """A call of `receiver.name(...)`."""
+        if isinstance(receiver, Choice) and any(
+            isinstance(one, Instance | Mapping | Library | ProjectModule | Class)
+            for one in receiver.options
+        ):
+            return self._choose(
+                [self._call_method(one, name, given, node, home) for one in receiver.options]
+            )
+        if isinstance(receiver, Library):
+            return self._call_library(
+                shorten_library_name(f"{receiver.name}.{name}"), given, node, home
+            )
+        if isinstance(receiver, SuperProxy):
+            return self._call_super(receiver, name, given, node, home)
+        if isinstance(receiver, Sequence | Mapping | Constant):
+            known = self._call_container(receiver, name, given)
+            event = self._event((), name, receiver, given, node, home)
+            return event.result if known is None else self._keep(known)
+        if isinstance(receiver, ProjectModule | Class | Instance):
+            function = self._attribute(receiver, name, node)
+            if not isinstance(function, Attribute):
+                return self.call(function, given, node, home)
+        return self._call_library_method(receiver, name, given, node, home)
+
+    def _call_library_method(
+        self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
+    ) -> Value:
+        """A method that the project does not define."""
+        if name == "add_argument" and isinstance(receiver, Opaque):
+            record_option(receiver, given.args, given.keywords)
+        if name in PARSING_METHODS and isinstance(receiver, Opaque):
+            parsed = self._parse_options(receiver, name, node)
+            if parsed is not None:
+                return self._keep(parsed)
+        replaced = receiver.attributes.get(name) if isinstance(receiver, Opaque) else None
+        event = self._event(_names_of_method(receiver, name), name, receiver, given, node, home)
+        if isinstance(replaced, Function):
+            return self.call(replaced, given, node, home)
+        return event.result
+
+    def _parse_options(self, parser: Opaque, method: str, node: ast.AST) -> Value | None:
+        """What a parser makes of the command line; None where it is none."""
+        if isinstance(parser, Result) and parser.call.named("*HfArgumentParser", "*TrlParser"):
+            return self._parse_into_dataclasses(parser.call, node)
+        return parsed_options(parser, method, node)
+
+    def _parse_into_dataclasses(self, call: CallEvent, node: ast.AST) -> Value | None:
+        """Objects of the classes that a parser is given, with their defaults as options."""
+        if not call.args:
+            return None
+        classes = call.args[0]
+        items = classes.items if isinstance(classes, Sequence) else [classes]
+        made: list[Value] = []
+        for one in items:
+            if isinstance(one, Class):
+                instance = self._instantiate(one, Arguments((), {}, False), node)
+                if isinstance(instance, Instance):
+                    for name in _all_fields(one):
+                        default = instance.attributes.get(name)
+                        instance.attributes[name] = Option(
+                            name, default, node=getattr(default, "node", None)
+                        )
+                made.append(instance)
+            else:
+                made.append(self.call(one, Arguments((), {}, True), node, self._entry))
+        return Sequence("tuple", made, node=node)
+
+    def _call_super(
+        self, proxy: SuperProxy, name: str, given: Arguments, node: ast.AST, home: Module
+    ) -> Value:
+        """A method of a base class, called by a method of the project."""
+        receiver = proxy.receiver
+        made_of = receiver.made_of if isinstance(receiver, Instance) else proxy.owner
+        bases = _linear_bases(made_of)
+        behind = bases[bases.index(proxy.owner) + 1 :] if proxy.owner in bases else []
+        for one in behind:
+            value = one.namespace.get(name)
+            if isinstance(value, Function):
+                return self._call_function(_bound(value, receiver), given, node)
+        names = library_bases(made_of)
+        if name != "__init__":
+            names = tuple(f"{base}.{name}" for base in names)
+            return self._event(names, name, receiver, given, node, home).result
+        if isinstance(receiver, Instance) and names:
+            receiver.construction = self._event(names, None, None, given, node, home)
+            self._set_given_attributes(receiver, given)
+        return Constant(None)
+
+    def _set_given_attributes(self, instance: Instance, given: Arguments) -> None:
+        """A base class of a library keeps its arguments under their names, as trainers do."""
+        for name, value in given.keywords.items():
+            if name != UNPACKED:
+                instance.attributes.setdefault(name, value)
+
+    def _call_container(
+        self, receiver: Sequence | Mapping | Constant, name: str, given: Arguments
+    ) -> Value | None:
+        """A method of a list, dictionary or text; None where nothing is known of its result."""
+        if isinstance(receiver, Sequence):
+            return change_list(receiver, name, given.args, in_loop=self._is_in_loop())
+        if isinstance(receiver, Mapping):
+            return change_mapping(receiver, name, given.args, given.keywords, self._write)
+        if isinstance(receiver.value, str) and not given.keywords:
+            return text_method(receiver.value, name, given.args)
+        return None
+
+    def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
+        """A call of a function or class that the project does not define."""
+        if name == "functools.partial" and given.args:
+            return Partial(given.args[0], given.args[1:], given.keywords, node=node)
+        settings = self._read_settings(name, given, node, home)
+        event = self._event((name,), None, None, given, node, home)
+        if settings is not None:
+            return settings
+        known = result_of_known_function(name, given.args, given.keywords, node)
+        if name == "getattr" and len(given.args) > 1:
+            attribute = constant_of(given.args[1])
+            known = (
+                self._attribute(given.args[0], attribute, node)
+                if isinstance(attribute, str)
+                else None
+            )
+        elif name == "setattr" and len(given.args) == 3 and isinstance(node, ast.Call):
+            attribute = constant_of(given.args[1])
+            if isinstance(attribute, str):
+                scope = Scope({}, None, home)
+                self._set_attribute(given.args[0], attribute, given.args[2], scope, node)
+        elif name == "next" and given.args:
+            known = self._element(given.args[0], node)
+        return event.result if known is None else self._keep(known)
+
+    def _read_settings(
+        self, name: str, given: Arguments, node: ast.AST, home: Module
+    ) -> Value | None:
+        """What a call reads from a file of settings beside the script; None for any other call."""
+        if not isinstance(node, ast.Call):
+            return None
+        files = home.flow.settings_files
+        literal = files.read_by(home.flow, node)
+        if not isinstance(literal, ast.Dict):
+            return None
+        return self.evaluate(literal, Scope({}, None, home))
+
+    def _event(
+        self,
+        names: tuple[str, ...],
+        method: str | None,
+        receiver: Value | None,
+        given: Arguments,
+        node: ast.AST,
+        home: Module,
+    ) -> CallEvent:
+        """Record a call of a library, and run the functions of the project that it is handed."""
+        event = CallEvent(
+            self._number(),
+            node,
+            home,
+            self._frame,
+            names,
+            method,
+            receiver,
+            given.args,
+            given.keywords,
+            given.is_open,
+        )
+        self.trace.events.append(event)
+        self.trace.values.append(event.result)
+        for value in (*given.args, *given.keywords.values()):
+            self._run_handed(value, event, 0)
+        if (
+            isinstance(receiver, Instance)
+            and method is not None
+            and library_bases(receiver.made_of)
+        ):
+            self._run_hooks(receiver, event)
+        return event
+
+    def _run_handed(self, value: Value, event: CallEvent, depth: int) -> None:
+        """Run a function that a library is handed, also in a list or dictionary."""
+        if isinstance(value, Function | Partial):
+            returned = self._run_callback(value, event)
+            inner = _function_of_partial(value)
+            if isinstance(inner, Function):
+                event.returned_by_callbacks.append((inner, returned))
+        elif isinstance(value, Instance):
+            function = _find_method(value.made_of, "__call__")
+            if function is not None:
+                returned = self._run_callback(_bound(function, value), event)
+                event.returned_by_callbacks.append((function, returned))
+            elif library_bases(value.made_of):
+                self._run_hooks(value, event)
+        elif isinstance(value, Sequence | Mapping) and depth < 2:
+            parts = value.items if isinstance(value, Sequence) else value.entries.values()
+            for part in list(parts):
+                self._run_handed(part, event, depth + 1)
+        elif isinstance(value, Choice):
+            for option in value.options:
+                self._run_handed(option, event, depth + 1)
+
+    def _run_callback(self, value: Function | Partial, event: CallEvent) -> Value:
+        """Run a function as the library does that was handed it."""
+        outer = self._frame
+        self._frame = Frame("callback", event.node, outer, value, given_to=event)
+        try:
+            return self.call(value, _arguments_of_callback(value, event), event.node, event.home)
+        finally:
+            self._frame = outer
+
+    def _run_hooks(self, instance: Instance, event: CallEvent | None) -> None:
+        """Run the methods of an object that a library calls and the project does not."""
+        if instance.hooks_ran:
+            return
+        instance.hooks_ran = True
+        for function in _methods_of(instance.made_of):
+            if function.definition in self._times_called or function.name in NO_HOOKS:
+                continue
+            is_static = _has_decorator(function, "staticmethod")
+            self._run_hook(function if is_static else _bound(function, instance), event)
+
+    def _run_hook(self, function: Function, event: CallEvent | None) -> None:
+        """Run a function with arguments of which nothing is known."""
+        outer = self._frame
+        self._frame = Frame("callback", function.definition, outer, function, given_to=event)
+        self._call_function(function, Arguments((), {}), function.definition, given_by=event)
+        self._frame = outer
+
+    def _make_function(
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        scope: Scope,
+        decorators: tuple[Value, ...],
+    ) -> Function:
+        """A function with the values of its defaults."""
+        function = Function(node, scope.home, scope, decorators, node=node)
+        positional = [*node.args.posonlyargs, *node.args.args]
+        behind = positional[len(positional) - len(node.args.defaults) :]
+        for parameter, default in zip(behind, node.args.defaults, strict=True):
+            function.defaults[parameter.arg] = self.evaluate(default, scope)
+        for parameter, given in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+            if given is not None:
+                function.defaults[parameter.arg] = self.evaluate(given, scope)
+        return function
+
+    def _call_function(
+        self,
+        function: Function,
+        given: Arguments,
+        node: ast.AST,
+        *,
+        given_by: CallEvent | None = None,
+    ) -> Value:
+        """What a function of the project gives back."""
+        definition = function.definition
+        times = self._times_called.get(definition, 0)
+        if definition in self._active or len(self._active) >= MAX_CALL_DEPTH:
+            return Unknown("recursion", node=node)
+        if times >= MAX_CALLS_OF_FUNCTION:
+            return Unknown("called too often to follow", node=node)
+        self._times_called[definition] = times + 1
+        scope = Scope({}, _scope_seen_by(function), function.home, function=function)
+        self._bind_parameters(function, given, scope, given_by)
+        outer = self._frame
+        frame: Frame | None = Frame("call", node, outer, function)
+        for decorator in function.decorators:
+            frame = Frame("with", definition, frame, decorator)
+        self._frame = frame
+        self._active.append(definition)
+        try:
+            return self._run_body(function, scope)
+        finally:
+            self._active.pop()
+            self._frame = outer
+
+    def _run_body(self, function: Function, scope: Scope) -> Value:
+        """Run the statements of a function; what it gives back."""
+        definition = function.definition
+        if isinstance(definition, ast.Lambda):
+            return self.evaluate(definition.body, scope)
+        ending = self._block(definition.body, scope)
+        if scope.yielded:
+            return self._keep(Sequence("list", scope.yielded, True, node=definition))
+        if ending not in (RETURNS, RAISES) or not scope.returned:
+            if ending != RAISES:
+                scope.returned.append(Constant(None))
+        return (
+            self._choose(scope.returned) if scope.returned else Unknown("raises", node=definition)
+        )
+
+    def _bind_parameters(
+        self, function: Function, given: Arguments, scope: Scope, given_by: CallEvent | None
+    ) -> None:
+        """Give the parameters of a function their values."""
+        arguments = function.definition.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        args = list(given.args)
+        is_bound = function.receiver is not None and not _has_decorator(function, "staticmethod")
+        if is_bound and function.receiver is not None:
+            args.insert(0, function.receiver)
+        keywords = dict(given.keywords)
+        unpacked = keywords.pop(UNPACKED, None)
+        for position, parameter in enumerate([*positional, *arguments.kwonlyargs]):
+            name = parameter.arg
+            if position < len(positional) and position < len(args):
+                value = args[position]
+            elif name in keywords:
+                value = keywords.pop(name)
+            elif unpacked is not None and name not in function.defaults:
+                value = self._item(unpacked, Constant(name), parameter)
+            else:
+                value = self._missing_argument(function, name, position, given, given_by)
+            scope.names[name] = value
+            self.trace.events.append(
+                NameEvent(self._number(), parameter, function.home, self._frame, name, value)
+            )
+        if arguments.vararg is not None:
+            rest = args[len(positional) :]
+            scope.names[arguments.vararg.arg] = Sequence("tuple", rest, given.is_open)
+        if arguments.kwarg is not None:
+            entries: dict[Any, Value] = dict(keywords)
+            scope.names[arguments.kwarg.arg] = Mapping(entries, unpacked, given.is_open)
+
+    def _missing_argument(
+        self,
+        function: Function,
+        name: str,
+        position: int,
+        given: Arguments,
+        given_by: CallEvent | None,
+    ) -> Value:
+        """What a parameter is that the call does not give."""
+        option = option_of_parameter(function, name)
+        if option is not None:
+            return option
+        is_called_by_nobody = self._frame is not None and self._frame.kind == "callback"
+        if name in function.defaults and not given.is_open and not is_called_by_nobody:
+            return function.defaults[name]
+        settings = function.home.flow.settings_files.given_by_hydra(
+            function.home.flow, function.definition
+        )
+        if isinstance(settings, ast.Dict):
+            return self.evaluate(settings, Scope({}, None, function.home))
+        if name in function.defaults:
+            return Option(name, function.defaults[name], node=function.defaults[name].node)
+        return Parameter(name, position, function, given_by, node=function.definition)
+
+    def _instantiate(self, made: Class, given: Arguments, node: ast.AST) -> Value:
+        """A new object of a class of the project."""
+        instance = Instance(made, node=node)
+        self.trace.instances.append(instance)
+        construct = _find_method(made, "__init__")
+        if construct is not None:
+            self._call_function(_bound(construct, instance), given, node)
+            return instance
+        bases = library_bases(made)
+        if _is_filled_by_fields(made, bases):
+            self._fill_fields(instance, given, node)
+        elif bases:
+            instance.construction = self._event(bases, None, None, given, node, made.home)
+            self._set_given_attributes(instance, given)
+        return instance
+
+    def _fill_fields(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
+        """Set the fields of a dataclass from the arguments and their defaults."""
+        names = _all_fields(instance.made_of)
+        for name, value in zip(names, given.args, strict=False):
+            instance.attributes[name] = value
+        for name in names[len(given.args) :]:
+            if name in given.keywords:
+                instance.attributes[name] = given.keywords[name]
+                continue
+            default = self._default_of_field(instance.made_of, name, node)
+            if default is not None:
+                instance.attributes[name] = Option(name, default) if given.is_open else default
+        finish = _find_method(instance.made_of, "__post_init__")
+        if finish is not None:
+            self._call_function(_bound(finish, instance), Arguments((), {}), node)
+
+    def _default_of_field(self, made: Class, name: str, node: ast.AST) -> Value | None:
+        """The default of a field, also of `field(default_factory=...)`; None without one."""
+        for one in _linear_bases(made):
+            default = one.namespace.get(name)
+            if default is None:
+                continue
+            if isinstance(default, Result) and default.call.named("dataclasses.field", "*.Field"):
+                call = default.call
+                if "default_factory" in call.keywords:
+                    return self.call(
+                        call.keywords["default_factory"], Arguments((), {}), node, made.home
+                    )
+                return (
+                    call.argument(0, "default")
+                    if call.named("*.Field")
+                    else call.keywords.get("default")
+                )
+            return default
+        return None
+
+
+@cache
+def _method_name(prefix: str, kind: str) -> str:
+    """The method for a class of the tree: `_run_ann_assign` for AnnAssign."""
+    return prefix + re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()
+
+
+def _counts_after(ending: int, is_local: bool) -> bool:
+    """Does what an arm wrote count behind the branch? The names of a function that returned do not."""
+    return ending != RAISES and not (ending == RETURNS and is_local)
+
+
+def _entered(manager: Value) -> Value:
+    """What `with manager as name` binds: for the generator of a context manager of the project, what it yields."""
+    if isinstance(manager, Sequence) and manager.is_open and manager.items:
+        return choose_among(manager.items)
+    return manager
+
+
+def _is_wrapper(function: Function) -> bool:
+    """Does a decorator of the project only register the function, so that calls go to the function itself?"""
+    return not function.definition.args.args
+
+
+def _bound(function: Function, receiver: Value) -> Function:
+    """A method of an object."""
+    if _has_decorator(function, "staticmethod"):
+        return function
+    return Function(
+        function.definition,
+        function.home,
+        function.scope,
+        function.decorators,
+        receiver,
+        function.owner,
+        function.defaults,
+        node=function.node,
+    )
+
+
+def _has_decorator(function: Function, *names: str) -> bool:
+    """Has it one of these decorators?"""
+    return any(isinstance(one, Library) and one.name in names for one in function.decorators)
+
+
+def _scope_seen_by(function: Function) -> Scope:
+    """The names around a function; those of a class body are not seen by its methods."""
+    scope = function.scope
+    is_class_body = function.owner is not None and scope.names is function.owner.namespace
+    return scope.parent if is_class_body and scope.parent is not None else scope
+
+
+def _linear_bases(made: Class) -> list[Class]:
+    """The class and its bases of the project, the nearest first."""
+    linear: list[Class] = []
+    waiting = [made]
+    while waiting:
+        one = waiting.pop(0)
+        if one not in linear:
+            linear.append(one)
+            waiting = [base for base in one.bases if isinstance(base, Class)] + waiting
+    return linear
+
+
+def library_bases(made: Class) -> tuple[str, ...]:
+    """The qualified names of the classes of libraries that a class of the project derives from."""
+    return tuple(
+        base.name
+        for one in _linear_bases(made)
+        for base in one.bases
+        if isinstance(base, Library) and base.name != "object"
+    )
+
+
+def _find_method(made: Class, name: str) -> Function | None:
+    """The method of that name of a class or its bases."""
+    for one in _linear_bases(made):
+        value = one.namespace.get(name)
+        if isinstance(value, Function):
+            return value
+    return None
+
+
+def _methods_of(made: Class) -> list[Function]:
+    """The methods of a class and its bases, each name once."""
+    methods: dict[str, Function] = {}
+    for one in _linear_bases(made):
+        for name, value in one.namespace.items():
+            if isinstance(value, Function):
+                methods.setdefault(name, value)
+    return list(methods.values())
+
+
+def _all_fields(made: Class) -> list[str]:
+    """The annotated names of a class, those of its bases first."""
+    names: dict[str, None] = {}
+    for one in reversed(_linear_bases(made)):
+        names.update(dict.fromkeys(one.fields))
+    return list(names)
+
+
+def _is_filled_by_fields(made: Class, bases: tuple[str, ...]) -> bool:
+    """Is its constructor made of its annotated names?"""
+    names = [
+        one.call.names[0]
+        if isinstance(one, Result) and one.call.names
+        else getattr(one, "name", "")
+        for part in _linear_bases(made)
+        for one in part.decorators
+    ]
+    is_dataclass = any(name.rpartition(".")[2] in ("dataclass", "define") for name in names)
+    is_model = any(base.rpartition(".")[2] in FILLED_CLASSES for base in bases)
+    return is_dataclass or is_model or (not bases and bool(made.fields))
+
+
+def _names_of_method(receiver: Value, name: str) -> tuple[str, ...]:
+    """The qualified names of a method that an object of the project inherits from a library."""
+    if isinstance(receiver, Instance):
+        return tuple(f"{base}.{name}" for base in library_bases(receiver.made_of))
+    return ()
+
+
+def _item_of_constant(plain: Any, key: Hashable | None) -> Value | None:
+    """A character of a text and the like; None where it is not known."""
+    if key is None:
+        return None
+    try:
+        return to_value(plain[key])
+    except (TypeError, LookupError):
+        return None
+
+
+def _function_of_partial(value: Value) -> Value:
+    """The function that is called in the end."""
+    while isinstance(value, Partial):
+        value = value.function
+    return value
+
+
+def _arguments_of_callback(value: Function | Partial, event: CallEvent) -> Arguments:
+    """What a library gives to a function that it was handed."""
+    if event.named(*STARTERS):
+        given = event.keywords.get("args", event.args[1] if len(event.args) > 1 else None)
+        known = tuple(given.items) if isinstance(given, Sequence) else ()
+        rank = (Unknown("a rank"),) if event.named("torch.multiprocessing.spawn") else ()
+        return Arguments((*rank, *known), {}, not isinstance(given, Sequence))
+    if event.method in ("submit", "apply_async", "run_in_executor"):
+        return Arguments(event.args[1:], {})
+    function = _function_of_partial(value)
+    if event.method in ("map", "filter") and event.receiver is not None:
+        keywords = event.keywords.get("fn_kwargs")
+        named = (
+            {str(k): v for k, v in keywords.entries.items()}
+            if isinstance(keywords, Mapping)
+            else {}
+        )
+        rows = event.args[1] if len(event.args) > 1 and event.method == "map" else event.receiver
+        return Arguments((element_of(rows),), named)
+    if event.named("map", "filter") and len(event.args) > 1:
+        return Arguments((element_of(event.args[1]),), {})
+    if not isinstance(function, Function):
+        return Arguments((), {})
+    return Arguments(_unknown_arguments(function, event), {})
+
+
+def _unknown_arguments(function: Function, event: CallEvent) -> tuple[Value, ...]:
+    """One parameter that the library fills for each without a default."""
+    positional = [*function.definition.args.posonlyargs, *function.definition.args.args]
+    is_bound = function.receiver is not None
+    wanted = [one.arg for one in positional[1 if is_bound else 0 :]]
+    return tuple(
+        Parameter(name, position, function, event, node=function.definition)
+        for position, name in enumerate(wanted)
+        if name not in function.defaults
+    )
