@@ -57,20 +57,30 @@ def find_cut_answers(samples: Sequence[Sample], limit: int) -> list[Sample]:
         samples: all answers of the pass.
         limit: new tokens that were allowed; NO_LIMIT where somebody else generated them.
     """
-    # One that loops or talks for the user would not have come to its end with any limit.
-    candidates = [
-        sample
-        for sample in samples
-        if _may_be_cut(sample, limit)
-        and not (sample.scores.looped or sample.scores.markers or sample.scores.garbage)
-    ]
+    candidates = [sample for sample in samples if _is_candidate(sample, limit)]
     open_ended = [sample for sample in candidates if ends_in_mid_sentence(sample.answer.text)]
     unmarked = _without_result(candidates, samples)
     if not unmarked or len(open_ended) < MIN_OPEN_SHARE * len(unmarked):
         return open_ended
     shortest = SPREAD * max(len(sample.answer.text) for sample in open_ended)
     as_long = [sample for sample in unmarked if len(sample.answer.text) >= shortest]
-    return [sample for sample in candidates if sample in open_ended or sample in as_long]
+    # By identity: comparing samples compares all their texts, which takes seconds for thousands of answers.
+    found = set(map(id, (*open_ended, *as_long)))
+    return [sample for sample in candidates if id(sample) in found]
+
+
+def without(samples: Sequence[Sample], left_out: Sequence[Sample]) -> list[Sample]:
+    """The samples but these, which are some of them."""
+    numbers = set(map(id, left_out))
+    return [sample for sample in samples if id(sample) not in numbers]
+
+
+def _is_candidate(sample: Sample, limit: int) -> bool:
+    """May a limit have ended this answer, and is nothing else wrong with it?"""
+    # One that loops or talks for the user would not have come to its end with any limit.
+    scores = sample.scores
+    has_fault = scores.looped or bool(scores.markers) or scores.garbage
+    return _may_be_cut(sample, limit) and not has_fault
 
 
 def find_answers_ended_by_limit(samples: Sequence[Sample], limit: int) -> list[Sample]:
@@ -78,16 +88,16 @@ def find_answers_ended_by_limit(samples: Sequence[Sample], limit: int) -> list[S
     cut = find_cut_answers(samples, limit)
     if len(cut) < max(MIN_ANSWERS, MIN_CUT_SHARE * len(samples)) or _references_end_so_too(samples):
         return []
-    others = [sample for sample in samples if sample not in cut]
+    others = without(samples, cut)
     return cut if _were_ended_by_limit(cut, others) and not _went_past_answer(cut) else []
 
 
 def clear_length_of_cut_answers(samples: Sequence[Sample], limit: int) -> tuple[Sample, ...]:
     """The samples of one look; where a limit ended many, their length is no fault of the model."""
-    cut = find_answers_ended_by_limit(samples, limit)
+    cut = set(map(id, find_answers_ended_by_limit(samples, limit)))
     return tuple(
         replace(sample, scores=replace(sample.scores, too_long=None))
-        if sample in cut and sample.scores.too_long
+        if id(sample) in cut and sample.scores.too_long
         else sample
         for sample in samples
     )
