@@ -15,7 +15,13 @@ from truetune.source.symbolic_execution.interpreter import run_symbolically
 from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import NO_CONSTANT, Parameter, Value
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Element,
+    Parameter,
+    Value,
+    options_of,
+)
 
 
 def run(text: str) -> Trace:
@@ -263,3 +269,15 @@ def test_a_run_without_end_is_cut_and_says_so() -> None:
     )
     trace = run(f"{functions}\ndef f12():\n    pass\ndef main():\n{body}\n" + "f0()\n" * 3000 * 60)
     assert not trace.is_whole
+
+
+@pytest.mark.parametrize(
+    "line", ["texts += load(i)", "texts.extend(load(i))", "texts = [*texts, *load(i)]"]
+)
+def test_a_list_holds_what_it_is_extended_by(line: str) -> None:
+    trace = run(
+        f"from lib import load, use\ntexts = []\nfor i in range(n):\n    {line}\nfor one in texts:\n    use(one)"
+    )
+    loaded = next(trace.calls("lib.load"))
+    given = [one for call in trace.calls("lib.use") for one in options_of(call.args[0])]
+    assert any(isinstance(one, Element) and one.iterable is loaded.result for one in given)
