@@ -281,3 +281,15 @@ def test_a_list_holds_what_it_is_extended_by(line: str) -> None:
     loaded = next(trace.calls("lib.load"))
     given = [one for call in trace.calls("lib.use") for one in options_of(call.args[0])]
     assert any(isinstance(one, Element) and one.iterable is loaded.result for one in given)
+
+
+@pytest.mark.parametrize(
+    "line", ["loader = acc.prepare(loader)", "model, loader = acc.prepare(model, loader)"]
+)
+def test_a_prepared_loader_gives_the_same_batches(line: str) -> None:
+    trace = run(
+        "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\nacc = Accelerator()\n"
+        "loader = DataLoader(rows, collate_fn=lambda rows: {'ids': 5})\n"
+        f"{line}\nfor batch in loader:\n    f(batch['ids'])"
+    )
+    assert constant_of(only_call(trace, "f").args[0]) == 5

@@ -14,6 +14,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, TypeGuard
 
+from truetune.checks.source.evidence.causal_models_in_runs import (
+    MOVING_METHODS,
+    is_causal_decoder,
+)
 from truetune.checks.source.evidence.decoded_answers import (
     ANSWER_NAME,
     PREDICTION_ARGUMENTS,
@@ -21,7 +25,6 @@ from truetune.checks.source.evidence.decoded_answers import (
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Event, ReturnEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (
@@ -41,14 +44,6 @@ from truetune.source.symbolic_execution.values import (
     operands_of,
 )
 
-CAUSAL_LOADS = (
-    "transformers.*CausalLM.from_pretrained",
-    "transformers.*LMHeadModel.from_pretrained",
-    "peft.AutoPeftModelForCausalLM.from_pretrained",
-    "unsloth.FastLanguageModel.from_pretrained",
-)
-MOVING_METHODS = frozenset(("to", "cpu", "cuda", "detach", "tolist", "numpy", "clone"))
-"""Methods of ids that leave them whole"""
 DECODING_METHODS = {"decode": "token_ids", "batch_decode": "sequences"}
 """Method -> the name of its first argument"""
 HANDLER_METHODS = frozenset(("get", "post", "put", "route", "api_route"))
@@ -159,13 +154,7 @@ def _generation_of(ids: Value, depth: int) -> CallEvent | None:
     if call.method in MOVING_METHODS and call.receiver is not None:
         return _generation_of(call.receiver, depth + 1)
     is_whole = call.method == "generate" and "inputs_embeds" not in call.keywords
-    return call if is_whole and _is_causal(call.receiver) else None
-
-
-def _is_causal(model: Value | None) -> bool:
-    """Is a model certainly a decoder without an encoder of its own?"""
-    loads = [] if model is None else [one.load for one in lineages(model)]
-    return bool(loads) and all(load is not None and load.named(*CAUSAL_LOADS) for load in loads)
+    return call if is_whole and is_causal_decoder(call.receiver) else None
 
 
 def _parts_of_prompt(generation: CallEvent) -> list[Value]:
