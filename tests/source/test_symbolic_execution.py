@@ -297,6 +297,8 @@ def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
     value = next(iter(trace.calls("lib.f"))).args[0]
     constant_of(value)
     assert len(list(lineages(value))) < 40
+
+
 @pytest.mark.parametrize(
     "line", ["texts += load(i)", "texts.extend(load(i))", "texts = [*texts, *load(i)]"]
 )
