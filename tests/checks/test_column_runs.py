@@ -91,3 +91,59 @@ def test_both_verdicts_are_said(tmp_path: Path) -> None:
     (finding,) = checked(tmp_path, lambda i: {"doc": i // 10, "stars": RNG.randint(1, 5)}).findings
     assert any("'doc'" in line and line.endswith(": grouped") for line in finding.evidence)
     assert any("'stars'" in line and line.endswith("not grouped") for line in finding.evidence)
+
+
+LABELS = ("praise", "question", "complaint")
+
+
+def labelled(
+    folder: Path, label_of: Callable[[int], str], form: str = "messages"
+) -> truetune.Report:
+    """The report on rows whose answers are labels, in this order."""
+    rows = []
+    for i in range(ROWS):
+        said, label = " ".join(RNG.choices(WORDS, k=12)), label_of(i)
+        turns = [{"role": "user", "content": said}, {"role": "assistant", "content": label}]
+        rows.append(
+            {"messages": turns}
+            if form == "messages"
+            else {"prompt": said, "completion": label}
+            if form == "pair"
+            else {"instruction": said, "input": "", "output": label}
+        )
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return truetune.check(data=str(path), tokenizer=str(TOKENIZER), select="rows-grouped-by-source")
+
+
+@pytest.mark.parametrize("form", ["messages", "pair", "alpaca"])
+@pytest.mark.parametrize(
+    "label_of",
+    [
+        lambda i: LABELS[3 * i // ROWS],
+        lambda i: "yes" if i < 60 else "no",
+        lambda i: f"team {i // 20}",
+    ],
+    ids=["three", "two", "twelve"],
+)
+def test_rows_sorted_by_their_answer(
+    label_of: Callable[[int], str], form: str, tmp_path: Path
+) -> None:
+    (finding,) = labelled(tmp_path, label_of, form).findings
+    assert "have the same answer" in finding.message
+    assert "does not shuffle tests on labels" in finding.message
+
+
+@pytest.mark.parametrize(
+    "label_of",
+    [
+        lambda i: RNG.choice(LABELS),
+        lambda i: LABELS[i % 3],
+        lambda i: "yes" if RNG.random() < 0.95 else "no",
+        lambda i: f"room {i // 4}",
+        lambda i: "the same",
+    ],
+    ids=["drawn", "in turn", "rare", "no label", "one"],
+)
+def test_labels_in_any_order_are_no_groups(label_of: Callable[[int], str], tmp_path: Path) -> None:
+    assert not labelled(tmp_path, label_of).findings

@@ -476,3 +476,36 @@ def test_letters_that_fill_the_limit_are_a_cause_of_dpo_without_effect() -> None
     )
     first = search_topics(question, ALL)[0]
     assert first.causes[0] == NO_ANSWER_TOKEN
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "DPO rewards/chosen negative and falling, margins grow, accuracy 0.97, answers not better",
+        "why does rewards/chosen decrease",
+        "rewards/chosen goes down in DPO",
+        "chosen likelihood falls in dpo",
+        "logps/chosen decreases",
+        "log probability of the chosen response drops together with the rejected one",
+        "the preferred answers become less likely during dpo",
+    ],
+)
+def test_a_chosen_likelihood_that_falls(question: str) -> None:
+    hits = search_topics(question, list_topics())
+    guide = next(hit for hit in hits if hit.topic.name == "dpo-without-effect")
+    assert "dpo-chosen-falls" in guide.causes[0].rules
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "dpo loss stuck at 0.693",
+        "rewards margins zero",
+        "my own dpo loop prints loss 0.6931 at every step",
+        "dpo on 56 pairs was over in 2 minutes and nothing changed",
+        "vllm answers word for word as after the sft though the dpo curves look great",
+    ],
+)
+def test_a_dpo_without_effect_is_no_chosen_likelihood_that_falls(question: str) -> None:
+    (first, *_) = (cause for hit in search_topics(question, list_topics()) for cause in hit.causes)
+    assert "dpo-chosen-falls" not in first.rules

@@ -379,6 +379,25 @@ def test_rows_with_one_document_are_no_copies(real: list[Row], tmp_path: Path) -
     assert check(rows, tmp_path, "duplicate-rows").findings == ()
 
 
+@pytest.mark.parametrize(("varied", "severity"), [(True, "info"), (False, "warning")])
+def test_letters_of_one_template_are_a_note(varied: bool, severity: str, tmp_path: Path) -> None:
+    drawn = random.Random(11)
+    words = ["".join(drawn.choices("abcdefghijklmnop", k=6)) for _ in range(900)]
+    letters = [" ".join(drawn.choices(words, k=120)) for _ in range(20)]
+    rows = []
+    for n in range(200):
+        letter = letters[n % 20]
+        answer = f"{letter} Office {n if varied else 0}."
+        turns = [
+            {"role": "user", "content": f"{letter[:400]} For number {n}?"},
+            {"role": "assistant", "content": answer},
+        ]
+        rows.append({"messages": turns})
+    (finding,) = check(rows, tmp_path, "duplicate-rows").findings
+    assert finding.severity == severity
+    assert all("nearly the same as" in case.text for case in finding.cases)
+
+
 @pytest.mark.parametrize(
     ("good", "bad"), [("True", "False"), ("thumbs_up", "thumbs_down"), ("👍", "👎")]
 )

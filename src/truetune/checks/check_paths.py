@@ -30,6 +30,7 @@ from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
+from truetune.data.sort_folder_files import sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import find_tokenizer_folder
@@ -376,8 +377,13 @@ def _check_path_of_kinds(
 
 def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """What the rules say on a path of these kinds."""
-    if ("data" in kinds and kinds[0] in ("data", *SOURCE_KINDS)) or kinds[0] == "encoded":
+    if kinds[0] == "encoded":
         seen.data.append(path)
+    elif "data" in kinds and kinds[0] in ("data", *SOURCE_KINDS):
+        if Path(path).is_dir():
+            _add_rows_of_folder(Path(path), seen)
+        else:
+            seen.data.append(path)
     # A folder of notebooks and scripts is linted once: imports between them are followed.
     for kind in dict.fromkeys("source" if kind in SOURCE_KINDS else kind for kind in kinds):
         if kind in config_readers() and (kind != "truetune" or seen.settings is None):
@@ -452,9 +458,33 @@ def _check_members(
         if path_kind[0] != "commands" or not has_sources:
             _check_member(str(path), path_kind, seen)
     if "data" in kinds and (seen.run is None or not seen.run.data):
-        seen.data.append(str(folder))
+        _add_rows_of_folder(folder, seen)
     elif has_sources and seen.run is None:
         _check_rows_of_scripts(folder, seen)
+
+
+def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
+    """Take the training rows of a folder as data; what its other files are is said."""
+    files = sort_folder_files(folder)
+    if files is None:
+        seen.data.append(str(folder))
+        return
+    seen.data += files.training
+    for path in files.predictions:
+        why = "they are predictions of a model beside their references, and no training rows"
+        unjudged = NotJudged(
+            "the answers",
+            why,
+            place=path,
+            unlock=f"truetune score {path}",
+            asked=not files.training,
+        )
+        seen.judged.append(Judgement(not_judged=(unjudged,)))
+    if files.others:
+        names = name_list([Path(path).name for path in files.others])
+        why = f"settings, logs or lists of names, and no rows: {names}"
+        unjudged = NotJudged("other files", why, place=str(folder), asked=False)
+        seen.judged.append(Judgement(not_judged=(unjudged,)))
 
 
 def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from truetune.checks.answers_beside_unread_columns import last_answer
 from truetune.data.column_names import COLUMN_ALIASES
 from truetune.data.conversation import Conversation
 
@@ -29,6 +30,15 @@ interleaved stay at 0; a file with half of its rows sorted has 0.5"""
 # Standard errors. Chosen: with 32 columns a false alarm at five of them is about one in 100,000 files.
 SIGMAS = 5.0
 NOT_MAPPED = " (not mapped)"
+ANSWER = "the answer"
+"""The key of what a row is answered with, where that is one of a few labels"""
+MAX_LABEL = 60
+"""Characters of an answer that is a label"""
+# Chosen, not measured: routers and taxonomies have up to a hundred classes, of ten examples and more.
+MAX_LABELS = 100
+"""Answers that are labels; of more each is an answer of its own"""
+MIN_ROWS_OF_LABEL = 10
+"""Rows of each, on average"""
 
 
 @dataclass(slots=True)
@@ -108,9 +118,14 @@ class ColumnRuns:
         """Rows one after the other with one value, as an average over rows: a batch is drawn where rows are."""
         return (self.squares + self.run * self.run) / max(1, self.rows)
 
+    @property
+    def name(self) -> str:
+        """`'source'`, or `answer`."""
+        return "answer" if self.column == ANSWER else repr(self.column)
+
     def __str__(self) -> str:
         return (
-            f"neighbours with the same {self.column!r}: {_as_percent(self.near)}, rows at random: "
+            f"neighbours with the same {self.name}: {_as_percent(self.near)}, rows at random: "
             f"{_as_percent(self.chance)} ({self.groups:,} groups)"
         )
 
@@ -133,15 +148,19 @@ class KeyColumns:
 
     def grouped(self) -> list[ColumnRuns]:
         """Those that the rows are grouped by, the strongest first."""
-        return sorted(
-            (runs for runs in self.columns.values() if runs.is_grouped), key=lambda runs: -runs.near
-        )
+        grouped = (runs for runs in self._keys() if runs.is_grouped)
+        return sorted(grouped, key=lambda runs: -runs.near)
 
     def shared(self) -> list[ColumnRuns]:
         """All that several rows share a value of, the one with the fewest groups first."""
-        return sorted(
-            (runs for runs in self.columns.values() if runs.is_key), key=lambda runs: runs.groups
-        )
+        return sorted(self._keys(), key=lambda runs: runs.groups)
+
+    def _keys(self) -> Iterator[ColumnRuns]:
+        """The columns that several rows share a value of; answers only where they are labels."""
+        for name, runs in self.columns.items():
+            is_label = runs.groups <= MAX_LABELS and runs.rows >= MIN_ROWS_OF_LABEL * runs.groups
+            if runs.is_key and (name != ANSWER or is_label):
+                yield runs
 
 
 def _short_values(row: Conversation) -> Iterator[tuple[str, int]]:
@@ -150,6 +169,9 @@ def _short_values(row: Conversation) -> Iterator[tuple[str, int]]:
     names = dict.fromkeys(
         [*(name.removesuffix(NOT_MAPPED) for name in row.unused), *COLUMN_ALIASES["label"]]
     )
+    answer = last_answer(row)
+    if answer is not None and 0 < len(answer.strip()) <= MAX_LABEL:
+        yield ANSWER, hash(answer.strip())
     for name in names:
         value = raw.get(name)
         if isinstance(value, bool | int | float) or (

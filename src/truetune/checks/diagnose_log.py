@@ -214,7 +214,11 @@ def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
 
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     """What was trained, how far, and its loss."""
-    yield "trains", KIND_NAMES[log.kind]
+    classes = log.facts.get("architectures")
+    if log.kind == "language" and not log.has_token_loss and isinstance(classes, list):
+        yield "trains", ", ".join(map(str, classes))
+    else:
+        yield "trains", KIND_NAMES[log.kind]
     yield "steps", _steps_in_words(log)
     yield from _facts_of_steps(log)
     if log.epochs:

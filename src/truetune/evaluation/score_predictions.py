@@ -40,6 +40,7 @@ from truetune.generation.answer_samples import (
     SampledRun,
     SamplingPass,
 )
+from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
@@ -166,7 +167,8 @@ def build_passes(
         samples = mark_identical_answers(
             [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
         )
-        yield SamplingPass(step, _with_row_order(_with_word_order(samples)), 0.0)
+        ordered = _with_row_order(_with_word_order(samples))
+        yield SamplingPass(step, clear_length_of_cut_answers(ordered, NO_LIMIT), 0.0)
 
 
 def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:

@@ -19,13 +19,14 @@ from itertools import dropwhile, takewhile
 
 from truetune.generation.answer_parsers import Parser, same_reading, try_parse
 from truetune.generation.answer_samples import Answer, Prompt, Scores
-from truetune.generation.final_answers import bare_value, normalise_reading
+from truetune.generation.final_answers import answer_marks, bare_value, normalise_reading
 from truetune.generation.find_literal_escapes import find_escapes
 from truetune.generation.garbage_text import answer_perplexity, is_foreign_stutter, is_garbage
 from truetune.generation.identify_language import identify_language
 from truetune.generation.language_switch import changes_language
 from truetune.generation.repetition_loops import is_looping
 from truetune.generation.split_words import count_words, is_word, split_units, split_words
+from truetune.render.render_plan import THINK_END
 
 REPETITION_GRAM = 4
 """Words of the sequences whose repetition is counted, as in work on repetition of language models"""
@@ -120,7 +121,7 @@ def score_answer(
         agrees=_agrees_with_reference(parse, text, reference) if has_reference else None,
         garbage=_is_garbage(text, language, perplexity, prompt, reference_language),
         perplexity=perplexity,
-        too_long=_is_too_long(words, reference_words) if has_reference else None,
+        too_long=_is_reply_too_long(text, reference) if has_reference else None,
         escapes=find_escapes(text, before),
     )
 
@@ -233,6 +234,17 @@ def _is_nearly_question(question: str, text: str) -> bool:
     if len(asked) < MIN_LIKENESS_CHARACTERS or len(answered) > 2 * len(asked):
         return False
     return SequenceMatcher(None, asked, answered, autojunk=False).ratio() >= MIN_LIKENESS
+
+
+def _is_reply_too_long(text: str, reference: str) -> bool:
+    """Is what an answer says behind its reasoning far longer than the reference?"""
+    # A thought is no length of the reply, and neither are the steps to a value that stands marked at their end.
+    if THINK_END in text and THINK_END not in reference:
+        text = text.rpartition(THINK_END)[2]
+    last_line = text.rstrip().rpartition("\n")[2]
+    if bare_value(reference) is not None and answer_marks(last_line):
+        return False
+    return _is_too_long(split_words(text), split_words(reference))
 
 
 def _is_too_long(words: list[str], reference_words: list[str]) -> bool:

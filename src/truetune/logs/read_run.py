@@ -16,7 +16,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from truetune.errors import DataError
+from truetune.errors import DataError, SpecError
 from truetune.logs.console.console_output import ConsoleOutput
 from truetune.logs.notebook_output import read_notebook
 from truetune.logs.printed_records import read_console_file
@@ -38,6 +38,7 @@ from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.logs.tensorboard_events import read_events
 from truetune.logs.wandb_offline_run import read_wandb
 from truetune.parsing import InputLimitError
+from truetune.settings import located_document
 from truetune.settings.suggest_spelling import did_you_mean_path
 
 SEARCHED_NAMES = (
@@ -53,6 +54,15 @@ MAX_LOG_BYTES = 1 << 32
 """Chosen, not measured: a longer file is no log of one run, and reading it takes minutes"""
 GENERATION_SPEED = re.compile(r"\btok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\b", re.I)
 """How scripts print the speed of a generation: `5.1 tok/s`, `tokens per second`"""
+ARGUMENTS_FILE = "training_args.yaml"
+SETTINGS_BESIDE = (
+    "fp16",
+    "bf16",
+    "max_grad_norm",
+    "save_steps",
+    "gradient_accumulation_steps",
+)
+"""Settings on which advice depends"""
 HEAD_BYTES = 4_096
 """Enough to tell text from binary content, and to see what a script prints"""
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -298,6 +308,9 @@ def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
         step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None
     )
     log_builder.checkpoints = tuple(steps)
+    arguments = folder / ARGUMENTS_FILE
+    if arguments.is_file():
+        _add_training_arguments(arguments, log_builder)
     # The newest checkpoint stands for the others: they are of one run.
     folders = [folder, *(folder / f"checkpoint-{step}" for step in steps[-1:])]
     for place in folders:
@@ -307,6 +320,19 @@ def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
         adapter = place / "adapter_config.json"
         if adapter.is_file() and "adapter" not in log_builder.facts:
             _add_adapter_facts(adapter, log_builder)
+
+
+def _add_training_arguments(file: Path, log_builder: RunLogBuilder) -> None:
+    """Settings of the run that LLaMA-Factory writes beside its log; what the log itself says holds."""
+    try:
+        content = located_document.read_document(file).value
+    except SpecError as error:
+        log_builder.note_skipped(str(error))
+        return
+    if isinstance(content, dict):
+        for name in SETTINGS_BESIDE:
+            if name in content:
+                log_builder.facts.setdefault(name, content[name])
 
 
 def _add_model_facts(config: Path, log_builder: RunLogBuilder) -> None:

@@ -116,6 +116,11 @@ class RunLog:
         return float(value)
 
     @property
+    def unit(self) -> str:
+        """What its curves count: `step`, or `record` where no step was logged."""
+        return "record" if self.is_numbered else "step"
+
+    @property
     def kind(self) -> TrainingKind:
         """What was trained, by what was logged: it decides what a loss means."""
         # The order matters: OnlineDPO logs margins as well, of answers that it has just generated.
@@ -159,7 +164,14 @@ class RunLog:
     def epochs(self) -> float:
         """Epochs at the end; 0 where they were not logged."""
         curve = self.curve("epoch").finite()
-        return float(curve.value.max()) if curve else 0.0
+        if not curve:
+            return 0.0
+        last = float(curve.value.max())
+        # Loops of one's own write the number of the epoch, from 0: 0 0 0 1 1 1 are two epochs.
+        numbers = np.unique(curve.value)
+        counts_from_zero = np.array_equal(numbers, np.arange(numbers.size))
+        is_repeated = curve.value.size >= 2 * numbers.size and numbers.size > 1
+        return last + 1 if counts_from_zero and is_repeated else last
 
     def epoch_at(self, step: float | Floats) -> Floats:
         """The epoch at these steps, between the logged ones by a straight line."""

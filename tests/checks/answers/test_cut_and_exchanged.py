@@ -85,6 +85,83 @@ def test_a_model_that_runs_on_behind_its_answer_was_not_cut_too_early() -> None:
     assert CUT not in found(pairs, stopped=[False] * 40)
 
 
+PARAGRAPHS = (
+    "**What is given.** Farid has 38 cushions, and 7 deliveries bring 12 each.",
+    "**Step 1: the deliveries.** 7 deliveries of 12 cushions are 84 cushions.",
+    "It is worth a look whether this makes sense: 84 is more than 38, as it should be.",
+    "Another way to see it is that each day brings 12, and that seven days bring 84.",
+    "**Step 2: the customers.** 5 customers take 2 cushions each, which makes 10 cushions.",
+    "Nothing is said of cushions that come back, and so none of them is counted here.",
+    "**Step 3: the money.** The rest is sold at 5 euros apiece on the next day.",
+)
+LONG = "answers-are-too-long"
+
+
+def worked(rows: int, mark: str, limit: int, at_space: bool = False) -> list[tuple[str, str]]:
+    """(answer, value) of paragraphs in Markdown with a marked result, cut at `limit` characters wherever that is."""
+    made = []
+    for number in range(rows):
+        drawn = random.Random(number)
+        steps = [text for text in PARAGRAPHS for _ in range(drawn.choice((1, 1, 2)))]
+        whole = "\n\n".join(steps) + f"\n\n{mark.format(number)}"
+        cut = whole[: limit + drawn.randint(-30, 30)] if len(whole) > limit + 30 else whole
+        made.append((cut.rpartition(" ")[0] if at_space and cut != whole else cut, str(number)))
+    return made
+
+
+@pytest.mark.parametrize("at_space", [False, True])
+@pytest.mark.parametrize("mark", ["#### {}", "\\boxed{{{}}}", "<answer>{}</answer>"])
+def test_cut_steps_in_markdown_are_no_answers_that_never_stop(mark: str, at_space: bool) -> None:
+    rules = found(worked(120, mark, 690, at_space))
+    assert CUT in rules
+    assert LONG not in rules
+
+
+@pytest.mark.parametrize("mark", ["#### {}", "\\boxed{{{}}}"])
+def test_steps_that_come_to_their_result_are_neither_cut_nor_too_long(mark: str) -> None:
+    assert not {CUT, LONG} & found(worked(120, mark, 5000))
+
+
+def test_answers_that_run_on_behind_their_result_were_not_cut() -> None:
+    pairs = [
+        (f"{text}\n\nThe next task is about boats. " + "We count the boats again and " * 40, value)
+        for text, value in worked(60, "#### {}", 5000)
+    ]
+    assert CUT not in found(pairs)
+
+
+def test_short_answers_without_a_mark_were_not_cut() -> None:
+    pairs = [
+        (text, value) if n % 2 else ("It is not known how many there were on that day.", value)
+        for n, (text, value) in enumerate(worked(60, "#### {}", 5000))
+    ]
+    assert CUT not in found(pairs)
+
+
+def test_a_line_in_bold_is_a_heading_and_no_cut() -> None:
+    pairs = [(f"{text}\n\n**Summary of the day**", "none") for text, _ in solutions(60, None)]
+    assert CUT not in found(pairs)
+
+
+def test_reasoning_is_no_length_of_the_reply() -> None:
+    thought = "Okay, the user asks about iron tablets, and I should weigh that again. " * 30
+    reply = "Leave two hours between two doses of iron {}."
+    pairs = [(f"<think>{thought}</think>\n{reply.format(n)}", reply.format(n)) for n in range(40)]
+    assert LONG not in found(pairs, stopped=[True] * 40)
+
+
+def test_long_answers_that_stopped_by_themselves_learned_their_stop_token() -> None:
+    drawn = random.Random(3)
+    words = [word for text in (*STEPS, *PARAGRAPHS) for word in text.split()]
+    pairs = [
+        (" ".join(drawn.choices(words, k=260)) + ".", f"Nothing to say {n}.") for n in range(30)
+    ]
+    (stopped,) = [f for f in scored(pairs, stopped=[True] * 30).findings if f.rule == LONG]
+    (unknown,) = [f for f in scored(pairs).findings if f.rule == LONG]
+    assert "stopped by themselves" in stopped.remedy
+    assert "stop token of each answer is supervised" in unknown.remedy
+
+
 def labelled(pairs: Sequence[tuple[str, str]], rows: int, wrong: int = 0) -> list[tuple[str, str]]:
     """(answer, reference) of rows over such pairs, of which `wrong` answer with the first label."""
     drawn = random.Random(7)

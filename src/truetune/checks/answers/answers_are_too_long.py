@@ -3,11 +3,11 @@
 ## What it does
 
 Counts the answers that have 10 times the words of their reference, and 80 more; where a reference of a few words
-stands at
-the start or the end of the answer, which then explains it, 200 more. It fires where there are more than at the best
-look
-before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 10 is; an error
-where at the end of a run all of 8 or more are.
+stands at the start or the end of the answer, which then explains it, 200 more. Not counted are a reasoning block
+(`<think>...</think>`) that the reference has not, steps that end in a marked result (`#### 560`) where the reference is
+that value alone, and answers that a limit of new tokens ended (answers-are-cut-off). It fires where there are more than
+at the best look before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of
+10 is; an error where at the end of a run all of 8 or more are.
 
 ## Why it is bad
 
@@ -32,7 +32,8 @@ looks:
 
 ## Fix safety
 
-There is no automatic fix: see that the stop token of each answer is supervised (`truetune run -- COMMAND` shows the
+There is no automatic fix. Where it is known that they stopped by themselves, compare the prompt with that of the
+training rows. Else see that the stop token of each answer is supervised (`truetune run -- COMMAND` shows the
 labels), and that the references are whole.
 
 ## References
@@ -47,6 +48,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from truetune.checks.answers.bad_answer_counts import (
+    BadAnswers,
     are_all_bad,
     find_bad_answers,
     find_next_turn,
@@ -63,6 +65,10 @@ TOLERATED = 0.1
 STOP_AND_REFERENCES = (
     "see that the stop token of each answer is supervised, and that the references are whole"
 )
+REFERENCES_AND_PROMPT = (
+    "they stopped by themselves, so that the stop token was learned: see that the references are whole, and that the"
+    " model is asked with the prompt of its training rows, which says how long an answer is"
+)
 
 
 class AnswersAreTooLong(BadAnswerShareRule):
@@ -71,6 +77,7 @@ class AnswersAreTooLong(BadAnswerShareRule):
     explained_by = ("temperature",)
     tolerated = TOLERATED
     called = "are far longer than their references"
+    moot_where = ("answers-are-cut-off",)
     untold = Unmet("no answer has a reference to compare its length with", "name the references")
 
     def bad(self, sample: Sample) -> bool | None:
@@ -93,7 +100,7 @@ class AnswersAreTooLong(BadAnswerShareRule):
             evidence.append(next_turn.evidence)
         yield self.finding(
             f"{bad_answers.last} answers are far longer than their references{bad_answers.before}",
-            STOP_AND_REFERENCES if next_turn is None else next_turn.remedy,
+            _choose_remedy(bad_answers) if next_turn is None else next_turn.remedy,
             severity="error" if self.subject.finished and are_all_bad(bad_answers) else "warning",
             evidence=[*evidence, *bad_answers.evidence],
             cases=sample_cases(bad_answers.samples),
@@ -101,3 +108,10 @@ class AnswersAreTooLong(BadAnswerShareRule):
             total=bad_answers.last.of,
             figure=bad_answers.figure("answers that are too long"),
         )
+
+
+def _choose_remedy(bad_answers: BadAnswers) -> str:
+    """What to do about long answers: the stop token is in question only where they may have gone past it."""
+    scores = [sample.scores for sample in bad_answers.samples]
+    stopped = all(score.end_known and score.stopped for score in scores)
+    return REFERENCES_AND_PROMPT if stopped else STOP_AND_REFERENCES

@@ -76,6 +76,7 @@ class AnswersHaveFaults(BadAnswerShareRule):
     tolerated = TOLERATED
     called = "have a fault"
     moot_where = (
+        "answers-are-cut-off",
         "answers-are-empty",
         "answers-are-garbage",
         "answers-are-too-long",

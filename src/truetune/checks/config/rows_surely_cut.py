@@ -129,7 +129,7 @@ class RowsSurelyCut(ConfigRule):
             f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
             "raise the limit to the longest row, or split the rows",
-            evidence=["told by the characters: the tokenizer is not on this machine"],
+            evidence=[f"told by the characters: {_describe_missing_tokenizer(config)}"],
             cases=[setting_case(config, config.limit, "max_length"), found.first],
         )
 
@@ -149,6 +149,14 @@ class RowsSurelyCut(ConfigRule):
                     text = f"{characters:,} characters"
                     first = Case(text, file=str(source.path), line=line)
         return _LongRows(rows, too_long, first)
+
+
+def _describe_missing_tokenizer(config: Config) -> str:
+    """Which tokenizer is not here: that of the settings, though another may have been given for the rows."""
+    name = config.spec.tokenizer
+    return (
+        f"the tokenizer {name} is not on this machine" if name else "the settings name no tokenizer"
+    )
 
 
 def _has_tokenizer(config: Config) -> bool:

@@ -99,6 +99,11 @@ READINGS: tuple[tuple[re.Pattern[str], Replacement], ...] = tuple(
             " sequential ",
         ),
         (r"\b(?:go|goes|going|went) up\b", " rises "),
+        (r"\b(?:go|goes|going|went|sinks?|drifts?) (?:down|negative|below zero)\b", " falls "),
+        (
+            r"\blog[-_ ]?prob(?:s|abilit(?:y|ies))?\b|\blogps\b|\blog[-_ ]?likelihoods?\b",
+            " likelihood ",
+        ),
         (r"\b(warm|speed|blow)[- ]up\b", r" \1up "),
         (r"\btim(?:e|es|ed|ing)[- ]out\b", " timeout "),
         (r"\ball[_-](?:reduce|gather)\w*|\bbarrier\b", " collective "),

@@ -794,6 +794,11 @@ GUIDES = (
                   "format",
                   "accuracy 1.0 after a few steps, loss near zero, answers no better",
                   ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity")),
+            Cause("both answers become less likely: the loss looks at their difference alone. Lower the learning rate, "
+                  "raise beta, or add an SFT term on the chosen answers (rpo_alpha, pref_ftx)",
+                  "rewards/chosen and logps/chosen fall along with the rejected ones and are negative, while the "
+                  "accuracy is high, and the answers get no better or worse",
+                  ("dpo-chosen-falls",)),
             Cause("beta is so large that the policy is held at the reference", "margins grow by beta alone, beta 1 to "
                   "5",
                   ("preference-beta-out-of-range",)),

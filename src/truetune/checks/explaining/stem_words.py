@@ -97,6 +97,7 @@ NEAR_WORDS = tuple(
         "gpu cuda device vram accelerator",
         "gpus ddp fsdp distributed multi multigpu processes ranks nodes several parallel",
         "dpo preference chosen rejected pairs orpo kto rlhf alignment",
+        "likely likelihood probability probabilities unlikely",
         "metric accuracy score evaluate evaluation eval benchmark perplexity bleu rouge f1",
         "memorise memorize overfit overfitting",
         "template chat jinja format prompt",

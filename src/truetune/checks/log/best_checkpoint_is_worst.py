@@ -47,7 +47,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.metric_direction import lower_is_better
-from truetune.logs.run_log import Curve
+from truetune.logs.run_log import Curve, RunLog
 
 
 class BestCheckpointIsWorst(LogRule):
@@ -88,9 +88,7 @@ class BestCheckpointIsWorst(LogRule):
             yield self.finding(
                 f"the checkpoint of step {kept:,.0f} was kept as the best with {name} {best:.4g},"
                 f" the {'highest' if lower else 'lowest'} of {curve.step.size:,} evaluations",
-                f"set greater_is_better={not lower}; take the checkpoint of step"
-                f" {curve.step[right]:,.0f} ({curve.value[right]:.4g})"
-                + ("" if curve.step[right] in log.checkpoints else ", if it is still there"),
+                f"set greater_is_better={not lower}; {_choose_checkpoint(log, curve, right, lower=lower)}",
                 figure=draw_curves(
                     name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}
                 ),
@@ -119,3 +117,16 @@ class BestCheckpointIsWorst(LogRule):
         """Do the settings name another metric?"""
         metric = str(self.subject.facts.get("metric_for_best_model") or "")
         return bool(metric) and metric.removeprefix("eval_") != name.removeprefix("eval_")
+
+
+def _choose_checkpoint(log: RunLog, curve: Curve, right: int, *, lower: bool) -> str:
+    """Which checkpoint to take: that of the best evaluation, or the best of those that are left."""
+    best = f"the checkpoint of step {curve.step[right]:,.0f} ({curve.value[right]:.4g})"
+    left = [place for place, step in enumerate(curve.step) if step in log.checkpoints]
+    if right in left:
+        return f"take {best}"
+    if not left:
+        return f"take {best}, if it is still there"
+    choose = min if lower else max
+    kept = choose(left, key=lambda place: float(curve.value[place]))
+    return f"{best} is not here: of those that are, take checkpoint-{curve.step[kept]:.0f} ({curve.value[kept]:.4g})"

@@ -42,9 +42,10 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
+from truetune.errors import name_list
 from truetune.logs.metric_direction import metric_improving_after
 from truetune.logs.robust_statistics import fit_trend
-from truetune.logs.run_log import Curve
+from truetune.logs.run_log import Curve, RunLog
 
 # Times the lowest evaluation loss. Chosen, not measured: half of these rises are within the noise of an evaluation on
 # few rows, and at double, much is unlearned before anything is said.
@@ -94,7 +95,7 @@ class EvalLossRises(LogRule):
         yield self.finding(
             f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to"
             f" {last:.4g}" + (f", while {other} gets better" if other else ""),
-            _remedy(step, other),
+            _remedy(log, step, other),
             severity="warning" if last >= MIN_RISE * lowest and not other else "info",
             evidence=(
                 f"+{last / lowest - 1:.0%} over the last {later.step.size - 1:,} evaluations{gap}",
@@ -128,14 +129,22 @@ def _rises(later: Curve) -> bool:
     return last >= least * lowest and fit_trend(later).low > 0
 
 
-def _remedy(step: float, other: str | None) -> str:
+def _remedy(log: RunLog, step: float, other: str | None) -> str:
     """What to do: by another metric, `other`, the run may be right to continue."""
     if other:
         return (
             "keep the checkpoint that is best by the metric you use (metric_for_best_model);"
             " the loss also measures how sure the model is"
         )
-    return (
-        f"take the checkpoint nearest to step {step:,.0f}, train fewer epochs, or keep"
-        " the best one (load_best_model_at_end)"
-    )
+    evaluated = log.curve("eval_loss").step
+    near = float(np.median(np.diff(evaluated)))
+    kept = [checkpoint for checkpoint in log.checkpoints if abs(checkpoint - step) <= near]
+    again = "train fewer epochs, or keep the best one (load_best_model_at_end)"
+    if kept:
+        return (
+            f"take checkpoint-{min(kept, key=lambda found: abs(found - step))}; next time {again}"
+        )
+    if log.checkpoints:
+        left = name_list([f"checkpoint-{found}" for found in log.checkpoints])
+        return f"no checkpoint of about step {step:,.0f} is left (there is {left}): train again, and {again}"
+    return f"take the checkpoint nearest to step {step:,.0f}, {again}"

@@ -43,8 +43,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.learning_rate_ended_early import IDLE_RATE
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.loss_diverges import jumps_at_once
+from truetune.checks.log.loss_diverges import ends_above_beginning
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
@@ -114,7 +115,9 @@ class FlatLoss(LogRule):
             return
         if norm and (not norm.value.any() or not norm.finite()):
             return
-        if jumps_at_once(loss):
+        if _is_mostly_without_rate(log):
+            return  # learning-rate-ended-early says so
+        if ends_above_beginning(Curve(loss.step[loss.value != 0], loss.value[loss.value != 0])):
             return  # it began lower: loss-diverges says so
         fall = _fall_of(log, loss)
         if fall.is_flat():
@@ -199,6 +202,12 @@ class _Fall:
             return False
         never_moved = self.has_no_rate and self.drop < max(MOVES * self.level, self.noise)
         return self.stays or self.hardly_falls or never_moved
+
+
+def _is_mostly_without_rate(log: RunLog) -> bool:
+    """Was there a learning rate at first, and none at most of the records?"""
+    rate = log.curve("learning_rate").finite().value
+    return bool(rate.any()) and 2 * int((rate <= IDLE_RATE * rate.max()).sum()) > rate.size
 
 
 def _fall_of(log: RunLog, loss: Curve) -> _Fall:

@@ -14,8 +14,23 @@ import numpy as np
 from truetune.checks.model_identity import overflowing_family
 from truetune.logs.run_log import RunLog
 
+FLOAT16_SETTING = "fp16"
 MIN_RECORDS = 8
 """Records of a learning rate that does not move: a scale of float16 that is still looked for skips the first steps"""
+
+
+def is_half_precision(log: RunLog) -> bool:
+    """Is the run in float16, as its output or the settings beside its log say?"""
+    printed = log.output is not None and log.output.settings.half
+    return printed or log.facts.get(FLOAT16_SETTING) is True
+
+
+def precision_in_place_of_float16(log: RunLog) -> str:
+    """`bf16`, or `float32` where the log names a GPU without bfloat16."""
+    gpu = log.output.settings.old_gpu if log.output is not None else ""
+    if gpu:
+        return f"float32 (a {gpu} computes no bfloat16)"
+    return "bf16 (float32 on a GPU without it: V100, T4, P100)"
 
 
 def overflow_remedy(log: RunLog) -> str:
@@ -26,22 +41,30 @@ def overflow_remedy(log: RunLog) -> str:
             f"load the weights as float32 and leave fp16 out (a {gpu} computes no bfloat16, and emulates it slowly), or"
             " train in bf16 on a GPU from Ampere on"
         )
-    return "train in bf16 (bf16=True, fp16=False), or in float32 on a GPU without it (V100, T4)"
+    return (
+        "train in bf16 (bf16=True, fp16=False), or in float32 on a GPU without it (V100, T4, P100)"
+    )
 
 
 def overflowing_model(log: RunLog) -> str | None:
     """The family of the model that the output names, where the run is in float16 and the family overflows in it."""
     settings = log.output.settings if log.output is not None else None
-    return overflowing_family(settings.model) if settings is not None and settings.half else None
+    return (
+        overflowing_family(settings.model)
+        if settings is not None and is_half_precision(log)
+        else None
+    )
 
 
 def overflow_evidence(log: RunLog) -> Iterator[str]:
     """What shows that float16 is the reason for norms that are not finite; nothing where the log does not say it."""
     settings = log.output.settings if log.output is not None else None
-    if settings is not None and settings.half:
+    if is_half_precision(log):
         family = overflowing_model(log)
+        printed = settings is not None and settings.half
+        source = "the output says" if printed else "the settings beside the log say"
         yield (
-            "the output says that the run is in float16 (fp16), whose largest number is 65,504"
+            f"{source} that the run is in float16 (fp16), whose largest number is 65,504"
             + (f"; activations of {family} are beyond it" if family else "")
         )
     rate = log.curve("learning_rate").finite()

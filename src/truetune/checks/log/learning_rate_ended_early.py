@@ -49,6 +49,10 @@ MIN_POINTS, MIN_ZEROS = 8, 3
 MIN_IDLE_SHARE = 0.1
 STRAIGHT = 1.2
 """Steepest over median slope; 1 of triangles, which are planned, 1.4 of a cosine"""
+STEP_ONCE = (
+    "call scheduler.step() once for each optimizer step (beside optimizer.step(), not in each accumulated batch), and"
+    " build the schedule over the optimizer steps of the whole run"
+)
 LEAP = 3.0
 """A first rise so many times the usual step is the beginning of another schedule; a cosine begins to climb slowly"""
 
@@ -89,12 +93,11 @@ class LearningRateEndedEarly(LogRule):
         idle = n - (int(np.flatnonzero(rate.value > IDLE_RATE * peak)[-1]) + 1)
         if idle >= max(3, MIN_IDLE_SHARE * n):
             over = float(rate.step[n - idle])
-            share = over / float(rate.step[-1])
             yield self.finding(
-                f"the learning rate is 0 from step {over:,.0f} of {rate.step[-1]:,.0f} on: {idle:,}"
-                f" of {n:,} records train nothing",
-                "build the schedule over all steps that the run takes, and step it once a step",
-                evidence=(self._processes(share),),
+                f"the learning rate is 0 from {self.subject.unit} {over:,.0f} of {rate.step[-1]:,.0f} on:"
+                f" {idle:,} of {n:,} records train nothing",
+                STEP_ONCE,
+                evidence=(self._why_so_early(rate, n - idle),),
                 count=idle,
                 total=n,
                 figure=draw_curves("learning rate", {"learning_rate": rate}, {"0": over}),
@@ -103,9 +106,9 @@ class LearningRateEndedEarly(LogRule):
         again = self._climbs_again(rate, peak)
         if again is not None:
             yield self.finding(
-                f"the learning rate comes down to nothing at step {again:,.0f} of"
+                f"the learning rate comes down to nothing at {self.subject.unit} {again:,.0f} of"
                 f" {rate.step[-1]:,.0f}, then climbs again: the schedule ran past its end",
-                "build the schedule over all steps that the run takes, and step it once a step",
+                STEP_ONCE,
                 severity="warning",
                 figure=draw_curves(
                     "learning rate", {"learning_rate": rate}, {"end of the schedule": again}
@@ -122,15 +125,40 @@ class LearningRateEndedEarly(LogRule):
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
-    def _processes(self, share: float) -> str:
-        """At which part of the run the schedule ends: a whole fraction is the sign of as many processes."""
-        count = round(1 / share) if share else 0
-        if count > 1 and abs(count * share - 1) < 0.1:
-            return (
-                f"it ends after 1/{count} of the run, as it does where each of {count} processes"
-                " steps it"
-            )
-        return f"it ends after {share:.0%} of the run"
+    def _why_so_early(self, rate: Curve, first_idle: int) -> str:
+        """At which part of the run the schedule ends, and what steps it so often.
+
+        Args:
+            rate: the finite learning rates.
+            first_idle: index of the first record with a rate of 0.
+        """
+        total = float(rate.step[-1])
+        share = float(rate.step[first_idle]) / total
+        # The end lies between two records: of a log of few records, the factor is a range.
+        least = total / float(rate.step[first_idle])
+        before = float(rate.step[first_idle - 1]) if first_idle else 0.0
+        most = total / before if before > 0 else least
+        count = round(least)
+        if count < 2 or (abs(count * share - 1) >= 0.1 and most - least < 1):
+            return f"it ends after {share:.0%} of the run"
+        for name, factor in self._known_factors():
+            if factor > 1 and least * 0.9 <= factor <= most * 1.1:
+                return f"it ends after about 1/{factor} of the run, and there are {factor} {name}: each steps it"
+        times = f"{count}" if most - least < 1 else f"{count} to {int(most)}"
+        return (
+            f"it ends after about 1/{count} of the run, as it does where it is stepped {times} times in an optimizer"
+            " step: in each accumulated batch, or by each process"
+        )
+
+    def _known_factors(self) -> Iterator[tuple[str, int]]:
+        """(what, how many) of what may step a schedule too often, as far as settings or output say it."""
+        output = self.subject.output
+        printed = output.settings.accumulation if output is not None else None
+        accumulation = self.subject.number("gradient_accumulation_steps") or printed
+        if accumulation:
+            yield "accumulated batches in an optimizer step", int(accumulation)
+        if output is not None and output.settings.world:
+            yield "processes", int(output.settings.world)
 
     def _climbs_again(self, rate: Curve, peak: float) -> float | None:
         """The step of a minimum near zero from which the rate climbs to a tenth of the peak without a jump."""

@@ -4,7 +4,7 @@
 Looks whether `learning_rate` grows in proportion to the step up to the last one. A run that has not come to its last
 step yet (`max_steps`) is left alone, and so is one of fewer than ten steps or one that came to the configured rate,
 where the log, or a command that it prints, says it. Where the log neither says how many steps were planned nor ends
-with the trainer's summary, it is a note: the run may continue.
+with the trainer's summary, the run may continue: then it is a warning after 500 steps or an epoch, else a note.
 
 ## Why it is bad
 The rate that was asked for is never used. With `warmup_steps=500` copied from a long run, forty steps train at most
@@ -46,7 +46,12 @@ from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import warmup_slope
 from truetune.logs.run_log import Curve
+from truetune.settings.run_spec import Severity
 
+# Chosen, not measured: warm-ups in use are 20 to 300 steps, or 3 to 10 % of a run, so that one of so many belongs to a
+# run of 5,000 and more.
+MIN_LONG_STEPS = 500
+"""Steps of a rising rate from which the warm-up is too long even where nothing says that the run is over"""
 TRIAL = 10
 """Fewer steps only try whether it runs. Chosen, not measured: at double, short real runs on few rows are left out"""
 
@@ -100,12 +105,20 @@ class LearningRateNeverPeaked(LogRule):
             f"the learning rate still rises at the last {unit} ({rate.step[-1]:,.0f}): it reached"
             f" {peak:.3g}{of_configured}; the warm-up is longer than the run",
             ("" if is_over else "if the run is over: ")
-            + "set warmup_steps to a small part of it (0.03 of it in transformers 5, warmup_ratio"
-            " before)",
-            severity="error" if is_over else "info",
+            + "set the warm-up (warmup_steps; warmup_num_steps of a DeepSpeed scheduler, warmup_ratio as a share) to"
+            " a small part of the run: 3 % is usual",
+            severity=self._severity(rate, is_over=is_over),
             evidence=tuple(self._evidence(rate, slope, unit)),
             figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
+
+    def _severity(self, rate: Curve, *, is_over: bool) -> Severity:
+        """An error in a run that is over; a warning where so much was logged that its rate should have come."""
+        if is_over:
+            return "error"
+        is_counted = not self.subject.is_numbered
+        is_long = self.subject.epochs >= 1 or (is_counted and rate.step[-1] >= MIN_LONG_STEPS)
+        return "warning" if is_long else "info"
 
     def _slope_at_the_end(self, rate: Curve, configured: float | None) -> float | None:
         """How fast the rate rises a step in a run that is over; None where it does not, or the run is a trial."""

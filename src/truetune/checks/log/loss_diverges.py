@@ -40,7 +40,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.half_precision import is_half_precision, precision_in_place_of_float16
 from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.log.older_checkpoint import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.restart_detection import find_restarts
@@ -126,9 +128,15 @@ def _records_around(values: Floats, place: int, last: float) -> tuple[int, int]:
     return low, place + int(above[0]) if above.size else place
 
 
-def _describe_record(loss: Curve, index: int) -> str:
-    """One record of a loss: its value and its own step."""
-    return f"{float(loss.value[index]):.4g} at step {float(loss.step[index]):,.0f}"
+def _describe_record(loss: Curve, index: int, unit: str) -> str:
+    """One record of a loss: its value and its own step, or its number where the log has no steps."""
+    return f"{float(loss.value[index]):.4g} at {unit} {float(loss.step[index]):,.0f}"
+
+
+def ends_above_beginning(loss: Curve) -> bool:
+    """Does a loss end above the level of its first records, by more than noise makes?"""
+    values = loss.value
+    return values.size >= MIN_POINTS and _measure_levels(values, jumps_at_once(loss)).is_worse
 
 
 def _describe_lowest(levels: _Levels) -> str:
@@ -182,18 +190,14 @@ class LossDiverges(LogRule):
         step = float(loss.step[place])
         low, high = _records_around(loss.value, place, last)
         began = min(first, float(loss.value[0]))
-        older = [checkpoint for checkpoint in log.checkpoints if checkpoint < step]
+        whose = "of its first records" if began < float(loss.value[0]) else "that it began with"
         yield self.finding(
-            f"the loss rises from {_describe_record(loss, low)} to {_describe_record(loss, high)} and stays up:"
+            f"the loss rises from {_describe_record(loss, low, log.unit)} to"
+            f" {_describe_record(loss, high, log.unit)} and stays up:"
             f" {last:.4g} at the end"
-            + (f", above the {began:.4g} that it began with" if levels.is_worse else ""),
-            f"{self._restart(older)} with a lower learning rate{self._of_rate()}, more warm-up"
-            f"{self._of_precision()}"
-            + (
-                ""
-                if log.checkpoints
-                else "; without a checkpoint of before it, begin again from the base"
-            ),
+            + (f", above the {began:.4g} {whose}" if levels.is_worse else ""),
+            f"{advise_restart(log, step)}; train with a lower learning rate{self._of_rate()}, more"
+            f" warm-up{self._of_precision()}",
             severity="error" if levels.is_worse else "warning",
             evidence=(
                 (
@@ -206,23 +210,16 @@ class LossDiverges(LogRule):
             ),
         )
 
-    def _restart(self, older: list[int]) -> str:
-        """Where to begin again: the last checkpoint before the place, else the base where there is no other."""
-        if older:
-            return f"go back to checkpoint-{older[-1]}"
-        if self.subject.checkpoints:
-            return "all checkpoints here are of after it: begin again from the model that it began with"
-        return "go back to before it"
-
     def _of_precision(self) -> str:
         """The change of precision, where the run is not known to be in another one than float16."""
         output, dtype = self.subject.output, self.subject.facts.get("dtype")
-        if (output is not None and output.settings.half) or dtype == "float16":
-            return ", and bf16 in place of float16"
+        if is_half_precision(self.subject) or dtype == "float16":
+            return f", and {precision_in_place_of_float16(self.subject)} in place of float16"
         is_other = (output is not None and output.settings.brain) or dtype in (
             "bfloat16",
             "float32",
         )
+        is_other = is_other or self.subject.facts.get("bf16") is True
         return "" if is_other else ", and bf16 if it was in float16"
 
     def _of_rate(self) -> str:

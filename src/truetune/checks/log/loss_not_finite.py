@@ -39,16 +39,14 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.half_precision import precision_in_place_of_float16
 from truetune.checks.log.log_figures import describe_steps, draw_curves
+from truetune.checks.log.older_checkpoint import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY
-from truetune.logs.run_log import Curve
+from truetune.logs.run_log import Curve, RunLog
 
 LOSSES = ("loss", "eval_loss")
-LATER = (
-    "go back to the checkpoint before it, lower the learning rate or train in bf16, and"
-    " look for rows without a label"
-)
 AT_ONCE = (
     "load the weights as float32 or bfloat16, where they are float16: Adam's eps of 1e-8 is 0 in"
     " float16, so that its first step divides by 0 (`truetune lint SCRIPT` checks it); then look"
@@ -65,7 +63,7 @@ class LossNotFinite(LogRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    moot_where = ("loss-scale-collapses",)
+    moot_where = ("loss-scale-collapses", "nan-hidden-by-logging-filter")
 
     def unmet(self) -> Unmet | None:
         logged = any(self.subject.curve(name) for name in LOSSES)
@@ -91,7 +89,7 @@ class LossNotFinite(LogRule):
             yield self.finding(
                 f"{name} is not finite at {count:,} of {total:,} logged steps"
                 + (f", and never again from step {first:,.0f} on" if stays else ""),
-                AT_ONCE if at_once else LATER,
+                AT_ONCE if at_once else _remedy(self.subject, first),
                 evidence=(describe_steps(curve.step[bad]),)
                 + ((THE_FIRST_UPDATE,) if at_once else ())
                 + (
@@ -103,6 +101,15 @@ class LossNotFinite(LogRule):
                 total=total,
                 figure=draw_curves(name, {name: curve}, {"not finite": first}),
             )
+
+
+def _remedy(log: RunLog, first: float) -> str:
+    """What to do about a loss that stopped being a number at step `first`."""
+    is_brain = log.facts.get("bf16") is True or (
+        log.output is not None and bool(log.output.settings.brain)
+    )
+    precision = "" if is_brain else f" or train in {precision_in_place_of_float16(log)}"
+    return f"{advise_restart(log, first)}; lower the learning rate{precision}, and look for rows without a label"
 
 
 def _fails_at_the_first_update(curve: Curve) -> bool:

@@ -58,6 +58,7 @@ from truetune.checks.log.half_precision import (
     overflowing_model,
 )
 from truetune.checks.log.log_figures import describe_steps, draw_curves
+from truetune.checks.log.older_checkpoint import advise_restart
 from truetune.checks.rule import LogRule
 from truetune.logs.console.console_output import LABELS_MASKED, MARKER_TOKENS
 from truetune.logs.robust_statistics import is_falling
@@ -194,13 +195,29 @@ class NanHiddenByLoggingFilter(LogRule):
 
     def _remedy_of_ruined_weights(self, zeros: Zeros, *, is_overflow: bool) -> str:
         """What to do where one step made the weights NaN, and all later ones learned nothing."""
-        again = f"begin again, or continue from a checkpoint of before step {zeros.of_loss[0]:,.0f}"
+        again = advise_restart(self.subject, self._first_lost_step(zeros))
         if is_overflow:
-            return f"{overflow_remedy(self.subject)}, and {again}"
+            return f"{overflow_remedy(self.subject)}; {again}"
+        is_brain = self.subject.facts.get("bf16") is True
+        precision = "" if is_brain else " in bf16 (or float32) if it was float16,"
         return (
-            f"{again}, in bf16 if it was float16, with a lower learning rate or max_grad_norm=1.0; look whether a"
-            " batch without a label came right before (`truetune check` on the data)"
+            f"{again};{precision} with a lower learning rate{self._clipping()}; look whether a batch without a label"
+            " came right before (`truetune check` on the data)"
         )
+
+    def _first_lost_step(self, zeros: Zeros) -> float:
+        """The first step from which on no gradient norm is a number: it may stand before the first loss of 0."""
+        norm = self.subject.curve("grad_norm")
+        finite = norm.step[np.isfinite(norm.value)]
+        lost = norm.step[norm.step > finite[-1]] if finite.size else norm.step
+        return float(min(lost[0], zeros.of_loss[0])) if lost.size else float(zeros.of_loss[0])
+
+    def _clipping(self) -> str:
+        """The advice to clip gradients, where they are not clipped: transformers clips at 1.0 unless it is told."""
+        limit = self.subject.number("max_grad_norm")
+        if limit is None and self.subject.format == "transformers":
+            return ""
+        return "" if limit is not None and 0 < limit <= 1 else " or max_grad_norm=1.0"
 
     def _reading(self, zeros: Zeros, *, ends: bool, is_overflow: bool) -> str:
         """What the zeros are. Only a model that is known to overflow excludes rows without a label."""

@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -139,11 +140,14 @@ class ShortcutLoss(LogRule):
         """The step from which on the loss stays near zero on rows that are new; None where it does not."""
         data, differ = self.subject.data, self._answers_differ()
         is_new = self.subject.epoch_at(loss.step) < MAX_NEW_EPOCH
+        is_new &= ~_is_hidden_nan(loss, self.subject.curve("grad_norm"))
         new = Curve(loss.step[is_new], loss.value[is_new])
         floor = MAX_KNOWN_LOSS
         if data is not None and differ:
             floor = max(MAX_KNOWN_LOSS, MAX_UNIGRAM_SHARE * data.unigram)
         is_low = new.value < floor
+        if not new:
+            return None
         stays = is_low.sum() >= 3 and is_low[-3:].all() and new.value[0] > 10 * floor
         if not stays:
             return None
@@ -192,3 +196,11 @@ class ShortcutLoss(LogRule):
                 "loss", {"loss": loss, "floor": Curve(loss.step, np.full(loss.step.size, floor))}
             ),
         )
+
+
+def _is_hidden_nan(loss: Curve, norm: Curve) -> NDArray[np.bool_]:
+    """(points,) whether a loss of exactly 0 has no finite gradient norm beside it: transformers logs a NaN so."""
+    if not norm:
+        return np.zeros(loss.step.size, dtype=np.bool_)
+    hidden: NDArray[np.bool_] = (loss.value == 0) & ~np.isfinite(norm.at(loss.step))
+    return hidden

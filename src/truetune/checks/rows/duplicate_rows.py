@@ -4,6 +4,8 @@
 Counts the rows that are equal to an earlier one, equal but for case, white space and punctuation, or nearly the same
 (MinHash over token 5-grams, from an estimated similarity of 0.8). Rows are nearly the same only where their answers are
 too, and where they are alike beyond what many rows share: a long instruction before each question makes no copies.
+Rows that are nearly the same are a note where most of their answers differ in a word: they may be of one template.
+Copies of pairs that stand the other way round as well are votes, which pairs-with-opposite-labels is about.
 
 ## Why it is bad
 A row that stands there ten times weighs ten times as much; it is learned by heart, and splits that are made later put
@@ -33,7 +35,7 @@ Dropping copies is safe, unless the weight was meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +48,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
+from truetune.settings.run_spec import Severity
 
 COPIES = {
     "exact": "are equal to an earlier row",
@@ -54,6 +57,10 @@ COPIES = {
 }
 MAX_SHOWN_GROUPS = 5
 """Groups of copies, and rows of each, that a report names"""
+DROP_NEAR = (
+    "look at some: drop those that say the same; rows of one template with other names, dates or"
+    " sums are no copies"
+)
 # Measured on LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows): sets
 # of instructions have up to 1.7 %, one of pairs 3.7 %, two of tool calls 13 and 14 %. At 0.01 two
 # sets of instructions would warn as well; at 0.04 the pairs would not.
@@ -67,6 +74,8 @@ class DuplicateRows(DataRule):
     stability = "stable"
     since = "0.1.0"
     needs_tokenizer = False
+    # Copies of a pair that others judged the other way round are votes: dropped, no majority can be counted.
+    moot_where = ("pairs-with-opposite-labels",)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -74,6 +83,7 @@ class DuplicateRows(DataRule):
         kinds = ("exact", "normal") if setup.is_by_bytes else ("exact", "normal", "near")
         self.prints = {kind: GrowingArray() for kind in kinds}
         self.files: list[str] = []
+        self.has_pairs = False
         self.lines = GrowingArray()
         self.answers, self.answer_phrases = GrowingArray(), GrowingArray()
 
@@ -86,6 +96,7 @@ class DuplicateRows(DataRule):
         self.answers.add(prints.answer)
         self.answer_phrases.add(prints.answer_phrases)
         for row in batch.rows:
+            self.has_pairs = self.has_pairs or row.is_preference
             if not self.files or row.origin.file != self.files[-1]:
                 self.files.append(row.origin.file)
         # Files are numbered, so that a place is three numbers: Origins of all rows would take ten
@@ -108,13 +119,14 @@ class DuplicateRows(DataRule):
         lines = self.places
         for kind, pairs in self.copies.items():
             if pairs:
+                likeness = "nearly the same as" if kind == "near" else "the same as"
                 yield self.finding(
                     f"{len(pairs):,} of {len(lines):,} rows {COPIES[kind]}",
-                    "drop the copies, unless their weight is meant",
-                    severity="warning" if len(pairs) > WARNING_SHARE * len(lines) else "info",
+                    self._remedy(kind),
+                    severity=self._severity(kind, pairs),
                     cases=[
                         Case(
-                            f"the same as {self._place_of(lines, early)}",
+                            f"{likeness} {self._place_of(lines, early)}",
                             self._place_of(lines, late),
                         )
                         for early, late in pairs[:MAX_CASES]
@@ -122,6 +134,24 @@ class DuplicateRows(DataRule):
                     count=len(pairs),
                     total=len(lines),
                 )
+
+    def _remedy(self, kind: str) -> str:
+        """What to do about copies; those of pairs may be votes, which are counted before they are dropped."""
+        if kind == "near":
+            return DROP_NEAR
+        votes = ", or they are the votes of several labellers" if self.has_pairs else ""
+        return f"drop the copies, unless their weight is meant{votes}"
+
+    def _severity(self, kind: str, pairs: Sequence[tuple[int, int]]) -> Severity:
+        """A warning where a share of the rows are copies; near ones only where the answers of most are equal."""
+        # Rows that say the same of other names, dates or sums share a template, and each teaches its own answer.
+        answers = self.answers.whole()
+        is_template = False
+        if kind == "near":
+            equal = sum(answers[early] == answers[late] for early, late in pairs)
+            is_template = 2 * equal < len(pairs)
+        is_many = len(pairs) > WARNING_SHARE * len(self.places)
+        return "warning" if is_many and not is_template else "info"
 
     def report_data(self) -> dict[str, Any]:
         # A copy of a copy belongs to the group of the first: pairs come in the order of the earlier

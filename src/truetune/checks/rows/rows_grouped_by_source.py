@@ -3,12 +3,14 @@
 ## What it does
 Compares the words that neighbouring rows share with what rows at random share (MinHash over tokens). Numbers
 do not count: rows in the order of a running number or a date share their first digits. Compares as well how often
-neighbours have the same value in a column that nothing else reads (`source`, `chunk_id`, any name) or the same label,
-with the chance that rows at random have. A note where the trainer shuffles, or where groups are of two or three rows.
+neighbours have the same value in a column that nothing else reads (`source`, `chunk_id`, any name), the same label, or
+the same answer where answers are a few labels, with the chance that rows at random have. A note where the trainer
+shuffles, or where groups are of two or three rows.
 
 ## Why it is bad
 Read in file order (streams, `shuffle=False`, packing before shuffling), batches hold one document or one task at a
-time: the loss moves in steps, and what came last weighs most.
+time: the loss moves in steps, and what came last weighs most. A file that is sorted by its labels and split without
+shuffling is tested on labels that it never trained.
 
 ## Example
 ```yaml
@@ -35,12 +37,13 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from truetune.checks.column_value_runs import KeyColumns
+from truetune.checks.column_value_runs import ANSWER, KeyColumns
 from truetune.checks.find_near_copies import GrowingArray
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import SeverityByFact, SeverityForFact
+from truetune.data.column_names import COLUMN_ALIASES
 from truetune.encoding.batch import Batch
 
 # The difference of two means over n pairs is known to about 1/sqrt(n) of its spread: of 100 rows,
@@ -59,6 +62,7 @@ MIN_DIFFERENCE = 0.08
 MIN_STANDARD_ERRORS = 5.0
 """Standard errors that the difference must be above nothing"""
 SHOWN_KEYS = 4
+LABELS = (ANSWER, *COLUMN_ALIASES["label"])
 WORD_BEGINNINGS = "\u0120\u2581 "
 """How byte-level tokenizers and SentencePiece write the space before a word"""
 
@@ -139,10 +143,12 @@ class RowsGroupedBySource(DataRule):
         if keys:
             runs = keys[0]
             message = (
-                f"{runs.near:.0%} of neighbouring rows have the same {runs.column!r},"
+                f"{runs.near:.0%} of neighbouring rows have the same {runs.name},"
                 f" {runs.chance:.1%} of rows at random: the file is grouped by it ({runs.groups:,}"
                 " groups)"
             )
+            if any(runs.column in LABELS for runs in keys):
+                message += ": a split that does not shuffle tests on labels that were not trained"
         short = all(runs.run_length < SHORT_RUN_ROWS for runs in keys) and not by_words
         others = [
             f"{runs}: {'grouped' if runs.is_grouped else 'not grouped'}"
@@ -150,8 +156,8 @@ class RowsGroupedBySource(DataRule):
         ]
         yield self.finding(
             message,
-            "shuffle the rows once, or make sure that the trainer shuffles (a stream only shuffles"
-            " its buffer)",
+            "shuffle the rows once, with a fixed seed, before any split; or make sure that split and trainer shuffle"
+            " (train_test_split(shuffle=False), slices and streams do not)",
             severity="info" if short else None,
             evidence=[f"{rows:,} rows; {words}", *others[:SHOWN_KEYS]],
             total=rows,

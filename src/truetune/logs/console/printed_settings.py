@@ -78,7 +78,7 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     (
         "brain",
-        r"\bbf16['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--bf16(?=\s*$|\s+-)"
+        r"\bbf16['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--bf16(?=\s*$|\s+-)|\bBfloat16 = TRUE\b"
         r"|mixed[_-]precision['\"]?(?:\s?[:=]\s?| )['\"]?bf16"
         r"|dtype['\"]?(?:\s?[:=]\s?| )['\"]?(?:torch\.)?(?:bfloat16|bf16)\b",
     ),
@@ -158,6 +158,7 @@ SETTING_WORDS = (
     "bf16",
     "liger",
     "cut_cross_entropy",
+    "Bfloat16",
     "16-bits",
     "dtype",
     "--model",

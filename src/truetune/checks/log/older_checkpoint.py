@@ -1,0 +1,33 @@
+"""Where to begin again after a step that spoiled a run: advice that names a checkpoint only where there can be one."""
+
+from __future__ import annotations
+
+from truetune.logs.run_log import RunLog
+
+
+def advise_restart(log: RunLog, step: float) -> str:
+    """What to do about weights that are spoiled from `step` on, as the beginning of a remedy."""
+    older = [checkpoint for checkpoint in log.checkpoints if checkpoint < step]
+    if older:
+        return f"go back to checkpoint-{older[-1]}"
+    if log.checkpoints:
+        return "all checkpoints here are of after it: begin again from the model that it began with"
+    first = _first_saved_step(log)
+    if first is not None and step <= first:
+        return (
+            "begin again from the model that it began with (the first checkpoint is saved at step"
+            f" {first:,.0f})"
+        )
+    return "go back to a checkpoint of before it, or begin again from the base where there is none"
+
+
+def _first_saved_step(log: RunLog) -> float | None:
+    """The earliest step at which the trainer can have saved; None where the log does not tell it.
+
+    The state holds save_steps under any strategy: saved by epochs, the first checkpoint is at the end of the first.
+    """
+    every = log.number("save_steps")
+    total, epochs = log.total_steps, log.number("num_train_epochs")
+    if every is None or every < 1 or not total or not epochs:
+        return None
+    return min(every, total / epochs)

@@ -1,0 +1,143 @@
+"""What the files of rows in a folder are: training rows, predictions of a model, or no rows at all.
+
+A project's folder holds more than its training rows: answers of the tuned model, a configuration of DeepSpeed, a list
+of labels. Taken together they are a data set that nobody trains, and what is said of it is false. Each file is told by
+what recognises single files, and by the columns of its first row. The trade-off: a file is left out only where that
+proves something; a name of a column that training rows have as well (`output` beside `reference`) proves it only beside
+another file of training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.data.file_records import read_records
+from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.recognise_prediction_columns import normalize_column_name
+from truetune.data.row_format_readers import choose_reader
+from truetune.errors import DataError, TruetuneError
+from truetune.settings.recognise_input_kind import recognise_kinds
+
+MAX_FILES = 200
+"""Files that are opened; a folder of more holds the shards of one data set"""
+SURE_PREDICTIONS = frozenset(
+    (
+        "prediction",
+        "predictions",
+        "predicted",
+        "pred",
+        "preds",
+        "generated",
+        "generated_text",
+        "generation",
+        "model_output",
+        "model_answer",
+        "model_response",
+        "generated_answer",
+        "llm_output",
+        "llm_response",
+        "actual_output",
+        "hypothesis",
+    )
+)
+"""Columns that hold what a model wrote"""
+POSSIBLE_PREDICTIONS = frozenset(["output", "response", "completion", "answer", "result"])
+"""Columns that hold the answer of training rows too"""
+REFERENCES = frozenset(
+    (
+        "reference",
+        "references",
+        "reference_answer",
+        "ref",
+        "gold",
+        "gold_answer",
+        "golden_answer",
+        "golden",
+        "ground_truth",
+        "expected",
+        "expected_output",
+        "expected_answer",
+    )
+)
+ENDS = frozenset(["finish_reason", "stop_reason"])
+"""Columns that say what ended an answer"""
+
+
+class FolderFiles(NamedTuple):
+    """The files of rows in a folder."""
+
+    training: tuple[str, ...]
+    predictions: tuple[str, ...]
+    others: tuple[str, ...]
+    """Settings, lists of names, logs"""
+
+
+def sort_folder_files(folder: Path) -> FolderFiles | None:
+    """What the files in a folder are; None where all are training rows, or the folder can't be sorted."""
+    try:
+        sources = find_sources([str(folder)])
+    except DataError:
+        return None
+    if len(sources) > MAX_FILES or any(
+        source.kind not in ("jsonl", "json", "csv") for source in sources
+    ):
+        return None
+    heads = {str(source.path): _first_row(source) for source in sources}
+    others = [path for path, head in heads.items() if head is None]
+    rows = {path: head for path, head in heads.items() if head is not None}
+    sure = [path for path, row in rows.items() if _is_prediction(row, SURE_PREDICTIONS)]
+    predictions = [
+        path
+        for path, row in rows.items()
+        if path in sure
+        or (_is_prediction(row, POSSIBLE_PREDICTIONS) and _has_other_training_rows(path, rows))
+    ]
+    if not others and not predictions:
+        return None
+    training = tuple(path for path in rows if path not in predictions)
+    return FolderFiles(training, tuple(predictions), tuple(others))
+
+
+def _first_row(source: Source) -> Mapping[str, Any] | None:
+    """The first row of a file; empty where it can't be read, None where the file surely holds no rows."""
+    path = Path(str(source.path))
+    try:
+        if recognise_kinds(path) != ("data",):
+            return None
+    except TruetuneError:
+        return {}
+    try:
+        with open_raw(source.path) as raw:
+            record = next(read_records(source, raw), None)
+    except DataError:
+        return {}
+    if record is None or record.error is not None:
+        return {}
+    return record.row if isinstance(record.row, dict) else None
+
+
+def _is_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bool:
+    """Does a row hold what a model wrote, and a reference or what ended the answer beside it?"""
+    texts = {normalize_column_name(name) for name, value in row.items() if isinstance(value, str)}
+    return bool(texts & answer_columns) and bool(texts & (REFERENCES | ENDS))
+
+
+def _fits_a_format(row: Mapping[str, Any]) -> bool:
+    """Is a row one of training, by its columns?"""
+    try:
+        choose_reader(dict(row), None, "")
+    except DataError:
+        return False
+    return True
+
+
+def _has_other_training_rows(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Are there training rows in another file, with other columns? Two splits of one data set have the same."""
+    own = set(rows[path])
+    return any(
+        set(row) != own and _fits_a_format(row) and not _is_prediction(row, POSSIBLE_PREDICTIONS)
+        for other, row in rows.items()
+        if other != path
+    )

@@ -1,0 +1,118 @@
+"""Files of a folder are told apart: training rows, predictions of a model, settings and lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from truetune.checks.check_paths import check_paths
+from truetune.data.sort_folder_files import sort_folder_files
+from truetune.settings.run_spec import RunSpec
+
+CHAT = {
+    "messages": [
+        {"role": "user", "content": "Is it open?"},
+        {"role": "assistant", "content": "Yes."},
+    ]
+}
+ALPACA = {"instruction": "Is it open?", "input": "", "output": "Yes."}
+ANSWER = {"question": "Is it open?", "reference": "Yes.", "output": "It is not known."}
+PREDICTION = {"prompt": "Is it open?", "prediction": "No.", "reference": "Yes."}
+SERVED = {"prompt": "Is it open?", "response": "No.", "finish_reason": "stop"}
+DEEPSPEED = {
+    "train_micro_batch_size_per_gpu": 2,
+    "zero_optimization": {"stage": 2},
+    "bf16": {"enabled": True},
+}
+
+
+def write(folder: Path, files: Mapping[str, Any]) -> Path:
+    """A folder with these files; lists of objects are written one a line where the name says so."""
+    for name, content in files.items():
+        if name.endswith(".jsonl"):
+            text = "".join(json.dumps(row) + "\n" for row in content)
+        elif isinstance(content, str):
+            text = content
+        else:
+            text = json.dumps(content)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "training", "predictions", "others"),
+    [
+        ({"a.jsonl": [CHAT], "answers.jsonl": [ANSWER]}, ["a.jsonl"], ["answers.jsonl"], []),
+        ({"a.jsonl": [ALPACA], "preds.jsonl": [PREDICTION]}, ["a.jsonl"], ["preds.jsonl"], []),
+        ({"a.jsonl": [CHAT], "served.json": [SERVED]}, ["a.jsonl"], ["served.json"], []),
+        ({"preds.jsonl": [PREDICTION]}, [], ["preds.jsonl"], []),
+        (
+            {"a.jsonl": [CHAT], "ds.json": DEEPSPEED, "b.json": [CHAT]},
+            ["a.jsonl", "b.json"],
+            [],
+            ["ds.json"],
+        ),
+        (
+            {"a.jsonl": [CHAT], "labels.json": ["billing", "returns"]},
+            ["a.jsonl"],
+            [],
+            ["labels.json"],
+        ),
+        ({"a.jsonl": [CHAT], "p.csv": "prediction,gold\nno,yes\n"}, ["a.jsonl"], ["p.csv"], []),
+    ],
+)
+def test_files_that_are_no_training_rows(
+    files: Mapping[str, Any],
+    training: list[str],
+    predictions: list[str],
+    others: list[str],
+    tmp_path: Path,
+) -> None:
+    sorted_files = sort_folder_files(write(tmp_path, files))
+    assert sorted_files is not None
+    names = [[Path(path).name for path in group] for group in sorted_files]
+    assert names == [training, predictions, others]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.jsonl": [CHAT], "b.jsonl": [ALPACA]},
+        {"train.jsonl": [ANSWER], "test.jsonl": [ANSWER]},
+        {"grpo.jsonl": [{"prompt": "2 + 2?", "completion": "4", "ground_truth": "4"}]},
+        {
+            "a.jsonl": [{**ALPACA, "reference": "page 3"}],
+            "b.jsonl": [{**ALPACA, "reference": "page 4"}],
+        },
+        {"a.csv": "prompt,completion\nIs it?,Yes.\n"},
+        {"broken.jsonl": [], "a.jsonl": [CHAT]},
+    ],
+)
+def test_training_rows_stay(files: Mapping[str, Any], tmp_path: Path) -> None:
+    assert sort_folder_files(write(tmp_path, files)) is None
+
+
+def test_a_folder_of_rows_and_answers_is_judged_by_its_rows(tmp_path: Path) -> None:
+    rows = [
+        {"messages": [{**turn, "content": f"{turn['content']} {n}"} for turn in CHAT["messages"]]}
+        for n in range(9)
+    ]
+    folder = write(
+        tmp_path, {"rows.jsonl": rows, "answers.jsonl": [PREDICTION] * 9, "run.py": "print(1)\n"}
+    )
+    report = check_paths([str(folder)], RunSpec())
+    (data,) = [subject for subject in report.subjects if subject.kind == "data"]
+    assert dict(data.facts)["rows"] == "9"
+    assert any("truetune score" in (unjudged.unlock or "") for unjudged in report.not_judged)
+
+
+def test_a_folder_of_answers_alone_is_not_taken_for_training_rows(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"answers.jsonl": [PREDICTION] * 9, "run.py": "print(1)\n"})
+    report = check_paths([str(folder)], RunSpec())
+    (unjudged,) = [one for one in report.not_judged if one.what == "the answers"]
+    assert unjudged.asked
+    assert not any("--map" in f"{one.reason}{one.unlock}" for one in report.not_judged)
