@@ -271,6 +271,31 @@ def test_a_run_without_end_is_cut_and_says_so() -> None:
     assert not trace.is_whole
 
 
+@pytest.mark.parametrize(
+    "line", ["texts += load(i)", "texts.extend(load(i))", "texts = [*texts, *load(i)]"]
+)
+def test_a_list_holds_what_it_is_extended_by(line: str) -> None:
+    trace = run(
+        f"from lib import load, use\ntexts = []\nfor i in range(n):\n    {line}\nfor one in texts:\n    use(one)"
+    )
+    loaded = next(trace.calls("lib.load"))
+    given = [one for call in trace.calls("lib.use") for one in options_of(call.args[0])]
+    assert any(isinstance(one, Element) and one.iterable is loaded.result for one in given)
+
+
+@pytest.mark.parametrize(
+    "line", ["loader = acc.prepare(loader)", "model, loader = acc.prepare(model, loader)"]
+)
+def test_a_prepared_loader_gives_the_same_batches(line: str) -> None:
+    trace = run(
+        "from accelerate import Accelerator\nfrom lib import f\nfrom torch.utils.data import DataLoader\n"
+        "acc = Accelerator()\n"
+        "loader = DataLoader(rows, collate_fn=lambda rows: {'ids': 5})\n"
+        f"{line}\nfor batch in loader:\n    f(batch['ids'])"
+    )
+    assert constant_of(only_call(trace, "lib.f").args[0]) == 5
+
+
 BOMBS = {
     "text": "a = 'xy'\n" + "a = f'{a}{a}'\n" * 60,
     "sum of texts": "a = 'xy'\n" + "a = a + a\n" * 60,
@@ -297,27 +322,3 @@ def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
     value = next(iter(trace.calls("lib.f"))).args[0]
     constant_of(value)
     assert len(list(lineages(value))) < 40
-
-
-@pytest.mark.parametrize(
-    "line", ["texts += load(i)", "texts.extend(load(i))", "texts = [*texts, *load(i)]"]
-)
-def test_a_list_holds_what_it_is_extended_by(line: str) -> None:
-    trace = run(
-        f"from lib import load, use\ntexts = []\nfor i in range(n):\n    {line}\nfor one in texts:\n    use(one)"
-    )
-    loaded = next(trace.calls("lib.load"))
-    given = [one for call in trace.calls("lib.use") for one in options_of(call.args[0])]
-    assert any(isinstance(one, Element) and one.iterable is loaded.result for one in given)
-
-
-@pytest.mark.parametrize(
-    "line", ["loader = acc.prepare(loader)", "model, loader = acc.prepare(model, loader)"]
-)
-def test_a_prepared_loader_gives_the_same_batches(line: str) -> None:
-    trace = run(
-        "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\nacc = Accelerator()\n"
-        "loader = DataLoader(rows, collate_fn=lambda rows: {'ids': 5})\n"
-        f"{line}\nfor batch in loader:\n    f(batch['ids'])"
-    )
-    assert constant_of(only_call(trace, "f").args[0]) == 5

@@ -26,11 +26,13 @@ FEW = {
     "named number": "N = 50\nrows = data.select(range(N))",
     "function": "def cut(rows, n=64):\n    return rows.shuffle(seed=1).take(n)\nrows = cut(data)",
     "switch left on": "DEBUG = True\nrows = data.select(range(8)) if DEBUG else data",
+    "slice": "import json\nrows = json.load(open('a.json'))[:50]",
     "split of a name": "n = 100\nrows = load_dataset('a/b', split=f'train[:{n}]').map(lambda row: row)",
 }
 ENOUGH = {
     "option": "rows = data.select(range(args.rows)) if args.rows else data",
     "test": "rows = data\nif args.debug:\n    rows = data.select(range(10))",
+    "slice in a test": "import json\nrows = json.load(open('a.json'))\nif args.debug:\n    rows = rows[:50]",
     "many": "rows = data.select(range(1000))",
     "rest": "rows = data.select(range(100, len(data)))\nheld = data.select(range(100))",
 }

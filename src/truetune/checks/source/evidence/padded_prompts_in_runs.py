@@ -87,7 +87,7 @@ def _is_of_single_rows(padding: CallEvent) -> bool:
             continue
         size = loader.argument(1, "batch_size")
         if size is not None:
-            return constant_of(size) == 1
+            return bool(constant_of(size) == 1)
         return loader.lacks("batch_sampler", 4)
     return False
 

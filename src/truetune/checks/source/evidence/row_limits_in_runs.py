@@ -17,7 +17,12 @@ from typing import NamedTuple
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.elements import KEEPS_ROWS, LOADERS, PASSES_ON
-from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.trace import (
+    CallEvent,
+    Event,
+    NameEvent,
+    Trace,
+)
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
@@ -70,17 +75,27 @@ def row_limits(module: Module) -> Iterator[RowLimit]:
 def _limits_of_trace(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
     """The limits of one run, each with its file."""
     for training, data in _training_data(trace):
-        if not any(save.number > training.number for save in trace.methods(*SAVES)):
+        is_saved = any(save.number > training.number for save in trace.methods(*SAVES))
+        if not is_saved or any(training.frames("branch")):
             continue
         for value in data:
             found = _limit_of(value, 0)
-            if found is not None and not any(found[0].frames("branch", "comprehension")):
-                yield found[0].home, found[1]
+            if found is None:
+                continue
+            cut, limit = found
+            event = cut if isinstance(cut, CallEvent) else _event_of_slice(trace, cut, training)
+            if not any(event.frames("branch", "comprehension")):
+                yield event.home, limit
+    yield from _limits_of_lightning(trace)
+
+
+def _limits_of_lightning(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
+    """The limits of Lightning trainers whose model is saved."""
     for trainer in trace.calls(*LIGHTNING):
-        limit = _lightning_limit(trainer)
-        saves = (save for save in trace.methods(*SAVES) if save.number > trainer.number)
-        if limit is not None and any(saves) and not any(trainer.frames("branch")):
-            yield trainer.home, RowLimit(trainer.node, limit, "limit_train_batches")
+        batches = _lightning_limit(trainer)
+        is_saved = any(save.number > trainer.number for save in trace.methods(*SAVES))
+        if batches is not None and is_saved and not any(trainer.frames("branch")):
+            yield trainer.home, RowLimit(trainer.node, batches, "limit_train_batches")
 
 
 def _training_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, ...]]]:
@@ -94,20 +109,23 @@ def _training_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, ...]]
         yield backward, tuple(loops)
 
 
-def _limit_of(value: Value, depth: int) -> tuple[CallEvent, RowLimit] | None:
-    """The call that leaves few rows on the one way back from a data set; None where nothing does."""
+def _event_of_slice(trace: Trace, cut: Value, training: CallEvent) -> Event:
+    """Where a slice of rows stands: where it gets its name, else in the call of the training itself."""
+    named = (one for one in trace.uses(cut) if isinstance(one, NameEvent))
+    return next(named, training)
+
+
+def _limit_of(value: Value, depth: int) -> tuple[CallEvent | Item, RowLimit] | None:
+    """The call or slice that leaves few rows on the one way back from a data set; None where nothing does."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(value, Item):
         rows = _rows_of_slice(value)
         loaded = value.base.call if isinstance(value.base, Result) else None
         if rows is not None and loaded is not None and value.node is not None:
-            is_load = loaded.named("datasets.load_dataset", "json.load*")
-            return (
-                (loaded, RowLimit(value.node, f"{rows:,} rows", "the slice of rows"))
-                if is_load
-                else None
-            )
+            if not loaded.named("datasets.load_dataset", "json.load*"):
+                return None
+            return value, RowLimit(value.node, f"{rows:,} rows", "the slice of rows")
         return _limit_of(value.base, depth + 1)
     if not isinstance(value, Result):
         return None
