@@ -261,5 +261,33 @@ def test_a_run_without_end_is_cut_and_says_so() -> None:
     functions = "\n".join(
         f"def f{n}():\n" + "\n".join(f"    f{n + 1}()" for _ in range(30)) for n in range(12)
     )
-    trace = run(f"{functions}\ndef f12():\n    pass\ndef main():\n{body}\n" + "f0()\n" * 3000 * 60)
+    trace = run(f"{functions}\ndef f12():\n    pass\ndef main():\n{body}\n" + "f0()\n" * 60_000)
     assert not trace.is_whole
+
+
+BOMBS = {
+    "text": "a = 'xy'\n" + "a = f'{a}{a}'\n" * 60,
+    "sum of texts": "a = 'xy'\n" + "a = a + a\n" * 60,
+    "replaced text": "a = 'x' * 5\n" + "a = a.replace('x', 'xxxxxxxxxxxxxxxx')\n" * 60,
+    "width": "a = '%999999999d' % 3\n",
+    "format": "a = '{:999999999}'.format(3)\n",
+    "list": "a = [1]\n" + "a = a + a\n" * 60,
+    "list in place": "a = [1]\n" + "a += a\n" * 60,
+    "extended": "a = [1]\n" + "a.extend(a)\n" * 60,
+    "unknown sums": "a = ask()\n" + "a = a + a\n" * 60,
+    "sums of options": "import os\na = os.getenv('A', 'xy')\n" + "a = a + a\n" * 60,
+    "branches": "a = ask()\n" + "if ask():\n    a = a.to(1)\nelse:\n    a = a.eval()\n" * 60,
+    "loops": "a = 1\n"
+    + "".join("    " * n + "for x in ask():\n" for n in range(18))
+    + "    " * 18
+    + "a = a + 1\n",
+    "power": "a = 99\n" + "a = a ** a\n" * 9,
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
+    trace = run(f"from lib import ask, f\n{BOMBS[bomb]}f(a)\n")
+    value = next(iter(trace.calls("lib.f"))).args[0]
+    constant_of(value)
+    assert len(list(lineages(value))) < 40

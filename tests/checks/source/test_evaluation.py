@@ -68,6 +68,69 @@ SPLIT = 'parts = ds["train"].train_test_split(0.1)\n'
             False,
         ),
         (trained("None", "None"), False),
+        (trained("many", "many.take(9)", 'many = load_dataset("x", split="train")\n'), True),
+        (trained("many", "many.skip(9)", 'many = load_dataset("x", split="train")\n'), True),
+        (
+            trained("many.skip(9)", "many.take(9)", 'many = load_dataset("x", split="train")\n'),
+            False,
+        ),
+        (
+            trained(
+                "many", 'parts["test"]', 'many = ds["train"]\nparts = many.train_test_split(9)\n'
+            ),
+            True,
+        ),
+        (trained("rows[:900]", "rows[800:]"), True),
+        (trained("rows[:900]", "rows[900:]"), False),
+        (
+            trained(
+                "parts(ds)[0]",
+                "parts(ds)[1]",
+                "def parts(d):\n    return d['a'], d['a'].select(range(9))\n",
+            ),
+            True,
+        ),
+        (trained("rows", "{'same': rows.filter(f), 'other': other}"), True),
+        (trained("rows.filter(f)", "rows.filter(g)"), False),
+        (
+            trained(
+                "rows.shuffle(seed=0).select(range(9))", "rows.shuffle(seed=1).select(range(9))"
+            ),
+            False,
+        ),
+        (
+            trained(
+                'both["train"]',
+                'both["test"]',
+                "from datasets import concatenate_datasets\n"
+                "both = concatenate_datasets([rows] + [rows.filter(rare)] * 3).train_test_split(0.1)\n",
+            ),
+            True,
+        ),
+        (
+            trained(
+                "concatenate_datasets([both['train']] * 4)",
+                "both['test']",
+                "both = rows.train_test_split(0.1)\n",
+            ),
+            False,
+        ),
+        (
+            trained(
+                "load('a.jsonl')",
+                "load('b.jsonl')",
+                "def load(f):\n    return load_dataset('json', data_files=f)\n",
+            ),
+            False,
+        ),
+        (
+            trained(
+                "load('a.jsonl')",
+                "load('a.jsonl')",
+                "def load(f):\n    return load_dataset('json', data_files=f)\n",
+            ),
+            True,
+        ),
     ],
 )
 def test_evaluated_on_training_rows(text: str, found: bool, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from truetune.source.symbolic_execution.values import (
@@ -77,6 +77,8 @@ CONSTRUCTORS = ("from_pretrained", "from_config", "get_peft_model", "load_datase
 
 def compute(sign: str, *operands: Any) -> Any:
     """The result of an operator on plain values; NO_CONSTANT where it fails or may be large."""
+    if sign == "%" and isinstance(operands[0], str | bytes):
+        return NO_CONSTANT  # a width (`%1000000000d`) would take the memory
     if sign in ("**", "<<") or (sign == "*" and any(_is_large(one) for one in operands)):
         if not all(isinstance(one, int | float) and abs(one) < 1000 for one in operands):
             return NO_CONSTANT
@@ -94,75 +96,97 @@ def _is_large(value: Any) -> bool:
     return not isinstance(value, int | float) or abs(value) > 10**12
 
 
-def constant_of(value: Value | None, *, with_defaults: bool = True, depth: int = 0) -> Any:
+def constant_of(value: Value | None, *, with_defaults: bool = True) -> Any:
     """The plain value that it stands for; NO_CONSTANT where it is not known.
 
     Args:
         value: The value.
         with_defaults: Do options count with their default, which a user may change?
-        depth: Values around it; ends the search in a cycle.
 
     Returns:
         A number, text, truth value, None, or a list, tuple, set or dictionary of such.
     """
-    if value is None or depth > MAX_DEPTH:
-        return NO_CONSTANT
-    if isinstance(value, Constant):
-        return value.value
-    if isinstance(value, Option):
-        if not with_defaults or value.default is None:
+    return _Folding(with_defaults).fold(value, 0)
+
+
+class _Folding:
+    """One search for a constant. What was folded is kept: sums of sums of one value would be folded 2**n times."""
+
+    def __init__(self, with_defaults: bool) -> None:
+        self._with_defaults = with_defaults
+        self._folded: dict[int, Any] = {}
+
+    def fold(self, value: Value | None, depth: int) -> Any:
+        """The constant that a value is, so many values inside the first one."""
+        if value is None or depth > MAX_DEPTH:
             return NO_CONSTANT
-        return constant_of(value.default, depth=depth + 1)
-    if isinstance(value, Choice):
-        return _common_constant(value, with_defaults, depth)
-    if isinstance(value, Operation):
-        return _constant_of_operation(value, with_defaults, depth)
-    if isinstance(value, Sequence | Mapping):
-        return _constant_of_container(value, with_defaults, depth)
-    return NO_CONSTANT
+        if isinstance(value, Constant):
+            return value.value
+        if id(value) not in self._folded:
+            self._folded[id(value)] = self._fold_parts(value, depth + 1)
+        return self._folded[id(value)]
 
-
-def _common_constant(value: Choice, with_defaults: bool, depth: int) -> Any:
-    """The constant that all options are."""
-    constants = [
-        constant_of(option, with_defaults=with_defaults, depth=depth + 1)
-        for option in value.options
-    ]
-    first = constants[0]
-    is_one = all(type(one) is type(first) and one == first for one in constants)
-    return first if is_one else NO_CONSTANT
-
-
-def _constant_of_operation(value: Operation, with_defaults: bool, depth: int) -> Any:
-    """The constant that an operator gives on constants."""
-    operands = [
-        constant_of(one, with_defaults=with_defaults, depth=depth + 1) for one in value.operands
-    ]
-    if any(one is NO_CONSTANT for one in operands):
+    def _fold_parts(self, value: Value, depth: int) -> Any:
+        """The constant that follows from the parts of a value."""
+        if isinstance(value, Option):
+            return self.fold(value.default, depth) if self._with_defaults else NO_CONSTANT
+        if isinstance(value, Choice):
+            return self._common_constant(value, depth)
+        if isinstance(value, Operation):
+            return self._constant_of_operation(value, depth)
+        if isinstance(value, Sequence | Mapping):
+            return self._constant_of_container(value, depth)
         return NO_CONSTANT
-    if value.operator == "format":
-        text = "".join(str(one) for one in operands)
-        return text if len(text) <= MAX_TEXT else NO_CONSTANT
-    if value.operator == "not":
-        return not operands[0]
-    if len(operands) != 2:
-        return NO_CONSTANT
-    return compute(value.operator, *operands)
+
+    def _fold_all(self, values: Iterable[Value], depth: int) -> list[Any] | None:
+        """The constants that all values are; None at the first that is none."""
+        plain: list[Any] = []
+        for value in values:
+            constant = self.fold(value, depth)
+            if constant is NO_CONSTANT:
+                return None
+            plain.append(constant)
+        return plain
+
+    def _common_constant(self, value: Choice, depth: int) -> Any:
+        """The constant that all options are."""
+        constants = self._fold_all(value.options, depth)
+        if constants is None:
+            return NO_CONSTANT
+        first = constants[0]
+        is_one = all(type(one) is type(first) and one == first for one in constants)
+        return first if is_one else NO_CONSTANT
+
+    def _constant_of_operation(self, value: Operation, depth: int) -> Any:
+        """The constant that an operator gives on constants."""
+        operands = self._fold_all(value.operands, depth)
+        if operands is None:
+            return NO_CONSTANT
+        if value.operator == "format":
+            return join_text(operands)
+        if value.operator == "not":
+            return not operands[0]
+        return compute(value.operator, *operands) if len(operands) == 2 else NO_CONSTANT
+
+    def _constant_of_container(self, value: Sequence | Mapping, depth: int) -> Any:
+        """The plain container, where all its parts are constant and no other may be in it."""
+        if value.is_open or (isinstance(value, Mapping) and value.rest is not None):
+            return NO_CONSTANT
+        parts = value.items if isinstance(value, Sequence) else list(value.entries.values())
+        plain = self._fold_all(parts, depth)
+        if plain is None:
+            return NO_CONSTANT
+        if isinstance(value, Mapping):
+            return dict(zip(value.entries, plain, strict=True))
+        return tuple(plain) if value.kind == "tuple" else plain
 
 
-def _constant_of_container(value: Sequence | Mapping, with_defaults: bool, depth: int) -> Any:
-    """The plain container, where all its parts are constant and no other may be in it."""
-    if value.is_open or (isinstance(value, Mapping) and value.rest is not None):
+def join_text(parts: list[Any]) -> Any:
+    """The text of an f-string's parts; NO_CONSTANT where it is long."""
+    if sum(len(one) for one in parts if isinstance(one, str | list | dict)) > MAX_TEXT:
         return NO_CONSTANT
-    parts = value.items if isinstance(value, Sequence) else list(value.entries.values())
-    plain = [constant_of(one, with_defaults=with_defaults, depth=depth + 1) for one in parts]
-    if any(one is NO_CONSTANT for one in plain):
-        return NO_CONSTANT
-    if isinstance(value, Mapping):
-        return dict(zip(value.entries, plain, strict=True))
-    if value.kind == "tuple":
-        return tuple(plain)
-    return plain
+    text = "".join(str(one) for one in parts)
+    return text if len(text) <= MAX_TEXT else NO_CONSTANT
 
 
 def constants_of(value: Value | None) -> list[Any]:

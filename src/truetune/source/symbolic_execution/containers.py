@@ -6,6 +6,7 @@ not known then.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -21,11 +22,14 @@ from truetune.source.symbolic_execution.values import (
     choose_among,
 )
 
+MAX_ITEMS = 1_000
+"""Items of a list that are kept: a list that a script doubles forty times must not take the memory"""
+MAX_CHARACTERS = 1_000_000
+"""Characters that a method of a text may have to write; more are not computed"""
 TEXT_METHODS = frozenset(
     (
         "capitalize",
         "endswith",
-        "format",
         "join",
         "lower",
         "lstrip",
@@ -98,6 +102,14 @@ def _part_of_sequence(value: Sequence, key: Slice) -> Value:
     return Sequence(value.kind, value.items[slice(*limits)])
 
 
+def join_lists(one: Sequence, other: Value, node: ast.AST | None) -> Sequence:
+    """Both lists one behind the other; open where the other is no list that is known, or too much comes together."""
+    added = other.items if isinstance(other, Sequence) else []
+    is_open = one.is_open or not isinstance(other, Sequence) or other.is_open
+    items = [*one.items, *added]
+    return Sequence(one.kind, items[:MAX_ITEMS], is_open or len(items) > MAX_ITEMS, node=node)
+
+
 def change_list(
     value: Sequence, method: str, args: tuple[Value, ...], *, in_loop: bool
 ) -> Value | None:
@@ -109,8 +121,9 @@ def change_list(
         value.items.insert(position if isinstance(position, int) else 0, args[1])
     elif method in ("extend", "update") and args:
         added = args[0]
-        value.items.extend(added.items if isinstance(added, Sequence) else [])
-        value.is_open = value.is_open or not isinstance(added, Sequence) or added.is_open
+        joined = join_lists(value, added, value.node)
+        value.items[:] = joined.items
+        value.is_open = joined.is_open
     elif method == "copy":
         return Sequence(value.kind, list(value.items), value.is_open)
     elif method == "pop":
@@ -201,6 +214,9 @@ def text_method(text: str, method: str, args: tuple[Value, ...]) -> Value | None
     """What a method of a constant text gives on constants; None where that is not known."""
     plain = [constant_of(one, with_defaults=False) for one in args]
     if method not in TEXT_METHODS or any(one is NO_CONSTANT for one in plain):
+        return None
+    longest = max((len(one) for one in plain if isinstance(one, str | list | tuple)), default=0)
+    if len(text) * max(longest, 1) > MAX_CHARACTERS:
         return None
     try:
         return to_value(getattr(text, method)(*plain))

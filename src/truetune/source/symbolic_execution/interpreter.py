@@ -14,6 +14,7 @@ tells (shapes, contents of data) stays unknown. Limits on steps and depth bound 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Callable, Hashable, Iterable
 from functools import cache
@@ -33,12 +34,14 @@ from truetune.source.symbolic_execution.constants import (
     UNARY,
     compute,
     constant_of,
+    join_text,
     truth_of,
 )
 from truetune.source.symbolic_execution.containers import (
     change_list,
     change_mapping,
     item_of_sequence,
+    join_lists,
     merge_mapping,
     plain_key,
     text_method,
@@ -104,6 +107,8 @@ STARTERS = (
 """Calls that run a function with the arguments of their own `args`"""
 FILLED_CLASSES = ("BaseModel", "BaseSettings", "NamedTuple", "Struct", "TypedDict")
 """Base classes of libraries that make a constructor of the annotated names"""
+STAR = "*"
+"""The name under which a scope keeps the library that a star brought names from"""
 UNPACKED = "**"
 """The keyword under which a call keeps what it unpacks and is not known entry by entry"""
 NO_HOOKS = frozenset(("__init__", "__post_init__", "__repr__", "__str__", "__len__", "__del__"))
@@ -441,6 +446,8 @@ class Interpreter:
                     for name, value in list(source.names.items()):
                         if not name.startswith("_"):
                             self._write(scope.names, name, value)
+                else:
+                    self._write(scope.names, STAR, source)
                 continue
             value = self._imported(scope.home, node.level, (*base, alias.name))
             self._write(scope.names, alias.asname or alias.name, value)
@@ -707,8 +714,8 @@ class Interpreter:
             known = self._item_of_mapping(base, plain, key, node)
         elif isinstance(base, Constant):
             known = _item_of_constant(base.value, plain)
-        elif isinstance(base, Library | Class):
-            known = base  # `list[int]`
+        elif isinstance(base, Class) or (isinstance(base, Library) and _is_generic(base.name)):
+            known = base
         elif isinstance(base, Opaque) and plain is not None:
             if plain not in base.entries:
                 base.entries[plain] = self._keep(Item(base, key, node=node))
@@ -760,11 +767,20 @@ class Interpreter:
 
     def _value_of_name(self, node: ast.Name, scope: Scope) -> Value:
         around: Scope | None = scope
+        outermost = scope
         while around is not None:
             if node.id in around.names:
                 return around.names[node.id]
-            around = around.parent
-        return Library(node.id, node=node)
+            outermost, around = around, around.parent
+        if hasattr(builtins, node.id):
+            return Library(node.id, node=node)
+        star = outermost.names.get(STAR)
+        # A short word is more often a variable that is set in a way not seen here, such as a notebook's earlier state.
+        if isinstance(star, Library) and (node.id[:1].isupper() or "_" in node.id):
+            return Library(shorten_library_name(f"{star.name}.{node.id}"), node=node)
+        # A name that nothing binds is one object wherever it is read.
+        outermost.names[node.id] = Unknown(node.id, node=node)
+        return outermost.names[node.id]
 
     def _value_of_attribute(self, node: ast.Attribute, scope: Scope) -> Value:
         return self._attribute(self.evaluate(node.value, scope), node.attr, node)
@@ -824,9 +840,7 @@ class Interpreter:
         left, right = operands
         if isinstance(node.op, ast.Add) and isinstance(left, Sequence):
             if isinstance(right, Sequence):
-                is_open = left.is_open or right.is_open
-                made = Sequence(left.kind, [*left.items, *right.items], is_open, node=node)
-                return self._keep(made)
+                return self._keep(join_lists(left, right, node))
         if isinstance(node.op, ast.BitOr) and isinstance(left, Mapping):
             merged = Mapping(dict(left.entries), left.rest, left.is_open, node=node)
             merge_mapping(merged, right, self._write)
@@ -974,7 +988,7 @@ class Interpreter:
             plain = [one.value for one in operands if isinstance(one, Constant)]
             result: Any = NO_CONSTANT
             if sign == "format":
-                result = "".join(str(one) for one in plain)
+                result = join_text(plain)
             elif len(plain) == 2 and sign != "and":
                 result = compute(sign, *plain)
             if result is not NO_CONSTANT:
@@ -1580,6 +1594,12 @@ def _names_of_method(receiver: Value, name: str) -> tuple[str, ...]:
     if isinstance(receiver, Instance):
         return tuple(f"{base}.{name}" for base in library_bases(receiver.made_of))
     return ()
+
+
+def _is_generic(name: str) -> bool:
+    """Is it a class, so that an index is about types (`list[int]`) and gives no item?"""
+    last = name.rpartition(".")[2]
+    return last[:1].isupper() or name in ("list", "dict", "tuple", "set", "type", "frozenset")
 
 
 def _item_of_constant(plain: Any, key: Hashable | None) -> Value | None:

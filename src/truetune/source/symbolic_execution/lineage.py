@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent
@@ -17,11 +18,14 @@ from truetune.source.symbolic_execution.values import (
     Item,
     Option,
     Result,
+    Unknown,
     Value,
 )
 
 MAX_DEPTH = 24
 """Wrappers around one object. A model is moved, wrapped for adapters, compiled and prepared: about six"""
+MAX_WAYS = 32
+"""Ways back that are followed: branches behind one another multiply them"""
 KEEPING_METHODS = frozenset(
     (
         "to",
@@ -88,22 +92,31 @@ class Lineage:
         return any(step.method in names or step.named(*names) for step in self.steps)
 
 
-def lineages(value: Value, depth: int = 0) -> Iterator[Lineage]:
-    """All ways back from a value, one for each of its options."""
+def lineages(value: Value) -> list[Lineage]:
+    """All ways back from a value, one for each of its options; where there are too many, one of an unknown origin."""
+    ways = list(islice(_ways_back(value, 0), MAX_WAYS + 1))
+    if len(ways) > MAX_WAYS:
+        return [*ways[:MAX_WAYS], Lineage((), Unknown("too many ways"))]
+    return ways
+
+
+def _ways_back(value: Value, depth: int) -> Iterator[Lineage]:
+    """The ways back from a value that stands behind so many wrappers."""
     if depth > MAX_DEPTH:
+        yield Lineage((), Unknown("too many wrappers"))
         return
     if isinstance(value, Choice):
         for option in value.options:
-            yield from lineages(option, depth + 1)
+            yield from _ways_back(option, depth + 1)
         return
     if isinstance(value, Option) and value.default is not None:
-        yield from lineages(value.default, depth + 1)
+        yield from _ways_back(value.default, depth + 1)
         return
     inner, step = _inside(value)
     if inner is None:
         yield Lineage((), value)
         return
-    for one in lineages(inner, depth + 1):
+    for one in _ways_back(inner, depth + 1):
         steps = one.steps if step is None else (step, *one.steps)
         yield Lineage(steps, one.origin)
 
