@@ -15,7 +15,13 @@ from truetune.source.symbolic_execution.interpreter import run_symbolically
 from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import NO_CONSTANT, Parameter, Value
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Element,
+    Parameter,
+    Value,
+    options_of,
+)
 
 
 def run(text: str) -> Trace:
@@ -291,3 +297,25 @@ def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
     value = next(iter(trace.calls("lib.f"))).args[0]
     constant_of(value)
     assert len(list(lineages(value))) < 40
+@pytest.mark.parametrize(
+    "line", ["texts += load(i)", "texts.extend(load(i))", "texts = [*texts, *load(i)]"]
+)
+def test_a_list_holds_what_it_is_extended_by(line: str) -> None:
+    trace = run(
+        f"from lib import load, use\ntexts = []\nfor i in range(n):\n    {line}\nfor one in texts:\n    use(one)"
+    )
+    loaded = next(trace.calls("lib.load"))
+    given = [one for call in trace.calls("lib.use") for one in options_of(call.args[0])]
+    assert any(isinstance(one, Element) and one.iterable is loaded.result for one in given)
+
+
+@pytest.mark.parametrize(
+    "line", ["loader = acc.prepare(loader)", "model, loader = acc.prepare(model, loader)"]
+)
+def test_a_prepared_loader_gives_the_same_batches(line: str) -> None:
+    trace = run(
+        "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\nacc = Accelerator()\n"
+        "loader = DataLoader(rows, collate_fn=lambda rows: {'ids': 5})\n"
+        f"{line}\nfor batch in loader:\n    f(batch['ids'])"
+    )
+    assert constant_of(only_call(trace, "f").args[0]) == 5

@@ -240,6 +240,102 @@ def test_a_model_with_an_encoder_returns_answers_alone(tmp_path: Path) -> None:
     assert codes(seq2seq + "row = {'response': tok.decode(out[0])}\n", tmp_path, "SRC076") == []
 
 
+SERVER = """
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+app = FastAPI()
+tok = AutoTokenizer.from_pretrained("out/tuned")
+model = AutoModelForCausalLM.from_pretrained("out/tuned").to("cuda").eval()
+
+
+def reply(question):
+    chat = [{"role": "user", "content": question}]
+    ids = tok.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt").to("cuda")
+    out = model.generate(ids, max_new_tokens=200)
+    DECODE
+
+
+@app.post("/ask")
+def ask(request):
+    answer = reply(request.question)
+    return RESULT
+"""
+DEMO = """
+import gradio as gr
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("out/tuned")
+model = AutoModelForCausalLM.from_pretrained("out/tuned")
+
+
+def respond(message, history):
+    enc = tok(PROMPT, return_tensors="pt")
+    out = model.generate(**enc, max_new_tokens=100)
+    return tok.decode(out[0], skip_special_tokens=True)
+
+
+gr.ChatInterface(respond).launch()
+"""
+WHOLE = "return tok.decode(out[0], skip_special_tokens=True).strip()"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (SERVER.replace("DECODE", WHOLE).replace("RESULT", "answer"), True),
+        (SERVER.replace("DECODE", WHOLE).replace("RESULT", "{'text': answer, 'model': 'tuned'}"), True),
+        (SERVER.replace("DECODE", WHOLE).replace("RESULT", "JSONResponse({'data': {'out': answer}})"), True),
+        (SERVER.replace("DECODE", "return tok.batch_decode(out)[0]").replace("RESULT", "{'reply': answer}"), True),
+        (DEMO.replace("PROMPT", 'f"### Instruction:\\n{message}\\n\\n### Response:\\n"'), True),
+        # Cut before it is returned, or kept whole on purpose
+        (SERVER.replace("DECODE", "return tok.decode(out[0, ids.shape[1]:])").replace("RESULT", "answer"), False),
+        (SERVER.replace("DECODE", WHOLE).replace("RESULT", "answer.split('assistant')[-1]"), False),
+        (SERVER.replace("DECODE", WHOLE).replace("RESULT", "{'full_text': answer, 'reply': answer[9:]}"), False),
+        (SERVER.replace("DECODE", WHOLE).replace("RESULT", "trim(answer)"), False),
+        (SERVER.replace("CausalLM", "Seq2SeqLM").replace("DECODE", WHOLE).replace("RESULT", "answer"), False),
+        # A text that goes on behind what the user typed
+        (DEMO.replace("PROMPT", "message"), False),
+    ],
+)  # fmt: skip
+def test_prompt_left_in_what_a_handler_returns(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "SRC076") == ["SRC076w"] * found
+
+
+BATCHES = """
+import pandas as pd
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("out/tuned")
+model = AutoModelForCausalLM.from_pretrained("out/tuned")
+frame = pd.read_csv("test.csv")
+found = []
+for i in range(0, len(frame), 8):
+    enc = tok(list(frame["question"][i : i + 8]), padding=True, return_tensors="pt")
+    out = model.generate(**enc, max_new_tokens=30)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("    found += tok.batch_decode(out)\nframe['prediction'] = found\n", True),
+        ("    found.extend(tok.batch_decode(out))\nframe['answer'] = [one.strip() for one in found]\n", True),
+        ("    found += tok.batch_decode(out)\nframe['out'] = found\n"
+         "print(sum(g.strip() in p for g, p in zip(frame['gold'], frame['out'])))\n", True),
+        ("    found += [tok.decode(one) for one in out]\nframe.assign(x=1)\nframe['response'] = found\n", True),
+        ("    found += tok.batch_decode(out)\nframe['prediction'] = [one.split('A:')[1] for one in found]\n", False),
+        ("    found += tok.batch_decode(out)\nframe['prediction'] = found\n"
+         "frame['prediction'] = [clean(one) for one in frame['prediction']]\n", False),
+        ("    found += tok.batch_decode(out[:, enc['input_ids'].shape[1] :])\nframe['prediction'] = found\n", False),
+        ("    found += tok.batch_decode(out)\nframe['whole'] = found\n", False),
+    ],
+)  # fmt: skip
+def test_prompt_left_in_batches_of_answers(text: str, found: bool, tmp_path: Path) -> None:
+    assert codes(BATCHES + text, tmp_path, "SRC076") == ["SRC076w"] * found
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

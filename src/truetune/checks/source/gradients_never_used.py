@@ -67,6 +67,7 @@ from truetune.checks.source.evidence.optimizer_weights import (
     owners_of_parameters,
     weights_not_trained,
 )
+from truetune.checks.source.evidence.optimizers_in_runs import optimizers_before_adapters
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -89,8 +90,12 @@ STEPPED_ELSEWHERE = re.compile(
 
 def _own_optimizers(module: Module) -> Iterator[Call]:
     """The optimizers of a file that computes gradients itself."""
-    if not any(map(is_backward, module.nodes(ast.Call))):
-        return
+    if any(map(is_backward, module.nodes(ast.Call))):
+        yield from _optimizers(module)
+
+
+def _optimizers(module: Module) -> Iterator[Call]:
+    """The optimizers that a file makes."""
     for call in module.calls(*OPTIMIZER_CLASSES):
         if not call.named(*NO_OPTIMIZERS):
             yield call
@@ -98,7 +103,7 @@ def _own_optimizers(module: Module) -> Iterator[Call]:
 
 def _stepping_places(module: Module) -> Iterator[object]:
     """Whatever has to step: optimizers, engines of DeepSpeed, Lightning's modules that optimize by themselves."""
-    yield from _own_optimizers(module)
+    yield from _optimizers(module)
     yield from _deepspeed_engines(module)
     yield from _manual_modules(module)
 
@@ -106,13 +111,15 @@ def _stepping_places(module: Module) -> Iterator[object]:
 class GradientsNeverUsed(SourceRule):
     code = "SRC087"
     severity = "error"
-    looks_at = CodePlaces("optimizers beside a backward pass", _stepping_places)
+    looks_at = CodePlaces("optimizers that are made", _stepping_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._of_engines()
         yield from self._of_lightning()
         yield from self._of_accumulation()
+        wrapped_later = list(self._of_runs())
+        yield from wrapped_later
         made = list(_own_optimizers(module))
         if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
@@ -123,7 +130,7 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_at(module, made[0].node)],
             )
         wrapped = _wrapped_after(module, made[0])
-        if wrapped is not None:
+        if wrapped is not None and not wrapped_later:
             yield self.finding(
                 f"the optimizer is made before {ast.unparse(wrapped.node.func)}: it holds the base's weights, which are"
                 " frozen then, and none of the adapter",
@@ -131,7 +138,7 @@ class GradientsNeverUsed(SourceRule):
                 cases=[case_at(module, made[0].node), case_at(module, wrapped.node)],
             )
         other = weights_not_trained(module, made[0])
-        if other is not None and wrapped is None:
+        if other is not None and wrapped is None and not wrapped_later:
             yield self.finding(
                 other.text,
                 other.fix,
@@ -152,6 +159,24 @@ class GradientsNeverUsed(SourceRule):
                 " weight moves",
                 "call zero_grad() behind step(), or before backward()",
                 cases=[case_at(module, cleared), case_at(module, step)],
+            )
+
+    def _of_runs(self) -> Iterator[Finding]:
+        """Optimizers that hold the base's weights when the adapter is trained, by the order of what the script does."""
+        module = self.subject
+        for found in optimizers_before_adapters(module):
+            wrapper = ast.unparse(getattr(found.wrapper.node, "func", found.wrapper.node))
+            is_trainer = "peft_config" in found.wrapper.keywords
+            yield self.finding(
+                f"the optimizer is made before {wrapper}{' puts the adapter on' if is_trainer else ''}: it holds the"
+                " base's weights, which are frozen then, and none of the adapter",
+                "put the adapter on with get_peft_model, and make the optimizer behind it"
+                if is_trainer
+                else f"make the optimizer behind {wrapper}",
+                cases=[
+                    case_at(module, found.optimizer.node),
+                    case_at(found.wrapper.home, found.wrapper.node),
+                ],
             )
 
     def _of_accumulation(self) -> Iterator[Finding]:

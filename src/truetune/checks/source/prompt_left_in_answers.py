@@ -4,8 +4,9 @@
 Follows texts that hold their prompt to where they are used as answers: given to a metric, compared with a reference,
 kept under a name such as `prediction` or `response`, or searched for a word that stands in the prompt itself. Such
 texts are `decode` or `batch_decode` of all that a causal model generated, `generated_text` of a pipeline that is given
-texts and no `return_full_text=False`, and completions with `echo=True`. Silent where anything that holds the text is
-cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of the file.
+texts and no `return_full_text=False`, and completions with `echo=True`. What the handler of a web server or of a demo's
+page gives back is an answer too, where its prompt holds a chat or an instruction. Silent where anything that holds the
+text is cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of the file.
 
 ## Why it is bad
 `generate` of a causal model returns prompt and answer. A metric that gets both compares the question with the
@@ -50,11 +51,13 @@ There is no automatic fix: cut the ids at the length of the prompt's, `out[:, in
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.answers_in_runs import answers_with_prompt
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.decoded_answers import (
     decodes_of_generated_ids,
@@ -62,6 +65,8 @@ from truetune.checks.source.evidence.decoded_answers import (
     use_as_answer,
 )
 from truetune.checks.source.evidence.texts_with_prompt import (
+    CUT_DECODED_IDS,
+    PROMPT_IN_GENERATION,
     PromptedText,
     texts_with_prompt,
     word_of_prompt,
@@ -83,16 +88,27 @@ class PromptLeftInAnswers(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        reported: set[ast.AST] = set()
         for text in texts_with_prompt(module):
             use = use_as_answer(module, text.node)
             if use is not None:
+                reported.add(text.node)
                 yield self.finding(
                     f"an answer is used with its prompt in front: {text.why}",
                     text.remedy,
                     cases=[case_at(module, text.node), case_at(module, use)],
                 )
                 continue
-            yield from self._of_words(text)
+            for finding in self._of_words(text):
+                reported.add(text.node)
+                yield finding
+        for answer in answers_with_prompt(module):
+            if answer.decode.node not in reported:
+                yield self.finding(
+                    f"an answer is used with its prompt in front: {PROMPT_IN_GENERATION}",
+                    CUT_DECODED_IDS,
+                    cases=[case_at(module, answer.decode.node), case_at(module, answer.use)],
+                )
 
     def _of_words(self, text: PromptedText) -> Iterator[Finding]:
         """The finding on a text that is searched for a word of its own prompt."""

@@ -1,7 +1,8 @@
 """The reference of a preference loss is the policy itself.
 
 ## What it does
-Looks at loops with a preference loss of their own (`logsigmoid`; `sigmoid`, `softplus` or `kl_div` where a name says
+Looks at trainers of TRL that get the same object as `model` and `ref_model`, and at loops with a preference loss of
+their own (`logsigmoid`; `sigmoid`, `softplus` or `kl_div` where a name says
 that there is a reference): do the log-probabilities of the reference come from the very object that gives those of the
 policy? Followed through names, `self`, parameters, and calls that give the same object (`.eval()`, `.to()`,
 `copy.copy`, a function under `lru_cache` that is called again, `get_peft_model`, which puts its layers into the model
@@ -77,6 +78,10 @@ from truetune.checks.source.evidence.logprob_model_uses import (
     is_one_object,
     model_uses,
 )
+from truetune.checks.source.evidence.references_in_runs import (
+    PREFERENCE_TRAINERS,
+    references_that_are_the_policy,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -90,6 +95,10 @@ OTHER_LOSSES = (
 """Calls of losses against a reference (KTO, IPO, a KL penalty), and of much else: a name must say that there is one"""
 SWITCHES = ("disable_adapter", "disable_adapters", "set_adapter", "unmerge_adapter")
 """Methods that make one object give the log-probabilities of another model"""
+REMEDY = (
+    "load the reference a second time, or copy.deepcopy the policy before training; with LoRA, compute it under"
+    " policy.disable_adapter()"
+)
 OPTIMIZER_STATE = re.compile(r"optim|sched|scaler|loader|^opt$", re.I)
 """Names of what loads a state and is no model"""
 
@@ -128,14 +137,37 @@ def _preference_losses(module: Module) -> Iterator[Call]:
         yield from module.methods("sigmoid", "logsigmoid")
 
 
+def _preference_trainings(module: Module) -> Iterator[Call]:
+    """Trainers with a preference loss, and losses that are written by hand."""
+    yield from _preference_losses(module)
+    yield from module.calls(*PREFERENCE_TRAINERS)
+
+
 class ReferenceIsThePolicy(SourceRule):
     code = "SRC082"
     severity = "error"
-    looks_at = CodePlaces("preference losses written by hand", _preference_losses)
+    looks_at = CodePlaces("preference trainings", _preference_trainings)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not self.looks_at.count(module) or _switches_model(module):
+        in_runs = list(references_that_are_the_policy(module))
+        for found in in_runs:
+            is_trainer = found.reference is found.policy
+            cases = [case_at(module, found.reference.node)]
+            if not is_trainer:
+                cases.append(case_at(found.policy.home, found.policy.node))
+            yield self.finding(
+                "the trainer gets the policy as its ref_model: the reference moves with it, and the loss stays at"
+                " 0.6931 (TRL's later releases refuse it)"
+                if is_trainer
+                else _fault_of_one_object(True),
+                "load the reference a second time, or leave ref_model out: the trainer copies the policy, and with"
+                " LoRA it switches the adapter off"
+                if is_trainer
+                else REMEDY,
+                cases=cases,
+            )
+        if in_runs or not any(_preference_losses(module)) or _switches_model(module):
             return
         has_log_sigmoid = any(module.calls(*LOG_SIGMOIDS))
         uses = list(model_uses(module))
@@ -148,8 +180,7 @@ class ReferenceIsThePolicy(SourceRule):
             if policy is not None:
                 yield self.finding(
                     _fault_of_one_object(has_log_sigmoid),
-                    "load the reference a second time, or copy.deepcopy the policy before training;"
-                    " with LoRA, compute it under policy.disable_adapter()",
+                    REMEDY,
                     cases=[case_at(module, reference.call), case_at(module, policy.call)],
                 )
                 return

@@ -2,7 +2,8 @@
 
 ## What it does
 Follows a batch that a tokenizer pads into `generate`, and looks at the side: an error where the file sets
-`padding_side="right"`, a warning where it sets none (most tokenizers pad on the right). One row has no pads: neither a
+`padding_side="right"` or `pad_sequence` pads on the right, a warning where it sets none (most tokenizers pad on the
+right). A text-generation pipeline with `batch_size` pads on the side of its tokenizer. One row has no pads: neither a
 single prompt, nor what is read as one answer (`outputs[0]`). Where the answers are thrown away, in a benchmark of
 speed, and where unsloth loads the model, which sets the left side, nothing is said.
 
@@ -56,6 +57,8 @@ from truetune.checks.source.evidence.generate_call_inputs import (
 )
 from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
+from truetune.checks.source.evidence.padded_prompts_in_runs import prompts_padded_on_the_right
+from truetune.settings.run_spec import Severity
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -83,26 +86,41 @@ class RightPaddingAtGeneration(SourceRule):
         # Both ways of unsloth pad on the left, whatever the tokenizer's file says.
         if any(module.calls("unsloth.Fast*Model.for_inference")):
             return  # it sets the tokenizer to the left
-        for call in generate_calls(module):
-            if _loaded_by_unsloth(module, call) or reads_one_answer_or_none(module, call):
-                continue
-            batch = next(
-                (one for one in _prompt_batches(module, call) if encoding_pads(module, one)), None
-            )
-            if batch is None:
-                continue
-            side = _padding_side(module, batch)
-            if side == "left":
-                continue
+        reported: set[ast.AST] = set()
+        for call, batch, side in _padded_generations(module):
+            reported.add(call.node)
             side_text = (
                 "on the right" if side else "on the tokenizer's own side, and no side is set"
             )
-            yield self.finding(
-                f"a batch is padded {side_text}, and generated from: new tokens would follow the pads",
-                'set padding_side="left" on the tokenizer (or in its call) before generation',
-                severity="error" if side else "warning",
-                cases=[case_at(module, call.node), case_at(module, batch.node)],
-            )
+            yield self._finding(side_text, "error" if side else "warning", call.node, batch.node)
+        for prompts in prompts_padded_on_the_right(module):
+            node = prompts.generation.node
+            if node not in reported:
+                yield self._finding("on the right", "error", node, prompts.padding)
+
+    def _finding(
+        self, side: str, severity: Severity, generation: ast.AST, padding: ast.AST
+    ) -> Finding:
+        """The finding on a generation and on what pads its prompts."""
+        return self.finding(
+            f"a batch is padded {side}, and generated from: new tokens would follow the pads",
+            'set padding_side="left" on the tokenizer (or in its call) before generation',
+            severity=severity,
+            cases=[case_at(self.subject, generation), case_at(self.subject, padding)],
+        )
+
+
+def _padded_generations(module: Module) -> Iterator[tuple[Call, Call, str | None]]:
+    """The generations from a padded batch, each with its batch and the side that is set."""
+    for call in generate_calls(module):
+        if _loaded_by_unsloth(module, call) or reads_one_answer_or_none(module, call):
+            continue
+        batch = next(
+            (one for one in _prompt_batches(module, call) if encoding_pads(module, one)), None
+        )
+        side = None if batch is None else _padding_side(module, batch)
+        if batch is not None and side != "left":
+            yield call, batch, side
 
 
 def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:

@@ -6,6 +6,7 @@ of its rows; a loader with a collator of the project gives what the collator ret
 
 from __future__ import annotations
 
+from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.values import (
     Choice,
@@ -62,6 +63,8 @@ KEEPS_ROWS = (
     "with_transform",
 )
 """Methods of a data set whose result has rows of the same data set"""
+PREPARING_METHODS = ("prepare", "prepare_data_loader", "setup_dataloaders")
+"""Methods of Accelerate and Fabric whose result has the batches of the loader that they are given"""
 LOADERS = ("torch.utils.data.*DataLoader", "torch.utils.data.dataloader.DataLoader", "*.DataLoader")
 
 
@@ -87,6 +90,9 @@ def _element_of_opaque(iterable: Opaque, depth: int) -> Value:
     """One element of something that a library gave."""
     if isinstance(iterable, Item):
         # `splits["train"]` of a dictionary of data sets that was mapped as a whole.
+        given = _prepared(iterable)
+        if given is not None:
+            return element_of(given, depth + 1)
         inner = element_of(iterable.base, depth + 1)
         return inner if isinstance(inner, Mapping) else Element(iterable, node=iterable.node)
     if isinstance(iterable, Result):
@@ -95,6 +101,15 @@ def _element_of_opaque(iterable: Opaque, depth: int) -> Value:
         given = iterable.entries.get("<row>")
         return given if given is not None else Element(iterable, node=iterable.node)
     return Element(iterable, node=iterable.node)
+
+
+def _prepared(item: Item) -> Value | None:
+    """What stands at one place of `accelerator.prepare(model, loader)`; None where it is no such result."""
+    made, position = item.base, constant_of(item.key)
+    if not isinstance(made, Result) or made.call.method not in PREPARING_METHODS:
+        return None
+    is_place = isinstance(position, int) and 0 <= position < len(made.call.args)
+    return made.call.args[position] if is_place else None
 
 
 def _element_of_result(call: CallEvent, depth: int) -> Value | None:
@@ -112,6 +127,8 @@ def _element_of_result(call: CallEvent, depth: int) -> Value | None:
         return call.returned_by_callbacks[-1][1]
     if call.method == "map":
         return _mapped_row(call, depth)
+    if call.method in PREPARING_METHODS and len(call.args) == 1:
+        return element_of(call.args[0], depth + 1)
     if call.method in KEEPS_ROWS and call.receiver is not None:
         return element_of(call.receiver, depth + 1)
     return None

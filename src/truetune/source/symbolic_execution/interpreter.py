@@ -243,7 +243,8 @@ class Interpreter:
         earlier = self.evaluate(target, scope)
         added = self.evaluate(node.value, scope)
         if isinstance(node.op, ast.Add) and isinstance(earlier, Sequence):
-            change_list(earlier, "extend", (added,), in_loop=self._is_in_loop())
+            whole = self._as_list(added, node)
+            change_list(earlier, "extend", (whole,), in_loop=self._is_in_loop())
             value: Value = earlier
         else:
             value = self._operate(BINARY[type(node.op)][0], (earlier, added), node)
@@ -740,6 +741,12 @@ class Interpreter:
                 self._find_row(one, node)
         return self._keep(element_of(iterable))
 
+    def _as_list(self, added: Value, node: ast.AST) -> Sequence:
+        """What a list is extended by: the items of another one, else any number of one element."""
+        if isinstance(added, Sequence):
+            return added
+        return Sequence("list", [self._element(added, node)], is_open=True, node=node)
+
     def _find_row(self, instance: Instance, node: ast.AST) -> None:
         """Run what gives the elements of an object."""
         for name in ("__getitem__", "__iter__"):
@@ -1092,7 +1099,7 @@ class Interpreter:
         if isinstance(receiver, SuperProxy):
             return self._call_super(receiver, name, given, node, home)
         if isinstance(receiver, Sequence | Mapping | Constant):
-            known = self._call_container(receiver, name, given)
+            known = self._call_container(receiver, name, given, node)
             event = self._event((), name, receiver, given, node, home)
             return event.result if known is None else self._keep(known)
         if isinstance(receiver, ProjectModule | Class | Instance):
@@ -1172,11 +1179,18 @@ class Interpreter:
                 instance.attributes.setdefault(name, value)
 
     def _call_container(
-        self, receiver: Sequence | Mapping | Constant, name: str, given: Arguments
+        self,
+        receiver: Sequence | Mapping | Constant,
+        name: str,
+        given: Arguments,
+        node: ast.AST,
     ) -> Value | None:
         """A method of a list, dictionary or text; None where nothing is known of its result."""
         if isinstance(receiver, Sequence):
-            return change_list(receiver, name, given.args, in_loop=self._is_in_loop())
+            args = given.args
+            if name in ("extend", "update"):
+                args = tuple(self._as_list(one, node) for one in args)
+            return change_list(receiver, name, args, in_loop=self._is_in_loop())
         if isinstance(receiver, Mapping):
             return change_mapping(receiver, name, given.args, given.keywords, self._write)
         if isinstance(receiver.value, str) and not given.keywords:

@@ -12,6 +12,7 @@ from typing import Any
 
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import merge_mapping
+from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Constant,
@@ -51,6 +52,8 @@ GIVES_ITS_ARGUMENT = (
     "typing.cast",
 )
 """Functions that give back their (last, for `typing.cast`) argument, as another kind of object"""
+MODEL_LOADS = ("*Model*.from_pretrained", "*Model*.from_config", "*For*LM.from_pretrained")
+"""Calls whose result is a model, of which a copy is another object"""
 NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace", "dict", "easydict.EasyDict", "box.Box")
 """Functions that make an object of their keyword arguments"""
 
@@ -119,6 +122,9 @@ def _copy_of(
 ) -> Value | None:
     """What is given back, as a dictionary of its own where it is one."""
     given = args[-1] if name == "typing.cast" else args[0]
+    if name == "copy.deepcopy" and _is_loaded_model(given):
+        # Its weights are others from here on: a reference that the policy's training leaves as it is.
+        return None
     if isinstance(given, Instance) and name in ("vars", "dataclasses.asdict"):
         return Mapping(dict(given.attributes), node=node)
     if not isinstance(given, Mapping):
@@ -130,6 +136,12 @@ def _copy_of(
         if name == "dict" and key != "**":
             copied.entries[key] = value
     return copied
+
+
+def _is_loaded_model(value: Value) -> bool:
+    """Is it, by one way back, the result of a load of a model?"""
+    loads = [one.load for one in lineages(value)]
+    return any(load is not None and load.named(*MODEL_LOADS) for load in loads)
 
 
 def _set_entry(names: dict[Any, Value], key: Any, value: Value) -> None:

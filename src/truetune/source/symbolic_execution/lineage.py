@@ -55,6 +55,7 @@ WRAPPING_FUNCTIONS = (
     "peft.PeftModel*.from_pretrained",
     "peft.prepare_model_for_kbit_training",
     "torch.compile",
+    "copy.deepcopy",
     "torch.nn.DataParallel",
     "torch.nn.parallel.*DataParallel",
     "torch.distributed.fsdp.*",

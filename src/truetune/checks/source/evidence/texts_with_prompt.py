@@ -30,6 +30,8 @@ from truetune.checks.source.evidence.text_generation_calls import (
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
+PROMPT_IN_GENERATION = "generate returns both, and nothing cuts the prompt"
+CUT_DECODED_IDS = 'decode what follows the prompt: out[:, inputs["input_ids"].shape[1]:]'
 GENERATED_TEXT = "generated_text"
 TEXT_TASKS = ("text-generation", None)
 FULL_TEXT_SETTINGS = ("return_full_text", "return_text", "return_tensors")
@@ -60,8 +62,8 @@ def texts_with_prompt(module: Module) -> Iterator[PromptedText]:
             yield PromptedText(
                 call.node,
                 call,
-                "generate returns both, and nothing cuts the prompt",
-                'decode what follows the prompt: out[:, inputs["input_ids"].shape[1]:]',
+                PROMPT_IN_GENERATION,
+                CUT_DECODED_IDS,
             )
     yield from _texts_of_pipelines(module)
     yield from _echoed_texts(module)

@@ -1,0 +1,356 @@
+"""Decoded answers in the symbolic run of a script, from where they are used back to what was generated.
+
+How it works: a use is followed back to `decode` or `batch_decode`, and from there to `generate` of a causal model. Each
+cut on the way makes another value, so a text that arrives is whole by construction.
+
+The trade-off: what is only kept may be cut later; there any use of the text that is not known is enough to say
+nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, TypeGuard
+
+from truetune.checks.source.evidence.causal_models_in_runs import (
+    MOVING_METHODS,
+    is_causal_decoder,
+)
+from truetune.checks.source.evidence.decoded_answers import (
+    ANSWER_NAME,
+    PREDICTION_ARGUMENTS,
+    TRIMMING_METHODS,
+)
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Event, ReturnEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    Attribute,
+    Choice,
+    Element,
+    Function,
+    Instance,
+    Item,
+    Mapping,
+    Operation,
+    Parameter,
+    Result,
+    Sequence,
+    Slice,
+    Value,
+    operands_of,
+)
+
+DECODING_METHODS = {"decode": "token_ids", "batch_decode": "sequences"}
+"""Method -> the name of its first argument"""
+HANDLER_METHODS = frozenset(("get", "post", "put", "route", "api_route"))
+"""Methods of a web application that give a decorator of handlers"""
+DEMO_LIBRARIES = ("gradio.*", "streamlit.*")
+SCORING_FUNCTIONS = ("sklearn.metrics.*", "jiwer.*")
+"""Functions whose second argument holds what was predicted"""
+REPLY_NAME = re.compile(rf"{ANSWER_NAME.pattern}|(^|_)(reply|replies)$", re.I)
+WHOLE_NAME = re.compile(r"full|raw|debug|prompt|conversation|transcript|trace", re.I)
+"""Names of what is kept whole on purpose"""
+HARMLESS_CALLS = ("print", "len", "json.dump", "json.dumps", "logging.*", "tqdm.*", "zip", "list")
+HARMLESS_METHODS = frozenset(
+    (*TRIMMING_METHODS, "write", "append", "info", "debug", "writerow", "writerows", "to_csv")
+)
+"""Methods that a text goes through, or is given to, without being cut"""
+MAX_STEPS = 16
+"""Values between a use and the generation"""
+MAX_PROMPT_PARTS = 300
+"""Values that a prompt is made of, which are looked at"""
+MIN_INSTRUCTION = 8
+"""Characters of a text around a question that make it an instruction: a line's end or a comma is none"""
+
+
+class UsedAnswer(NamedTuple):
+    """A text that is used as an answer, with its prompt in front."""
+
+    decode: CallEvent
+    use: ast.AST
+
+
+class WholeText(NamedTuple):
+    """A text that holds the prompt that it was generated for."""
+
+    decode: CallEvent
+    generation: CallEvent
+
+
+def answers_with_prompt(module: Module) -> Iterator[UsedAnswer]:
+    """The answers decoded in a file that are used with their prompt in front, each place once."""
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        if not any(True for _ in trace.methods(*DECODING_METHODS)):
+            continue
+        for used in _answers_of_run(trace):
+            node = used.decode.node
+            if used.decode.home.path == module.path and node not in seen:
+                seen.add(node)
+                yield used
+
+
+def _answers_of_run(trace: Trace) -> Iterator[UsedAnswer]:
+    """The answers of one run that are returned, scored or kept with their prompt."""
+    for event in trace.events:
+        if isinstance(event, ReturnEvent) and _is_of_handler(event):
+            yield from _returned_answers(event)
+        elif isinstance(event, CallEvent):
+            yield from _scored_answers(event)
+    for value in trace.values:
+        if isinstance(value, Operation) and value.operator in ("==", "in"):
+            yield from _compared_answers(value)
+    yield from _kept_answers(trace)
+
+
+def whole_text(value: Value, depth: int = 0) -> WholeText | None:
+    """The generation of a text that nothing cut; None where it may be anything else."""
+    if depth > MAX_STEPS:
+        return None
+    if isinstance(value, Choice):
+        texts = [whole_text(option, depth + 1) for option in value.options]
+        return texts[0] if all(texts) else None
+    if isinstance(value, Element):
+        return whole_text(value.iterable, depth + 1)
+    if isinstance(value, Item) and isinstance(constant_of(value.key), int):
+        made = value.base
+        is_list = isinstance(made, Result) and made.call.method == "batch_decode"
+        return whole_text(made, depth + 1) if is_list else None
+    if isinstance(value, Sequence):
+        texts = [whole_text(item, depth + 1) for item in value.items]
+        return texts[0] if texts and all(texts) else None
+    if not isinstance(value, Result):
+        return None
+    call = value.call
+    if call.method in TRIMMING_METHODS and call.receiver is not None and not call.args:
+        return whole_text(call.receiver, depth + 1)
+    if call.method in DECODING_METHODS:
+        ids = call.argument(0, DECODING_METHODS[call.method])
+        generation = None if ids is None else _generation_of(ids, depth + 1)
+        return None if generation is None else WholeText(call, generation)
+    return None
+
+
+def _generation_of(ids: Value, depth: int) -> CallEvent | None:
+    """The causal generation that whole rows of ids come from; None where they may be a part of it."""
+    if depth > MAX_STEPS:
+        return None
+    if isinstance(ids, Choice):
+        made = [_generation_of(option, depth + 1) for option in ids.options]
+        return made[0] if all(made) else None
+    if isinstance(ids, Attribute) and ids.name == "sequences":
+        return _generation_of(ids.base, depth + 1)
+    if isinstance(ids, Item) and isinstance(constant_of(ids.key), int):
+        return _generation_of(ids.base, depth + 1)
+    if isinstance(ids, Element):
+        return _generation_of(ids.iterable, depth + 1)
+    if not isinstance(ids, Result):
+        return None
+    call = ids.call
+    if call.method in MOVING_METHODS and call.receiver is not None:
+        return _generation_of(call.receiver, depth + 1)
+    is_whole = call.method == "generate" and "inputs_embeds" not in call.keywords
+    return call if is_whole and is_causal_decoder(call.receiver) else None
+
+
+def _parts_of_prompt(generation: CallEvent) -> list[Value]:
+    """What the input of a generation is made of."""
+    given = generation.argument(0, "inputs") or generation.keywords.get("input_ids")
+    waiting = [one for one in (given, generation.keywords.get("**")) if one is not None]
+    parts: list[Value] = []
+    seen: set[int] = set()
+    while waiting and len(parts) < MAX_PROMPT_PARTS:
+        part = waiting.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            parts.append(part)
+            waiting += operands_of(part)
+    return parts
+
+
+def _holds_instruction(generation: CallEvent) -> bool:
+    """Does the prompt hold more than what a user typed: a chat's marks, or a text of the script?"""
+    return any(_adds_text(part) for part in _parts_of_prompt(generation))
+
+
+def _adds_text(part: Value) -> bool:
+    """Does a value put a text of the script, or the marks of a chat, around what it is given?"""
+    if isinstance(part, Result):
+        if part.call.method == "apply_chat_template":
+            return True
+        return part.call.method == "format" and _is_instruction(part.call.receiver)
+    is_joined = isinstance(part, Operation) and part.operator in ("format", "+", "%")
+    return is_joined and any(_is_instruction(one) for one in operands_of(part))
+
+
+def _is_instruction(value: Value | None) -> bool:
+    """Is it a text of the script that is long enough to say something?"""
+    plain = constant_of(value)
+    return isinstance(plain, str) and len(plain.strip()) >= MIN_INSTRUCTION
+
+
+def _is_of_handler(event: ReturnEvent) -> bool:
+    """Does a function give its value to a web client or to a demo's page?"""
+    if any(_registers_handler(one) for one in event.function.decorators):
+        return True
+    frame = next(event.frames("callback"), None)
+    given_to = None if frame is None else frame.given_to
+    if frame is None or given_to is None or not isinstance(frame.value, Function):
+        return False
+    receiver = given_to.receiver
+    maker = receiver.call if isinstance(receiver, Result) else given_to
+    return frame.value.definition is event.function.definition and maker.named(*DEMO_LIBRARIES)
+
+
+def _registers_handler(decorator: Value) -> bool:
+    """Is it `app.post("/ask")`?"""
+    if not isinstance(decorator, Result) or decorator.call.method not in HANDLER_METHODS:
+        return False
+    path = decorator.call.argument(0, "path")
+    plain = constant_of(path)
+    return isinstance(plain, str) and plain.startswith("/")
+
+
+def _returned_answers(event: ReturnEvent) -> Iterator[UsedAnswer]:
+    """The answers that a handler gives back."""
+    for name, value in _parts_of_reply(event.value):
+        text = whole_text(value)
+        if text is None or WHOLE_NAME.search(name):
+            continue
+        if REPLY_NAME.search(name) or _holds_instruction(text.generation):
+            yield UsedAnswer(text.decode, event.node)
+
+
+def _parts_of_reply(value: Value, name: str = "", depth: int = 0) -> Iterator[tuple[str, Value]]:
+    """What a handler gives back, each with the name that it has in the reply."""
+    yield name, value
+    if depth > 2:
+        return
+    if isinstance(value, Mapping):
+        named = list(value.entries.items())
+    elif isinstance(value, Instance):
+        named = list(value.attributes.items())
+    elif isinstance(value, Result) and _makes_reply(value.call):
+        named = [("", one) for one in value.call.args] + list(value.call.keywords.items())
+    else:
+        return
+    for key, part in named:
+        yield from _parts_of_reply(part, str(key), depth + 1)
+
+
+def _makes_reply(call: CallEvent) -> bool:
+    """Does a call pack an answer for a client?"""
+    return call.named("*Response", "*.jsonify", "json.dumps")
+
+
+def _scored_answers(event: CallEvent) -> Iterator[UsedAnswer]:
+    """The answers that a metric is given."""
+    given = [event.keywords[name] for name in PREDICTION_ARGUMENTS if name in event.keywords]
+    if event.named(*SCORING_FUNCTIONS):
+        predicted = event.argument(1, "y_pred")
+        given += [] if predicted is None else [predicted]
+    for value in given:
+        text = whole_text(value)
+        if text is not None:
+            yield UsedAnswer(text.decode, event.node)
+
+
+def _compared_answers(compared: Operation) -> Iterator[UsedAnswer]:
+    """The answer that is compared with a part of a row, or searched for one, which its prompt does not hold."""
+    left, right = compared.operands
+    pairs = [(right, left)] if compared.operator == "in" else [(left, right), (right, left)]
+    for answer, reference in pairs:
+        text = None if isinstance(answer, Sequence) else whole_text(answer)
+        source = _part_of_row(reference)
+        if text is None or source is None or compared.node is None:
+            continue
+        # A search for the prompt asks where the answer begins.
+        if not any(part is source for part in _parts_of_prompt(text.generation)):
+            yield UsedAnswer(text.decode, compared.node)
+
+
+def _part_of_row(value: Value) -> Value | None:
+    """The entry of a row that a text is, but for spaces and case; None where it is none."""
+    while isinstance(value, Result) and value.call.method in TRIMMING_METHODS:
+        if value.call.receiver is None:
+            return None
+        value = value.call.receiver
+    base = value
+    while isinstance(base, Item | Attribute):
+        base = base.base
+    is_row = isinstance(base, Element) and not isinstance(base, Parameter)
+    return value if is_row else None
+
+
+def _kept_answers(trace: Trace) -> Iterator[UsedAnswer]:
+    """The answers that are kept as such in a row or column, where nothing is done with them that may cut them."""
+    for event in trace.stores:
+        key = event.key if isinstance(event.key, str) else constant_of(event.key)
+        yield from _kept_as(trace, key, event.value, event.node)
+    for value in trace.values:
+        if isinstance(value, Mapping) and value.node is not None:
+            for key, entry in value.entries.items():
+                yield from _kept_as(trace, key, entry, value.node)
+
+
+def _kept_as(trace: Trace, key: object, value: Value, node: ast.AST) -> Iterator[UsedAnswer]:
+    """The answer that is kept under a key, where the key says that it is one."""
+    if not isinstance(key, str) or not REPLY_NAME.search(key) or not trace.is_whole:
+        return
+    text = whole_text(value)
+    if text is not None and not _may_be_cut(trace, value):
+        yield UsedAnswer(text.decode, node)
+
+
+def _may_be_cut(trace: Trace, value: Value) -> bool:
+    """Is anything done with a text, or with those of a list, that may cut its prompt?"""
+    waiting: list[tuple[Value, int]] = [(value, 0)]
+    seen: set[int] = set()
+    while waiting:
+        part, depth = waiting.pop()
+        if id(part) in seen or depth > MAX_STEPS:
+            continue
+        seen.add(id(part))
+        waiting += [(one, depth + 1) for one in _texts_inside(part)]
+        for use in trace.uses(part):
+            if _cuts(part, use):
+                return True
+            if _goes_on_in(use):
+                waiting.append((use, depth + 1))
+    return False
+
+
+def _cuts(part: Value, use: Value | Event) -> bool:
+    """May a use take a part of a text away?"""
+    if isinstance(use, CallEvent):
+        return not _leaves_whole(use)
+    if not isinstance(use, Item) or use.base is not part:
+        return False
+    # What is not constant may be a slice, or the number of a row: `texts[i]`.
+    return isinstance(use.key, Slice)
+
+
+def _goes_on_in(use: Value | Event) -> TypeGuard[Value]:
+    """Is a value the text still, or one of the texts?"""
+    if isinstance(use, Result):
+        return use.call.method in TRIMMING_METHODS
+    return isinstance(use, Item | Element | Choice)
+
+
+def _texts_inside(part: Value) -> Iterator[Value]:
+    """The texts that a text or list of texts is made of, before it was trimmed or put together."""
+    if isinstance(part, Sequence | Choice | Element):
+        yield from operands_of(part)
+    elif isinstance(part, Item):
+        yield part.base
+    elif isinstance(part, Result) and part.call.method in TRIMMING_METHODS:
+        yield from operands_of(part)
+
+
+def _leaves_whole(call: CallEvent) -> bool:
+    """Does a call that is given a text only show, write or trim it?"""
+    return call.method in HARMLESS_METHODS or call.named(*HARMLESS_CALLS)

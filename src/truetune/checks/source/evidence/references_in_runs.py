@@ -1,0 +1,145 @@
+"""Whether the reference of a preference training is the policy itself, by a symbolic run of the script.
+
+The trade-off: two models are one object where both go back to the same call that loads one, and no copy was made on
+either way; a value of more than one origin is not judged, and neither is a script that switches adapters anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from truetune.checks.source.evidence.optimizers_in_runs import only_lineage
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.lineage import lineages
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Result, Value, operands_of
+
+PREFERENCE_TRAINERS = ("trl.*DPOTrainer", "trl.*KTOTrainer", "trl.*BCOTrainer")
+LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
+NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
+SWITCHES = (
+    "disable_adapter",
+    "disable_adapters",
+    "disable_adapter_layers",
+    "set_adapter",
+    "unmerge_adapter",
+    "load_state_dict",
+    "load_adapter",
+)
+"""Methods that make one object give the log-probabilities of another model"""
+MAX_VALUES = 4000
+"""Values that are looked at behind one loss. Chosen: a preference loss has some hundred"""
+
+
+@dataclass(frozen=True, slots=True)
+class OneObject:
+    """A reference that is the policy."""
+
+    reference: CallEvent
+    policy: CallEvent
+    """The pass of the policy; the trainer itself where it is handed both"""
+
+
+def references_that_are_the_policy(module: Module) -> Iterator[OneObject]:
+    """The references of a file that are the policy's own object.
+
+    Args:
+        module: A file that is judged.
+
+    Yields:
+        Each place once: a trainer that gets one object as both, or a pass without gradients in a loss of one's own.
+    """
+    seen = set()
+    for trace in traces_of(module):
+        for found in (*_of_trainers(trace), *_of_own_losses(trace)):
+            if found.reference.home.path == module.path and found.reference.node not in seen:
+                seen.add(found.reference.node)
+                yield found
+
+
+def _of_trainers(trace: Trace) -> Iterator[OneObject]:
+    """Trainers that get the policy as the reference."""
+    for trainer in trace.calls(*PREFERENCE_TRAINERS):
+        # `ref_model` stood second for all of TRL's releases that take it by position.
+        model, reference = trainer.argument(0, "model"), trainer.argument(1, "ref_model")
+        if _is_one_object(model, reference):
+            yield OneObject(trainer, trainer)
+
+
+def _is_one_object(model: Value | None, other: Value | None) -> bool:
+    """Do two models certainly share all their weights?"""
+    one, two = only_lineage(model), only_lineage(other)
+    if one is None or two is None or one.origin is not two.origin:
+        return False
+    # A copy that both share is one object; adapters of both would be of two policies.
+    apart = {id(step) for step in one.steps} ^ {id(step) for step in two.steps}
+    return not any(
+        step.named("copy.*") or step.method in ("merge_and_unload", "unload")
+        for step in (*one.steps, *two.steps)
+        if id(step) in apart
+    )
+
+
+def _of_own_losses(trace: Trace) -> Iterator[OneObject]:
+    """Losses of one's own whose reference is the policy's pass over the same batch, without gradients."""
+    if any(trace.methods(*SWITCHES)):
+        return
+    for loss in trace.calls(*LOG_SIGMOIDS):
+        passes = list(_passes_behind(loss))
+        for reference in passes:
+            if not _is_without_gradient(reference):
+                continue
+            policy = next((one for one in passes if _is_policy_of(one, reference)), None)
+            if policy is not None:
+                yield OneObject(reference, policy)
+
+
+def _passes_behind(loss: CallEvent) -> Iterator[CallEvent]:
+    """The forward passes of models that a loss is computed from."""
+    pending: list[Value] = list(loss.inputs)
+    seen: set[int] = set()
+    while pending and len(seen) < MAX_VALUES:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        pending.extend(operands_of(value))
+        if not isinstance(value, Result) or value.call.receiver is None:
+            continue
+        if value.call.method in ("__call__", "forward") and only_lineage(value.call.receiver):
+            yield value.call
+
+
+def _is_without_gradient(call: CallEvent) -> bool:
+    """Does a pass stand in `with torch.no_grad()`?"""
+    for frame in call.frames("with"):
+        given = frame.value
+        if isinstance(given, Result) and given.call.named(*NO_GRADIENT):
+            return True
+    return False
+
+
+def _is_policy_of(call: CallEvent, reference: CallEvent) -> bool:
+    """Is a pass one of the policy, over the reference's batch, by the same object, in the same loop?"""
+    if _is_without_gradient(call) or not _is_one_object(call.receiver, reference.receiver):
+        return False
+    given, asked = (
+        [*one.args, *(one.keywords[name] for name in sorted(one.keywords))]
+        for one in (call, reference)
+    )
+    if len(given) != len(asked) or not all(
+        _is_one_input(one, other) for one, other in zip(given, asked, strict=True)
+    ):
+        return False
+    loops = [[id(frame.node) for frame in one.frames("loop")] for one in (call, reference)]
+    return loops[0] == loops[1]
+
+
+def _is_one_input(one: Value, other: Value) -> bool:
+    """Is the same value given to both, moved or not?"""
+    if one is other:
+        return True
+    origins = [[way.origin for way in lineages(value)] for value in (one, other)]
+    return len(origins[0]) == len(origins[1]) == 1 and origins[0][0] is origins[1][0]

@@ -1,0 +1,190 @@
+"""What cuts the rows that reach a training down to a small constant number, by the symbolic run of the script.
+
+How it works: from the data set of a trainer, or the loader of a loop that calls `backward`, back through everything
+that keeps rows, to `select(range(N))`, `take(N)`, `rows[:N]` or `split="train[:N]"`.
+
+The trade-off: all ways back must be cut by plain constants. A cut behind an option, or in a branch that is not decided,
+is a switch for trying things, and is no evidence.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.elements import KEEPS_ROWS, LOADERS, PASSES_ON
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Attribute,
+    Element,
+    Item,
+    Result,
+    Slice,
+    Value,
+)
+
+MAX_ROWS = 200
+"""Public scripts take 1,000 rows or more to be quick (Unsloth's notebooks 1,000 to 3,000), and below 200 for tests"""
+MAX_STREAMED_ROWS = 500
+"""Nobody streams a set of so few rows; public scripts take 2,000 and more of a stream"""
+MAX_LIGHTNING_STEPS = 200
+"""Batches of all epochs together. A limit of batches with many epochs only says how often to evaluate"""
+MAX_DEPTH = 24
+"""Calls between a data set and its trainer: about six"""
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
+LIGHTNING = (
+    "lightning.Trainer",
+    "lightning.pytorch.Trainer",
+    "pytorch_lightning.Trainer",
+)
+SAVES = ("save_pretrained", "save_model", "push_to_hub", "save_pretrained_merged", "save_lora")
+SPLIT_OF_ROWS = re.compile(r"\w+\[:(?P<rows>\d+)\]")
+
+
+class RowLimit(NamedTuple):
+    """What leaves few rows."""
+
+    node: ast.AST
+    what: str
+    """`100 rows`, `20 batches an epoch`"""
+    cut: str
+    """What leaves them, as the script writes it"""
+
+
+def row_limits(module: Module) -> Iterator[RowLimit]:
+    """The places of a file that leave few rows to a training whose model is saved, each once."""
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for event_home, limit in _limits_of_trace(trace):
+            if event_home.path == module.path and limit.node not in seen:
+                seen.add(limit.node)
+                yield limit
+
+
+def _limits_of_trace(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
+    """The limits of one run, each with its file."""
+    for training, data in _training_data(trace):
+        if not any(save.number > training.number for save in trace.methods(*SAVES)):
+            continue
+        for value in data:
+            found = _limit_of(value, 0)
+            if found is not None and not any(found[0].frames("branch", "comprehension")):
+                yield found[0].home, found[1]
+    for trainer in trace.calls(*LIGHTNING):
+        limit = _lightning_limit(trainer)
+        saves = (save for save in trace.methods(*SAVES) if save.number > trainer.number)
+        if limit is not None and any(saves) and not any(trainer.frames("branch")):
+            yield trainer.home, RowLimit(trainer.node, limit, "limit_train_batches")
+
+
+def _training_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, ...]]]:
+    """The trainings of a run, each with the data that it takes."""
+    for trainer in trace.calls(*TRAINERS):
+        rows = trainer.keywords.get("train_dataset")
+        if rows is not None:
+            yield trainer, (rows,)
+    for backward in trace.methods("backward"):
+        loops = [loop.value for loop in backward.frames("loop") if loop.value is not None]
+        yield backward, tuple(loops)
+
+
+def _limit_of(value: Value, depth: int) -> tuple[CallEvent, RowLimit] | None:
+    """The call that leaves few rows on the one way back from a data set; None where nothing does."""
+    if depth > MAX_DEPTH:
+        return None
+    if isinstance(value, Item):
+        rows = _rows_of_slice(value)
+        loaded = value.base.call if isinstance(value.base, Result) else None
+        if rows is not None and loaded is not None and value.node is not None:
+            is_load = loaded.named("datasets.load_dataset", "json.load*")
+            return (
+                (loaded, RowLimit(value.node, f"{rows:,} rows", "the slice of rows"))
+                if is_load
+                else None
+            )
+        return _limit_of(value.base, depth + 1)
+    if not isinstance(value, Result):
+        return None
+    call = value.call
+    rows = _rows_left_by(call)
+    if rows is not None:
+        cut = f"{call.method}(...)" if call.method in ("select", "take") else "the slice of split"
+        return call, RowLimit(call.node, f"{rows:,} rows", cut)
+    inner = _data_inside(call)
+    return None if inner is None else _limit_of(inner, depth + 1)
+
+
+def _data_inside(call: CallEvent) -> Value | None:
+    """The data whose rows a call gives on; None where it is not known."""
+    if call.method in KEEPS_ROWS or call.method == "map":
+        return call.receiver
+    if call.named(*LOADERS):
+        return call.argument(0, "dataset")
+    if call.method == "prepare" and len(call.args) == 1:
+        return call.args[0]
+    if call.named("enumerate", *PASSES_ON) and call.args:
+        return call.args[0]
+    return None
+
+
+def _rows_left_by(call: CallEvent) -> int | None:
+    """The small number of rows that a call leaves; None where it leaves more, or it is not known."""
+    if call.method == "select":
+        chosen = call.argument(0, "indices")
+        is_range = isinstance(chosen, Result) and chosen.call.named("range")
+        if isinstance(chosen, Result) and is_range and len(chosen.call.args) == 1:
+            return _small(chosen.call.args[0], MAX_ROWS)
+    elif call.method == "take":
+        return _small(call.argument(0, "n"), MAX_STREAMED_ROWS if _is_streamed(call) else MAX_ROWS)
+    elif call.named("datasets.load_dataset"):
+        split = constant_of(call.argument(-1, "split"), with_defaults=False)
+        found = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
+        if found is not None and 1 < int(found["rows"]) <= MAX_ROWS:
+            return int(found["rows"])
+    return None
+
+
+def _is_streamed(call: CallEvent) -> bool:
+    """Are these rows of a stream?"""
+    value = call.receiver
+    for _ in range(MAX_DEPTH):
+        if isinstance(value, Item | Attribute | Element):
+            return False
+        if not isinstance(value, Result):
+            return False
+        if value.call.named("datasets.load_dataset"):
+            return constant_of(value.call.argument(-1, "streaming")) is True
+        value = _data_inside(value.call)
+    return False
+
+
+def _rows_of_slice(value: Item) -> int | None:
+    """The rows that `rows[:100]` leaves."""
+    key = value.key
+    if isinstance(key, Slice) and key.start is None and key.step is None:
+        return _small(key.stop, MAX_ROWS)
+    return None
+
+
+def _small(value: Value | None, most: int) -> int | None:
+    """A plain number of rows up to a limit: a value that a user may give otherwise is none."""
+    number = constant_of(value, with_defaults=False)
+    is_number = (
+        isinstance(number, int) and not isinstance(number, bool) and number is not NO_CONSTANT
+    )
+    return number if is_number and 1 < number <= most else None
+
+
+def _lightning_limit(trainer: CallEvent) -> str | None:
+    """What a Lightning trainer leaves of each epoch, where all of its epochs are few steps."""
+    batches = constant_of(trainer.keywords.get("limit_train_batches"), with_defaults=False)
+    epochs = constant_of(trainer.keywords.get("max_epochs"), with_defaults=False)
+    if type(batches) is not int or type(epochs) is not int or batches < 1:
+        return None
+    return f"{batches:,} batches an epoch" if batches * epochs <= MAX_LIGHTNING_STEPS else None

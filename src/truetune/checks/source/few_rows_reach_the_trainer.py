@@ -1,0 +1,67 @@
+"""A limit from a trial leaves few rows to a training whose model is saved.
+
+## What it does
+Follows the data of a trainer, or of a loop that calls `backward`, back to where they are loaded, and looks for a plain
+number that leaves at most 200 rows (500 of a stream): `select(range(100))`, `take(100)`, `rows[:100]`,
+`split="train[:100]"`; and for `limit_train_batches` of Lightning with at most 200 steps in all. Limits behind an option
+or a test, evaluation sets, and runs that save no model are left alone. It is only information in a notebook, which may
+show how a training is done.
+
+## Why it is bad
+The limit was written to try the script. The run ends early and well, its loss falls, and the model has learned a few
+rows by heart: nothing in the log says how many there were.
+
+## Example
+```python
+from datasets import load_dataset
+from trl import SFTTrainer
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train").select(range(100))
+trainer = SFTTrainer(model="model", train_dataset=rows)
+trainer.train()
+trainer.save_model("out")
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from trl import SFTTrainer
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+trainer = SFTTrainer(model="model", train_dataset=rows)
+trainer.train()
+trainer.save_model("out")
+```
+
+## Fix safety
+There is no automatic fix: the run gets longer. Who means to train few rows can ignore the line.
+
+## References
+- Hugging Face Datasets documentation, "Slice splits"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.row_limits_in_runs import LIGHTNING, TRAINERS, row_limits
+
+
+class FewRowsReachTheTrainer(SourceRule):
+    code = "SRC149"
+    severity = "warning"
+    looks_at = calls_of("trainers that are made", *TRAINERS, *LIGHTNING)
+
+    def findings(self) -> Iterator[Finding]:
+        for limit in row_limits(self.subject):
+            yield self.finding(
+                f"{limit.what} reach the training, and its model is saved",
+                f"remove {limit.cut}, or do it only where an option asks for it",
+                cases=[case_at(self.subject, limit.node)],
+                # A tutorial is often quick on purpose.
+                severity="info" if self.subject.path.endswith(".ipynb") else None,
+            )
