@@ -76,28 +76,31 @@ class FolderFiles(NamedTuple):
 
 def sort_folder_files(folder: Path) -> FolderFiles | None:
     """What the files in a folder are; None where all are training rows, or the folder can't be sorted."""
+    sources = _text_sources(folder)
+    heads = {str(source.path): _first_row(source) for source in sources}
+    rows = {path: head for path, head in heads.items() if head is not None}
+    predictions = tuple(path for path in rows if _holds_predictions(path, rows))
+    others = tuple(path for path in heads if path not in rows)
+    if not others and not predictions:
+        return None
+    return FolderFiles(tuple(path for path in rows if path not in predictions), predictions, others)
+
+
+def _text_sources(folder: Path) -> list[Source]:
+    """The files of a folder, where all are of text and not too many; else none."""
     try:
         sources = find_sources([str(folder)])
     except DataError:
-        return None
-    if len(sources) > MAX_FILES or any(
-        source.kind not in ("jsonl", "json", "csv") for source in sources
-    ):
-        return None
-    heads = {str(source.path): _first_row(source) for source in sources}
-    others = [path for path, head in heads.items() if head is None]
-    rows = {path: head for path, head in heads.items() if head is not None}
-    sure = [path for path, row in rows.items() if _is_prediction(row, SURE_PREDICTIONS)]
-    predictions = [
-        path
-        for path, row in rows.items()
-        if path in sure
-        or (_is_prediction(row, POSSIBLE_PREDICTIONS) and _has_other_training_rows(path, rows))
-    ]
-    if not others and not predictions:
-        return None
-    training = tuple(path for path in rows if path not in predictions)
-    return FolderFiles(training, tuple(predictions), tuple(others))
+        return []
+    are_texts = all(source.kind in ("jsonl", "json", "csv") for source in sources)
+    return sources if are_texts and len(sources) <= MAX_FILES else []
+
+
+def _holds_predictions(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does a file hold predictions, by the first rows of all files?"""
+    if _is_prediction(rows[path], SURE_PREDICTIONS):
+        return True
+    return _is_prediction(rows[path], POSSIBLE_PREDICTIONS) and _has_other_training_rows(path, rows)
 
 
 def _first_row(source: Source) -> Mapping[str, Any] | None:

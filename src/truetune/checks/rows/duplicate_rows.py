@@ -4,7 +4,8 @@
 Counts the rows that are equal to an earlier one, equal but for case, white space and punctuation, or nearly the same
 (MinHash over token 5-grams, from an estimated similarity of 0.8). Rows are nearly the same only where their answers are
 too, and where they are alike beyond what many rows share: a long instruction before each question makes no copies.
-Rows that are nearly the same are a note where most of their answers differ in a word: they may be of one template.
+Rows that are nearly the same are a note where they are a tenth of all and most of their answers differ in a word: they
+may be of one template.
 Copies of pairs that stand the other way round as well are votes, which pairs-with-opposite-labels is about.
 
 ## Why it is bad
@@ -61,6 +62,9 @@ DROP_NEAR = (
     "look at some: drop those that say the same; rows of one template with other names, dates or"
     " sums are no copies"
 )
+# Chosen, not measured: copies that somebody has reworded are a few of the rows, a template makes many.
+TEMPLATE_SHARE = 0.1
+"""Share of the rows from which near ones with other answers are of one template"""
 # Measured on LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows): sets
 # of instructions have up to 1.7 %, one of pairs 3.7 %, two of tool calls 13 and 14 %. At 0.01 two
 # sets of instructions would warn as well; at 0.04 the pairs would not.
@@ -149,9 +153,10 @@ class DuplicateRows(DataRule):
         is_template = False
         if kind == "near":
             equal = sum(answers[early] == answers[late] for early, late in pairs)
-            is_template = 2 * equal < len(pairs)
-        is_many = len(pairs) > WARNING_SHARE * len(self.places)
-        return "warning" if is_many and not is_template else "info"
+            is_many = len(pairs) > TEMPLATE_SHARE * len(self.places)
+            is_template = is_many and 2 * equal < len(pairs)
+        is_enough = len(pairs) > WARNING_SHARE * len(self.places)
+        return "warning" if is_enough and not is_template else "info"
 
     def report_data(self) -> dict[str, Any]:
         # A copy of a copy belongs to the group of the first: pairs come in the order of the earlier
