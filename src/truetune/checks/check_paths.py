@@ -30,6 +30,8 @@ from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
+from truetune.data.script_rows.find_shaping_script import find_shaping_script
+from truetune.data.script_rows.trained_rows import MAX_FOLLOWED_ROWS
 from truetune.data.sort_folder_files import sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
@@ -44,11 +46,12 @@ from truetune.settings.recognise_input_kind import (
     recognise_kinds,
     title_of_kind,
 )
+from truetune.settings.row_formats import is_script_format
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.config_file import how_to_identify, read_config
 from truetune.settings.stacks.registry import config_readers
 from truetune.settings.suggest_spelling import did_you_mean_path
-from truetune.source.find_source_files import SKIPPED_FOLDERS
+from truetune.source.find_source_files import SKIPPED_FOLDERS, find_source_files
 from truetune.trainers.trainer_facts import TrainerName
 
 SOURCE_KINDS: tuple[InputKind, ...] = ("source", "notebook")
@@ -132,7 +135,7 @@ def check_paths(
         seen.trainers.config(own)
         seen.judged.append(judge_settings(own, spec))
     run = _run_to_judge(seen, named=bool(paths) and settings is None)
-    report: Report | None = _judge_run(run, seen, progress) if run is not None else None
+    report: Report | None = _judge_run_beside(run, seen, named, progress)
     if report is None:
         report = Report(spec=spec, findings=(), seconds=0)
     if isinstance(report, DataReport) and not report.rows:
@@ -150,12 +153,32 @@ def check_paths(
     return replace(whole, findings=one_cause.findings)
 
 
+def _judge_run_beside(
+    run: RunSpec | None, seen: PathsCheck, named: Sequence[str], progress: Progress | None
+) -> Report | None:
+    """As `_judge_run`; rows of a folder that can't be read are not judged, and hide nothing that was found beside.
+
+    Raises a TruetuneError where the rows were named, or nothing else was judged.
+    """
+    if run is None:
+        return None
+    try:
+        return _judge_run(run, seen, progress)
+    except DataError as error:
+        if not seen.subjects or not set(run.data).isdisjoint(named):
+            raise
+        files = name_list([Path(path).name for path in run.data])
+        seen.judged.append(Judgement(not_judged=(NotJudged(f"the rows of {files}", str(error)),)))
+        return None
+
+
 def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on the data and the tokenizer of a run; None where none of it can be judged.
 
     Rows that are token ids already have rules of their own. Where there are both kinds, the report is that on the
     other rows, and what was found in the ids is added to `seen`.
     """
+    run = _shape_by_script(run, seen)
     lacking = _absent_model(run)
     if lacking is not None:
         seen.judged.append(Judgement(not_judged=(lacking,)))
@@ -171,6 +194,22 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     if of_rows is not None and of_ids is not None:
         seen.add(of_ids)
     return of_rows or of_ids
+
+
+def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
+    """The run with its rows as the script beside them shapes them, where that is not as they stand."""
+    if not run.data or run.format is not None or run.map:
+        return run
+    scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
+    shaping = find_shaping_script(scripts, run.data)
+    if shaping is None:
+        return run
+    seen.subjects.append(Subject("rows of a script", shaping.script, shaping.facts()))
+    seen.rows_of_scripts = seen.own_prompt = False
+    if shaping.is_cut:
+        why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
+        seen.judged.append(Judgement(not_judged=(NotJudged("the other rows", why, asked=False),)))
+    return run.model_copy(update={"format": shaping.script})
 
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
@@ -318,7 +357,9 @@ def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
     if seen.joined:
         # What is joined or split loses no token at the limit.
         rules = [rule for rule in rules if not rule.judges_cut]
-    made_messages = seen.trainers.made_messages if run.data else ""
+    # Rows that are followed through the script are seen as the messages that it makes.
+    is_followed = run.format is not None and is_script_format(run.format)
+    made_messages = seen.trainers.made_messages if run.data and not is_followed else ""
     if made_messages and PlainStringPairSkipsTemplate in rules:
         # Rows that a script maps to messages are not trained as the strings that stand in the file.
         why = f"{made_messages} makes messages of the rows, which the chat template renders"

@@ -37,12 +37,21 @@ MAX_PRINTED_VALUE = 40
 class LateChoice(click.ParamType[str]):
     """One of some names. Plug-ins add to them, so they are looked up when a command runs, not when help is printed."""
 
-    def __init__(self, name: str, names: Callable[[], Iterable[str]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        names: Callable[[], Iterable[str]],
+        also: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`names` gives the names; `also` says of other values whether they are taken too."""
         self.name = name
         self._names = names
+        self._also = also
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as it is; click's usual error where nothing is called so."""
+        if self._also(str(value)):
+            return str(value)
         return str(click.Choice(tuple(self._names())).convert(value, param, ctx))
 
     def shell_complete(
@@ -58,9 +67,17 @@ def _format_names() -> Iterable[str]:
     return format_names()
 
 
+def _is_script(name: str) -> bool:
+    """Is a format a training script, which says itself what its rows become?"""
+    from truetune.settings.row_formats import is_script_format
+
+    return is_script_format(name)
+
+
 FORMAT_HELP = (
     "Format of the rows: messages, sharegpt, alpaca, prompt-completion, text, preference, kto, or one"
-    " of a plug-in. Found by the columns when not given."
+    " of a plug-in. Or a training script (.py, .ipynb): its own code is followed, never run, to see what"
+    " it makes of the rows. Found by the columns when not given."
 )
 TEMPLATE_HELP = (
     "One of the tokenizer's chat templates, or a .jinja file. Default: `tool_use` for rows with"
@@ -74,7 +91,7 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("-t", "--tokenizer", metavar="DIR", help="Tokenizer folder, or a model of the local hub cache."),
         click.option("--model", metavar="DIR",
                      help="Folder of config.json and weights, where it is not the tokenizer's."),
-        click.option("--data-format", "format", type=LateChoice("format", _format_names), metavar="FORMAT",
+        click.option("--data-format", "format", type=LateChoice("format", _format_names, _is_script), metavar="FORMAT",
                      help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),
@@ -106,7 +123,7 @@ def spec_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How rows are read and rendered, for a command that asks a finished model; `row_settings` takes them."""
     options = [
-        click.option("--data-format", "format", type=LateChoice("format", _format_names), metavar="FORMAT",
+        click.option("--data-format", "format", type=LateChoice("format", _format_names, _is_script), metavar="FORMAT",
                      help=FORMAT_HELP),
         click.option("--map", "pairs", multiple=True, metavar="OURS=THEIRS",
                      help="Column names: --map answer=output. Repeatable."),

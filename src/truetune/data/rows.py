@@ -16,6 +16,7 @@ from truetune.data.find_data_files import Source, find_sources, open_raw
 from truetune.data.parse_json_columns import LONE_SURROGATE, duplicate_key_problem
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError
+from truetune.settings.row_formats import is_script_format
 from truetune.settings.run_spec import FormatName
 
 # Chosen, not measured: often enough for a bar that moves, seldom enough to cost nothing.
@@ -105,6 +106,7 @@ def conversations_of_records(
         on_broken: told of lines that hold no row; without it they raise DataError.
     """
     file = str(source.path)
+    records, format = _shape_by_script(records, source, format)
     rename = make_row_renamer(columns, format) if columns else None
     read_row = None if like is None else _make_reader(like, file, format, columns or {}, rename)
     for number, record in enumerate(records, row):
@@ -148,6 +150,7 @@ def find_format_record(
         columns: truetune's name of a column -> what the file calls it.
         skips: pass over records that hold no row; without it they raise DataError.
     """
+    records, format = _shape_by_script(records, source, format)
     rename = make_row_renamer(columns, format) if columns else None
     for record in records:
         try:
@@ -157,6 +160,18 @@ def find_format_record(
             if not skips:
                 raise
     return None
+
+
+def _shape_by_script(
+    records: Iterable[Record], source: Source, format: FormatName | None
+) -> tuple[Iterable[Record], FormatName | None]:
+    """The records as a training script shapes them, where one is named as their format; see `shape_records`."""
+    if format is None or not is_script_format(format):
+        return records, format
+    # Here and not above: few runs name a script, and following one takes the whole reader of sources.
+    from truetune.data.script_rows.shape_records import shape_records
+
+    return shape_records(records, source, format)
 
 
 def _row_of_record(record: Record, file: str) -> Row:

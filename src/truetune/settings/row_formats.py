@@ -39,6 +39,8 @@ class RowFormat:
         return function
 
 
+SCRIPT_SUFFIXES = (".py", ".ipynb")
+"""A format that ends so is a training script: see `truetune.data.script_rows`"""
 _HERE = "truetune.data.row_format_readers"
 BUILT_IN = (
     # In the order in which they are looked for: rows of pairs have a prompt, and an answer under other names, too.
@@ -78,13 +80,18 @@ def format_names() -> tuple[str, ...]:
     return tuple(row_formats())
 
 
+def is_script_format(name: str) -> bool:
+    """Is it the path of a training script, whose own code says what the rows become?"""
+    return name.endswith(SCRIPT_SUFFIXES)
+
+
 def known_format(name: str) -> str:
     """The name itself.
 
     Raises:
         ValueError: no format is called so.
     """
-    if name not in row_formats():
+    if name not in row_formats() and not is_script_format(name):
         names = [repr(known) for known in format_names()]
         raise ValueError(f"Input should be {', '.join(names[:-1])} or {names[-1]}")
     return name

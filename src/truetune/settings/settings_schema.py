@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from truetune.parsing.input_limits import RESULT
 from truetune.parsing.json_reader import parse_json
-from truetune.settings.row_formats import format_names
+from truetune.settings.row_formats import SCRIPT_SUFFIXES, format_names
 from truetune.settings.run_spec import RunSpec
 
 SCHEMA_NAME = "truetune.schema.json"
@@ -48,7 +48,12 @@ def build_settings_schema() -> dict[str, Any]:
         "description": settings["trainer"]["description"],
     }
     name = next(part for part in settings["format"]["anyOf"] if part["type"] == "string")
-    name["enum"] = list(format_names())
+    del name["type"]
+    endings = "|".join(suffix.lstrip(".") for suffix in SCRIPT_SUFFIXES)
+    name["anyOf"] = [
+        {"enum": list(format_names())},
+        {"type": "string", "pattern": rf"\.({endings})$"},
+    ]
     for setting in settings.values():
         if isinstance(setting.get("default"), dict):
             del setting["default"]

@@ -65,10 +65,12 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, open_raw
+from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
+from truetune.settings.row_formats import is_script_format
 
 # Measured with 30 published tokenizers: 4.3 to 4.8 for English prose, about 3 for documents with code. At 5 a row of
 # long words could be called too long that is not; at 10 rows of twice the limit would pass.
@@ -138,16 +140,16 @@ class RowsSurelyCut(ConfigRule):
         most = (self.subject.limit or 0) * MOST_CHARACTERS_PER_TOKEN
         rows = too_long = 0
         first: Case | None = None
-        for source in _row_sources(self.subject):
-            for line, row in _first_rows(source):
-                characters = _count_characters(row)
-                rows += bool(characters)
-                if characters <= most:
-                    continue
-                too_long += 1
-                if first is None:
-                    text = f"{characters:,} characters"
-                    first = Case(text, file=str(source.path), line=line)
+        columns = _columns_of_recipe(self.subject)
+        for path, line, row in _rows_of_run(self.subject):
+            characters = _count_characters(row, columns)
+            rows += bool(characters)
+            if characters <= most:
+                continue
+            too_long += 1
+            if first is None:
+                text = f"{characters:,} characters"
+                first = Case(text, file=path, line=line)
         return _LongRows(rows, too_long, first)
 
 
@@ -179,6 +181,30 @@ def _row_sources(config: Config) -> list[Source]:
     return training_sources(config) or [one for name in named for one in data_files_of(name)]
 
 
+def _rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """The first rows of a run, each with its file and line: as the script shapes them, where it can be followed."""
+    if is_script_format(config.path):
+        try:
+            shaped = read_trained_rows(config.path)
+        except TruetuneError:
+            shaped = None
+        if shaped is not None and len(shaped.files) == 1:
+            yield from ((shaped.files[0], line, row) for line, row in shaped.rows)
+            return
+    for source in _row_sources(config):
+        for line, row in _first_rows(source):
+            yield str(source.path), line, row
+
+
+def _columns_of_recipe(config: Config) -> tuple[str, ...]:
+    """The columns of text that a torchtune recipe names itself."""
+    dataset = config.raw.get("dataset")
+    named = dataset.get("column_map") if isinstance(dataset, Mapping) else None
+    if not isinstance(named, Mapping):
+        return ()
+    return tuple(name for name in named.values() if isinstance(name, str))
+
+
 def _first_rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The first rows of a file, each with its line."""
     try:
@@ -190,12 +216,19 @@ def _first_rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
         return
 
 
-def _count_characters(row: Mapping[str, Any]) -> int:
-    """The characters of a row's texts; the same sign many times counts once."""
-    chats = [turn for name in CHATS if isinstance(row.get(name), list) for turn in row[name]]
-    if chats:
-        turns = [turn for turn in chats if isinstance(turn, Mapping)]
-        texts = [turn.get(key) for turn in turns for key in ("content", "value")]
-    else:
-        texts = [row.get(name) for name in TEXTS]
+def _count_characters(row: Mapping[str, Any], columns: tuple[str, ...] = ()) -> int:
+    """The characters of a row's texts, those of `columns` too; the same sign many times counts once."""
+    texts: list[Any] = []
+    for value in _read_values(row, columns):
+        if isinstance(value, list):
+            turns = [turn for turn in value if isinstance(turn, Mapping)]
+            texts += [turn.get(key) for turn in turns for key in ("content", "value")]
+        else:
+            texts.append(value)
     return sum(len(RUNS.sub(r"\1", text)) for text in texts if isinstance(text, str))
+
+
+def _read_values(row: Mapping[str, Any], columns: tuple[str, ...]) -> list[Any]:
+    """The values that a trainer reads: the chat of a row that has one, else its columns of text."""
+    chats = [row[name] for name in CHATS if isinstance(row.get(name), list)]
+    return chats or [row.get(name) for name in {*TEXTS, *columns}]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,6 +34,8 @@ from truetune.source.symbolic_execution.values import (
 
 MAX_TEXT = 20_000
 """Characters of a text that is put together; longer ones are not computed"""
+MAX_WIDTH_DIGITS = 3
+"""Digits of a width or precision in an f-string's format: a longer one is written to take the memory"""
 MAX_DEPTH = 30
 """Values inside values that are followed"""
 BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -187,6 +190,30 @@ def join_text(parts: list[Any]) -> Any:
         return NO_CONSTANT
     text = "".join(str(one) for one in parts)
     return text if len(text) <= MAX_TEXT else NO_CONSTANT
+
+
+def format_plain(plain: Any, conversion: int, how: Any) -> Any:
+    """One part of an f-string with a conversion or a format, `{name!r}` or `{rate:.2e}`.
+
+    Args:
+        plain: The value.
+        conversion: The code of `r`, `s` or `a`; below 0 without one.
+        how: The format behind the colon.
+
+    Returns:
+        A text; NO_CONSTANT where something is not known, or the format may give a long text.
+    """
+    if plain is NO_CONSTANT or not isinstance(how, str) or isinstance(plain, list | dict | tuple):
+        return NO_CONSTANT
+    # A width (`:1000000000`) would take the memory.
+    widths = re.findall(r"\d+", how)
+    if any(len(width) > MAX_WIDTH_DIGITS for width in widths):
+        return NO_CONSTANT
+    converted = {ord("r"): repr, ord("s"): str, ord("a"): ascii}.get(conversion, lambda one: one)
+    try:
+        return format(converted(plain), how)
+    except (TypeError, ValueError, OverflowError):
+        return NO_CONSTANT
 
 
 def constants_of(value: Value | None) -> list[Any]:

@@ -127,10 +127,10 @@ def change_list(
     elif method == "copy":
         return Sequence(value.kind, list(value.items), value.is_open)
     elif method == "pop":
-        taken = choose_among(value.items) if value.items else Unknown("an item of an empty list")
-        value.is_open = True
-        return taken
-    elif method in ("clear", "remove", "reverse", "sort"):
+        return _take_out(value, args, in_loop=in_loop)
+    elif method == "reverse":
+        value.items.reverse()
+    elif method in ("clear", "remove", "sort"):
         value.is_open = value.is_open or method == "remove"
         if method == "clear" and not in_loop:
             value.items.clear()
@@ -138,6 +138,17 @@ def change_list(
         return None
     value.is_open = value.is_open or in_loop
     return Constant(None)
+
+
+def _take_out(value: Sequence, args: tuple[Value, ...], *, in_loop: bool) -> Value:
+    """The item that `pop` takes out of a list."""
+    position = constant_of(args[0]) if args else -1
+    is_known = not value.is_open and not in_loop and isinstance(position, int)
+    if is_known and -len(value.items) <= position < len(value.items):
+        return value.items.pop(position)
+    taken = choose_among(value.items) if value.items else Unknown("an item of an empty list")
+    value.is_open = True
+    return taken
 
 
 def change_mapping(

@@ -34,6 +34,7 @@ from truetune.source.symbolic_execution.constants import (
     UNARY,
     compute,
     constant_of,
+    format_plain,
     join_text,
     truth_of,
 )
@@ -123,7 +124,7 @@ class Arguments(NamedTuple):
     is_open: bool = False
 
 
-class _LimitReached(Exception):
+class LimitReached(Exception):
     """The run is ended: MAX_STEPS."""
 
 
@@ -135,13 +136,16 @@ def run_symbolically(entry: Module) -> Trace:
     interpreter = Interpreter(entry)
     try:
         interpreter.run()
-    except (_LimitReached, RecursionError):
+    except (LimitReached, RecursionError):
         interpreter.trace.is_whole = False
     return interpreter.trace
 
 
 class Interpreter:
     """One run; see the module."""
+
+    max_steps = MAX_STEPS
+    max_calls_of_function = MAX_CALLS_OF_FUNCTION
 
     def __init__(self, entry: Module) -> None:
         self.trace = Trace(entry)
@@ -218,10 +222,10 @@ class Interpreter:
         return FALLS_THROUGH if ending is None else int(ending)
 
     def _count_step(self) -> None:
-        """Raises _LimitReached after MAX_STEPS."""
+        """Raises LimitReached after MAX_STEPS."""
         self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise _LimitReached
+        if self._steps > self.max_steps:
+            raise LimitReached
 
     def _run_expr(self, node: ast.Expr, scope: Scope) -> int:
         value = self.evaluate(node.value, scope)
@@ -300,7 +304,7 @@ class Interpreter:
 
     def _run_for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> int:
         iterable = self.evaluate(node.iter, scope)
-        items = items_to_unroll(iterable)
+        items = self._items_of(iterable)
         if items is None:
             items = [self._element(iterable, node.iter)] * self._passes()
         for number, item in enumerate(items):
@@ -322,6 +326,10 @@ class Interpreter:
             if ending == RETURNS and truth_of(test):
                 return RETURNS
         return self._block(node.orelse, scope)
+
+    def _items_of(self, iterable: Value) -> list[Value] | None:
+        """The items of which each gets a pass of its own; None where they are not known, or too many."""
+        return items_to_unroll(iterable)
 
     def _passes(self) -> int:
         """How often the body of a loop is run whose number of passes is not known."""
@@ -840,7 +848,15 @@ class Interpreter:
         return self._operate("format", parts, node)
 
     def _value_of_formatted_value(self, node: ast.FormattedValue, scope: Scope) -> Value:
-        return self.evaluate(node.value, scope)
+        value = self.evaluate(node.value, scope)
+        if node.format_spec is None and node.conversion < 0:
+            return value
+        how = Constant("") if node.format_spec is None else self.evaluate(node.format_spec, scope)
+        plain, plain_how = constant_of(value, with_defaults=False), constant_of(how)
+        text = format_plain(plain, node.conversion, plain_how)
+        if text is NO_CONSTANT:
+            return self._keep(Operation("format", (value,), node=node))
+        return Constant(text, node=node)
 
     def _value_of_bin_op(self, node: ast.BinOp, scope: Scope) -> Value:
         operands = (self.evaluate(node.left, scope), self.evaluate(node.right, scope))
@@ -974,15 +990,16 @@ class Interpreter:
                 return FALLS_THROUGH
             generator = generators[position]
             iterable = self.evaluate(generator.iter, inner)
-            items = items_to_unroll(iterable)
-            if items is None or generator.ifs:
-                is_open = True
+            items = self._items_of(iterable)
             if items is None:
+                is_open = True
                 items = [self._element(iterable, generator.iter)]
             for item in items:
                 self._assign(generator.target, item, inner, generator)
-                for test in generator.ifs:
-                    self.evaluate(test, inner)
+                truths = [truth_of(self.evaluate(test, inner)) for test in generator.ifs]
+                if False in truths:
+                    continue
+                is_open = is_open or None in truths
                 self._in_frame("comprehension", generator, iterable, lambda: run(position + 1))
             return FALLS_THROUGH
 
@@ -1347,7 +1364,7 @@ class Interpreter:
         times = self._times_called.get(definition, 0)
         if definition in self._active or len(self._active) >= MAX_CALL_DEPTH:
             return Unknown("recursion", node=node)
-        if times >= MAX_CALLS_OF_FUNCTION:
+        if times >= self.max_calls_of_function:
             return Unknown("called too often to follow", node=node)
         self._times_called[definition] = times + 1
         scope = Scope({}, _scope_seen_by(function), function.home, function=function)

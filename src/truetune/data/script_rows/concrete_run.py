@@ -1,0 +1,441 @@
+"""The symbolic run of a script with the rows of its files in hand.
+
+How it works: as the run of `truetune.source.symbolic_execution`, but files of rows are read, loops over lists that are
+known run once for each item, and options of the command line have their defaults. So what a script makes of its rows is
+known as text, as far as nothing but the script and its files decides it. Nothing is executed.
+
+The trade-off: of the tokenizer nothing is known. A text that the chat template renders is kept as the conversation that
+it renders (`RenderedChat`), and special tokens are empty texts: the rows are for rules and encoders that add them.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truetune.data.script_rows.known_functions import call_known_function, format_text
+from truetune.data.script_rows.row_files import OpenFile, RowFiles
+from truetune.data.script_rows.row_table import (
+    Row,
+    Table,
+    add_column,
+    change_table,
+    item_of_table,
+    make_table,
+    table_of_columns,
+    table_of_values,
+)
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.interpreter import (
+    Arguments,
+    Interpreter,
+    LimitReached,
+)
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Constant,
+    Function,
+    Mapping,
+    Opaque,
+    Option,
+    Partial,
+    Scope,
+    Sequence,
+    Value,
+)
+
+MAX_STEPS = 4_000_000
+"""Statements and expressions of one run: about twelve seconds. A row takes some hundred"""
+MAX_SECONDS = 30.0
+"""Of one run: what a step costs depends on the texts"""
+MAX_TEXT = 1_000_000
+"""Characters of a text that is put together"""
+SPECIAL_TOKENS = ("eos_token", "bos_token", "pad_token", "unk_token")
+OPENERS = ("open", "io.open", "gzip.open", "codecs.open", "bz2.open", "lzma.open")
+FILE_READERS = (
+    "datasets.Dataset.from_json",
+    "datasets.Dataset.from_csv",
+    "datasets.Dataset.from_parquet",
+    "pandas.read_json",
+    "pandas.read_csv",
+    "pandas.read_parquet",
+    "pandas.read_table",
+    "polars.read_csv",
+    "polars.read_ndjson",
+    "polars.read_parquet",
+)
+TABLES_OF_VALUES = (
+    "datasets.Dataset.from_list",
+    "datasets.Dataset.from_pandas",
+    "pandas.DataFrame",
+    "pandas.DataFrame.from_records",
+)
+LOCAL_FORMATS = ("json", "csv", "parquet", "text", "pandas")
+"""What `load_dataset` reads files of the machine by"""
+NAME_OF_SPLIT = "train"
+"""The split that a file is, where `data_files` names none"""
+
+
+@dataclass(eq=False, slots=True)
+class RenderedChat(Opaque):
+    """A text that the chat template makes of a conversation."""
+
+    messages: Value
+    adds_generation_prompt: bool = False
+
+
+class ConcreteRun(Interpreter):
+    """One run with rows; see the module."""
+
+    max_steps = MAX_STEPS
+    max_calls_of_function = MAX_STEPS
+
+    def __init__(self, entry: Module, files: RowFiles) -> None:
+        super().__init__(entry)
+        self.files = files
+        self._deadline = time.monotonic() + MAX_SECONDS
+
+    def call_with(
+        self, function: Value, args: tuple[Value, ...], named: dict[str, Value] | None = None
+    ) -> Value:
+        """What a function of the script gives on these arguments."""
+        place = function.node or self._entry.tree
+        return self.call(function, Arguments(args, dict(named or {})), place, self._entry)
+
+    # Limits
+
+    def _count_step(self) -> None:
+        super()._count_step()
+        # The clock is asked seldom: it costs more than a step.
+        if self._steps % 1_000 == 0 and time.monotonic() > self._deadline:
+            raise LimitReached
+
+    # Loops over what is known
+
+    def _items_of(self, iterable: Value) -> list[Value] | None:
+        if isinstance(iterable, OpenFile):
+            iterable = self.files.text_lines(iterable.path)
+        if isinstance(iterable, Sequence) and not iterable.is_open:
+            return list(iterable.items)
+        if isinstance(iterable, Mapping) and not iterable.is_open and iterable.rest is None:
+            return [Constant(key) for key in iterable.entries]
+        return super()._items_of(iterable)
+
+    def _is_in_loop(self) -> bool:
+        """Does it run inside a loop whose passes are not known? What a list gets there is not known either."""
+        frames = () if self._frame is None else self._frame.around()
+        return any(
+            frame.kind in ("loop", "comprehension")
+            and (frame.value is None or self._items_of(frame.value) is None)
+            for frame in frames
+        )
+
+    def _run_body(self, function: Function, scope: Scope) -> Value:
+        value = super()._run_body(function, scope)
+        is_generator = scope.yielded and isinstance(value, Sequence)
+        if is_generator and isinstance(value, Sequence) and not self._is_in_loop():
+            # A generator gives its items in order; only loops that are not known would add others.
+            value.is_open = any(isinstance(one, Opaque) for one in scope.yielded)
+        return value
+
+    def _bind_name(
+        self, name: str, value: Value, scope: Scope, node: ast.AST, *, is_augmented: bool = False
+    ) -> None:
+        home = scope
+        if name in scope.global_names:
+            while home.parent is not None and (home is scope or name not in home.names):
+                home = home.parent
+        # No event: rows would make millions of them.
+        self._write(home.names, name, value)
+
+    def _keep(self, value: Value) -> Value:
+        return value
+
+    # Options have their defaults
+
+    def evaluate(self, node: ast.expr, scope: Scope) -> Value:
+        value = super().evaluate(node, scope)
+        if isinstance(value, Option) and value.default is not None:
+            return value.default
+        return value
+
+    # Operators, attributes, items
+
+    def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
+        known = self._operate_on_known(sign, operands)
+        return super()._operate(sign, operands, node) if known is None else known
+
+    def _operate_on_known(self, sign: str, operands: tuple[Value, ...]) -> Value | None:
+        """Operators that the plain run leaves out: long texts, paths, and what a template rendered."""
+        chats = [one for one in operands if isinstance(one, RenderedChat)]
+        if chats and sign in ("+", "format"):
+            others = [one for one in operands if one is not chats[0]]
+            return chats[0] if all(constant_of(one) == "" for one in others) else None
+        plain = [constant_of(one) for one in operands]
+        if sign in ("+", "format") and _are_texts(plain):
+            return Constant("".join(plain)) if sum(map(len, plain)) <= MAX_TEXT else None
+        if sign == "/" and _are_texts(plain):
+            return Constant("/".join(plain))
+        if sign in ("in", "not in") and isinstance(operands[1], Mapping):
+            holds = plain[0] in operands[1].entries
+            is_sure = holds or not (operands[1].is_open or operands[1].rest is not None)
+            return Constant(holds == (sign == "in")) if is_sure else None
+        if sign in ("in", "not in") and isinstance(plain[1], list | tuple):
+            return Constant((plain[0] in plain[1]) == (sign == "in"))
+        return None
+
+    def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
+        if isinstance(base, Table) and name == "column_names":
+            return base.column_names()
+        if isinstance(base, Table) and name in ("features", "columns"):
+            return base.column_names()
+        if isinstance(base, Constant) and isinstance(base.value, str) and name == "parent":
+            return Constant(str(Path(base.value).parent))
+        value = super()._attribute(base, name, node)
+        is_unset = isinstance(value, Opaque) and isinstance(base, Opaque)
+        return Constant("") if is_unset and name in SPECIAL_TOKENS else value
+
+    def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
+        if isinstance(base, Table):
+            known = item_of_table(base, key)
+            if known is not None:
+                return known
+        return super()._item(base, key, node)
+
+    def _set_item(
+        self,
+        base: Value,
+        key: Value,
+        value: Value,
+        scope: Scope,
+        node: ast.AST,
+        *,
+        is_augmented: bool = False,
+    ) -> None:
+        if isinstance(base, Table):
+            changed = add_column(base, constant_of(key), value)
+            base.items[:] = changed.items if changed else []
+            base.is_open = base.is_open or changed is None
+            return
+        number = constant_of(key)
+        if isinstance(base, Sequence) and not base.is_open and isinstance(number, int):
+            if -len(base.items) <= number < len(base.items):
+                base.items[number] = value
+                return
+        super()._set_item(base, key, value, scope, node, is_augmented=is_augmented)
+
+    # Calls
+
+    def _call_method(
+        self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
+    ) -> Value:
+        known = self._call_known_method(receiver, name, given)
+        if known is not None:
+            return known
+        return super()._call_method(receiver, name, given, node, home)
+
+    def _call_known_method(self, receiver: Value, name: str, given: Arguments) -> Value | None:
+        """A method of a table, a file, a text or a tokenizer; None where its result is not known."""
+        if isinstance(receiver, Table):
+            return self._call_table(receiver, name, given)
+        if isinstance(receiver, Mapping) and _are_tables(receiver):
+            return self._call_tables(receiver, name, given)
+        if isinstance(receiver, OpenFile):
+            return self._read_file(receiver.path, name)
+        if isinstance(receiver, RenderedChat) and name in ("strip", "rstrip", "lstrip"):
+            return receiver
+        if isinstance(receiver, Constant) and isinstance(receiver.value, str):
+            return self._call_text(receiver.value, name, given)
+        if name == "apply_chat_template" and isinstance(receiver, Opaque):
+            return _rendered_chat(given)
+        return None
+
+    def _call_table(self, table: Table, name: str, given: Arguments) -> Value | None:
+        """A method of a data set or a frame."""
+        if name in ("apply", "progress_apply"):
+            return self._applied(table, given)
+        made = change_table(table, name, given.args, given.keywords, self.call_with)
+        return made
+
+    def _applied(self, table: Table, given: Arguments) -> Value | None:
+        """`frame.apply(function, axis=1)`: a column of what the function gives."""
+        if not given.args or constant_of(given.keywords.get("axis")) not in (1, "columns"):
+            return None
+        return Sequence("list", [self.call_with(given.args[0], (row,)) for row in table.rows])
+
+    def _call_tables(self, tables: Mapping, name: str, given: Arguments) -> Value | None:
+        """A method of a dictionary of data sets, which does the same to each."""
+        changed: dict[Any, Value] = {}
+        for split, table in tables.entries.items():
+            made = self._call_table(table, name, given) if isinstance(table, Table) else None
+            if made is None:
+                return None
+            changed[split] = made
+        return Mapping(changed)
+
+    def _read_file(self, path: Path, method: str) -> Value | None:
+        """`read`, `readlines` and the like of an open file."""
+        if method in ("readlines", "__iter__"):
+            return self.files.text_lines(path)
+        if method in ("read", "read_text"):
+            lines = self.files.text_lines(path)
+            plain = constant_of(lines)
+            return Constant("".join(plain)) if isinstance(plain, list) else None
+        return None
+
+    def _call_text(self, text: str, name: str, given: Arguments) -> Value | None:
+        """A method of a text that the plain run leaves out: formats, and files whose path it is."""
+        if name == "format":
+            return format_text(text, given.args, given.keywords)
+        path = self.files.find(text) if name in ("open", "read_text", "exists", "is_file") else None
+        if path is None:
+            return None
+        if name == "open":
+            return OpenFile(path)
+        if name in ("exists", "is_file"):
+            return Constant(True)
+        return self._read_file(path, "read")
+
+    def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
+        known = self._call_reader(name, given)
+        if known is None:
+            known = self._call_on_values(name, given)
+        return super()._call_library(name, given, node, home) if known is None else known
+
+    def _call_reader(self, name: str, given: Arguments) -> Value | None:
+        """A function that reads rows, or makes a data set; None for any other."""
+        first = given.args[0] if given.args else None
+        if name in OPENERS:
+            path = self.files.find(constant_of(first or given.keywords.get("file")))
+            return None if path is None else OpenFile(path)
+        if name in FILE_READERS:
+            return self._table_of_file(first)
+        if name == "datasets.load_dataset":
+            return self._loaded(given)
+        if name in TABLES_OF_VALUES:
+            rows = first or given.keywords.get("mapping") or given.keywords.get("data")
+            if rows is None:
+                return None
+            lines = self.files.lines_of_rows()
+            return table_of_values(rows, lines) or table_of_columns(rows, lines)
+        if name == "datasets.Dataset.from_dict" and first is not None:
+            return table_of_columns(first, self.files.lines_of_rows())
+        if name == "datasets.DatasetDict" and isinstance(first, Mapping):
+            return first
+        if name == "datasets.concatenate_datasets" and isinstance(first, Sequence):
+            return _concatenated(first)
+        if name == "datasets.Dataset.from_generator":
+            return self._generated(given)
+        if name in ("json.load", "csv.DictReader") and isinstance(first, OpenFile):
+            return self.files.table(first.path)
+        return None
+
+    def _call_on_values(self, name: str, given: Arguments) -> Value | None:
+        """A function of Python on values that are known."""
+        if name in ("map", "filter") and len(given.args) == 2:
+            return self._mapped_list(name, given.args[0], given.args[1])
+        args = given.args
+        if args and isinstance(args[0], OpenFile):
+            args = (self.files.text_lines(args[0].path), *args[1:])
+        if any(isinstance(one, Table) for one in args) and name not in ("list", "len", "tuple"):
+            return self._over_table(name, args)
+        return call_known_function(name, args, given.keywords)
+
+    def _over_table(self, name: str, args: tuple[Value, ...]) -> Value | None:
+        """`enumerate(rows)`, `zip(rows, others)`, `tqdm(rows)`."""
+        return call_known_function(name, args, {})
+
+    def _mapped_list(self, name: str, function: Value, items: Value) -> Value | None:
+        """`map(function, items)` and `filter(function, items)` of Python."""
+        known = self._items_of(items)
+        if known is None or not isinstance(function, Function | Partial):
+            return None
+        given = [self.call_with(function, (one,)) for one in known]
+        if name == "map":
+            return Sequence("list", given)
+        verdicts = [constant_of(one) for one in given]
+        if any(verdict is NO_CONSTANT for verdict in verdicts):
+            return None
+        kept = [one for one, verdict in zip(known, verdicts, strict=True) if verdict]
+        return Sequence("list", kept)
+
+    def _generated(self, given: Arguments) -> Value | None:
+        """`Dataset.from_generator(function, gen_kwargs={...})`."""
+        if not given.args:
+            return None
+        named = given.keywords.get("gen_kwargs")
+        keywords = (
+            {str(key): one for key, one in named.entries.items()}
+            if isinstance(named, Mapping)
+            else {}
+        )
+        rows = self.call_with(given.args[0], (), keywords)
+        return table_of_values(rows, self.files.lines_of_rows())
+
+    def _table_of_file(self, name: Value | None) -> Table | None:
+        """The rows of a file that a script names."""
+        if isinstance(name, OpenFile):
+            return self.files.table(name.path)
+        path = self.files.find(constant_of(name))
+        return None if path is None else self.files.table(path)
+
+    def _loaded(self, given: Arguments) -> Value | None:
+        """`load_dataset("json", data_files=...)`; None for what is not a file beside the script."""
+        if not given.args or constant_of(given.args[0]) not in LOCAL_FORMATS:
+            return None
+        files = given.keywords.get("data_files")
+        by_split = files.entries if isinstance(files, Mapping) else {NAME_OF_SPLIT: files}
+        tables: dict[Any, Value] = {}
+        for split, name in by_split.items():
+            table = self._table_of_files(name)
+            if table is None:
+                return None
+            tables[split] = table
+        wanted = constant_of(given.keywords.get("split"))
+        if wanted is NO_CONSTANT or wanted is None:
+            return Mapping(tables)
+        # Of "train[:90%]" the split alone counts: which rows are left out changes none of the others.
+        return tables.get(str(wanted).partition("[")[0])
+
+    def _table_of_files(self, names: Value | None) -> Table | None:
+        """The rows of one file, or of a list of files one after the other."""
+        if not isinstance(names, Sequence):
+            return self._table_of_file(names)
+        tables = [self._table_of_file(one) for one in names.items]
+        return _concatenated(Sequence("list", [one for one in tables if one is not None]))
+
+
+def _are_texts(plain: list[Any]) -> bool:
+    """Are these plain values texts, at least one?"""
+    return bool(plain) and all(isinstance(one, str) for one in plain)
+
+
+def _are_tables(value: Mapping) -> bool:
+    """Is it a dictionary of data sets?"""
+    return bool(value.entries) and all(isinstance(one, Table) for one in value.entries.values())
+
+
+def _concatenated(tables: Sequence) -> Table | None:
+    """The rows of several tables, one after the other."""
+    parts = [one for one in tables.items if isinstance(one, Table)]
+    if not parts or len(parts) != len(tables.items):
+        return None
+    # A line is only a place where all rows are of one file.
+    rows: list[Row] = [row for part in parts for row in part.rows]
+    if len(parts) > 1:
+        rows = [Row(dict(row.entries), row.rest, row.is_open) for row in rows]
+    return make_table(rows, parts[0])
+
+
+def _rendered_chat(given: Arguments) -> Value | None:
+    """What `apply_chat_template(messages, tokenize=False)` gives; None where it gives ids, or of unknown messages."""
+    messages = given.args[0] if given.args else given.keywords.get("conversation")
+    is_text = constant_of(given.keywords.get("tokenize")) is False
+    if messages is None or not is_text or not isinstance(messages, Sequence):
+        return None
+    adds = constant_of(given.keywords.get("add_generation_prompt")) is True
+    return RenderedChat(messages, adds)

@@ -1,0 +1,113 @@
+"""The script among the paths whose own code makes other rows of a file than its columns alone would.
+
+How it works: each script that gives rows to a trainer is followed. The one that reads the files in question is
+compared, for its first rows, with what the columns of the file say.
+
+The trade-off: a script that trains the rows as they stand is passed over, so that findings point at the file, and rows
+can be fixed there. Where two scripts read the files, it is not known which one is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.data.conversation import Conversation
+from truetune.data.find_data_files import Source, find_sources
+from truetune.data.rows import read_conversations
+from truetune.data.script_rows.trained_rows import ScriptRows, read_trained_rows
+from truetune.errors import DataError, TruetuneError
+
+COMPARED_ROWS = 5
+"""Rows that are read both ways. All rows of a file go the same way through a script"""
+MAX_SCRIPTS = 40
+"""Scripts that are followed. Chosen, not measured: a folder of more is a collection of examples"""
+MARK = b"train_dataset"
+"""What a script that gives rows to a trainer has in its text"""
+
+
+class ShapingScript(NamedTuple):
+    """A script that makes other rows of the files."""
+
+    script: str
+    rows: int
+    notes: tuple[str, ...]
+    is_cut: bool
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What a report says of it."""
+        how = "its code was followed, not run; options of the command line have their defaults"
+        return (
+            ("makes", f"{self.rows:,} rows for its trainer"),
+            ("note", how),
+            *(("note", note) for note in self.notes),
+        )
+
+
+def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingScript | None:
+    """The one script that makes other rows of these files; None without one, or with several.
+
+    Args:
+        scripts: The paths of Python files and notebooks.
+        data: Files of rows.
+    """
+    files = [Path(str(source.path)) for source in _sources(data)]
+    found = [
+        rows
+        for rows in _followed(islice(scripts, MAX_SCRIPTS))
+        if any(map(rows.reads, files)) and _differs(rows)
+    ]
+    if len(found) != 1:
+        return None
+    rows = found[0]
+    return ShapingScript(rows.script, len(rows.rows), rows.notes, rows.is_cut)
+
+
+def _sources(data: Sequence[str]) -> list[Source]:
+    """The files that paths mean; none where that is not known: the check itself says why."""
+    try:
+        return find_sources(data)
+    except DataError:
+        return []
+
+
+def _followed(scripts: Iterable[str]) -> Iterator[ScriptRows]:
+    """The rows of the scripts that can be followed."""
+    for script in scripts:
+        try:
+            if MARK in Path(script).read_bytes():
+                yield read_trained_rows(script)
+        except (TruetuneError, OSError):
+            continue  # what can't be followed is judged as it stands in the file
+
+
+def _differs(rows: ScriptRows) -> bool:
+    """Does a script make something else of the first rows than their columns say?"""
+    try:
+        plain = _first_rows(rows, None)
+    except DataError:
+        return True  # the columns alone say nothing
+    return [_content(row) for row in plain] != [
+        _content(row) for row in _first_rows(rows, rows.script)
+    ]
+
+
+def _first_rows(rows: ScriptRows, format: str | None) -> list[Conversation]:
+    """The first rows that the script makes, or those of the same lines as they stand. Raises DataError."""
+    lines = {line for line, _ in rows.rows[:COMPARED_ROWS]}
+    last = max(lines)
+    conversations: list[Conversation] = []
+    for row in read_conversations(rows.files[:1], format=format):
+        if row.origin.line in lines:
+            conversations.append(row)
+        if row.origin.line >= last:
+            break
+    return conversations
+
+
+def _content(row: Conversation) -> tuple[object, ...]:
+    """What of a row is trained."""
+    turns = (row.messages, row.prompt_messages, row.rejected, row.label)
+    return (*turns, row.prompt, row.completion, row.text)

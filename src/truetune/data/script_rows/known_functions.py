@@ -1,0 +1,282 @@
+"""Functions of Python whose result is computed where their arguments are known.
+
+How it works: a function of this table gets values of the run and gives one back, or None where it can't be computed.
+
+The trade-off: nothing here may take long or hold much memory, whatever an untrusted script gives: lists and texts are
+bounded, and a regular expression is only applied where its time is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable
+from string import Formatter
+from typing import Any
+
+from truetune.data.script_rows.row_table import Table
+from truetune.parsing import InputLimitError
+from truetune.parsing.input_limits import ROW
+from truetune.parsing.json_reader import JSONDecodeError, parse_json
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.containers import to_value
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Constant,
+    Library,
+    Mapping,
+    Sequence,
+    Value,
+)
+
+MAX_ITEMS = 20_000
+"""Of a list that is made here: more than a row has tokens or turns"""
+MAX_TEXT = 1_000_000
+"""Characters of a text that is made here"""
+MAX_PATTERN_WORK = 10_000_000
+"""Characters of the text, to the power of the pattern's open repetitions: about a second at worst"""
+OPEN_REPETITION = re.compile(r"[*+]|\{\d*,\d*\}")
+REPEATED_GROUP = re.compile(r"\)\s*[*+{]")
+TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float,),
+    "bool": (bool,),
+    "list": (list,),
+    "tuple": (tuple,),
+    "dict": (dict,),
+}
+Arguments = tuple[Value, ...]
+
+
+def call_known_function(name: str, args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """What a function gives on values that are known; None where it is not one of those here, or they are not."""
+    function = FUNCTIONS.get(name)
+    return None if function is None else function(args, keywords)
+
+
+def _items(value: Value) -> list[Value] | None:
+    """The items of a list that is known whole."""
+    if isinstance(value, Sequence) and not value.is_open:
+        return list(value.items)
+    if isinstance(value, Mapping) and not value.is_open and value.rest is None:
+        return [Constant(key) for key in value.entries]
+    if isinstance(value, Constant) and isinstance(value.value, str):
+        return [Constant(one) for one in value.value[:MAX_ITEMS]]
+    return None
+
+
+def _range(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    limits = [constant_of(one) for one in args]
+    if not 1 <= len(limits) <= 3 or not all(type(one) is int for one in limits):
+        return None
+    if len(limits) == 3 and limits[2] == 0:
+        return None
+    numbers = range(*limits)
+    if len(numbers) > MAX_ITEMS:
+        return None
+    return Sequence("list", [Constant(number) for number in numbers])
+
+
+def _enumerate(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    items = _items(args[0]) if args else None
+    first = constant_of(keywords.get("start", args[1] if len(args) > 1 else Constant(0)))
+    if items is None or not isinstance(first, int):
+        return None
+    pairs = [Sequence("tuple", [Constant(n), one]) for n, one in enumerate(items, first)]
+    return Sequence("list", list(pairs))
+
+
+def _zip(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    lists = [_items(one) for one in args]
+    known = [one for one in lists if one is not None]
+    if not args or len(known) != len(lists):
+        return None
+    return Sequence("list", [Sequence("tuple", list(one)) for one in zip(*known, strict=False)])
+
+
+def _reversed(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    items = _items(args[0]) if args else None
+    return None if items is None else Sequence("list", items[::-1])
+
+
+def _as_list(kind: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
+    """`list`, `tuple`, and what gives its argument's items as they are."""
+
+    def make(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+        if args and isinstance(args[0], Table):
+            return args[0]
+        items = _items(args[0]) if args else []
+        return None if items is None else Sequence(kind, items)
+
+    return make
+
+
+def _sorted(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    plain = constant_of(args[0]) if args else NO_CONSTANT
+    if not isinstance(plain, list | tuple) or set(keywords) - {"reverse"}:
+        return None
+    try:
+        in_order = sorted(plain, reverse=bool(constant_of(keywords.get("reverse"))))
+    except TypeError:
+        return None
+    return to_value(in_order)
+
+
+def _length(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    items = _items(args[0]) if args else None
+    plain = constant_of(args[0]) if args else NO_CONSTANT
+    if isinstance(plain, str):
+        return Constant(len(plain))
+    return None if items is None else Constant(len(items))
+
+
+def _is_instance(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    if len(args) != 2:
+        return None
+    wanted = args[1].items if isinstance(args[1], Sequence) else [args[1]]
+    names = [one.name for one in wanted if isinstance(one, Library)]
+    types = tuple(kind for name in names for kind in TYPES.get(name, ()))
+    if len(names) != len(wanted) or any(name not in TYPES for name in names):
+        return None
+    return _is_of_type(args[0], types)
+
+
+def _is_of_type(value: Value, types: tuple[type, ...]) -> Value | None:
+    """Is a value of one of these types?"""
+    if isinstance(value, Sequence):
+        return Constant((list if value.kind == "list" else tuple) in types)
+    if isinstance(value, Mapping):
+        return Constant(dict in types)
+    plain = constant_of(value)
+    return None if plain is NO_CONSTANT else Constant(isinstance(plain, types))
+
+
+def _computed(
+    compute: Callable[..., Any],
+) -> Callable[[Arguments, dict[str, Value]], Value | None]:
+    """A function of plain values that takes no long time."""
+
+    def run(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+        plain = [constant_of(one) for one in args]
+        named = {name: constant_of(one) for name, one in keywords.items()}
+        if any(one is NO_CONSTANT for one in (*plain, *named.values())):
+            return None
+        try:
+            return to_value(compute(*plain, **named))
+        except (ArithmeticError, TypeError, ValueError, LookupError, RecursionError):
+            return None
+
+    return run
+
+
+def _parse_json(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    text = constant_of(args[0]) if args else NO_CONSTANT
+    if not isinstance(text, str | bytes):
+        return None
+    try:
+        return to_value(parse_json(text, ROW))
+    except (JSONDecodeError, InputLimitError, ValueError):
+        return None
+
+
+def _dump_json(value: Any, indent: Any = None, ensure_ascii: bool = True, **others: Any) -> str:
+    """`json.dumps`, with the arguments that change what rows hold."""
+    allowed = {name: others[name] for name in ("sort_keys", "separators") if name in others}
+    spaces = indent if isinstance(indent, int) and indent < 20 else None
+    return json.dumps(value, indent=spaces, ensure_ascii=ensure_ascii, **allowed)
+
+
+def _first_choice(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`random.choice`: any item is one that the run may take; the first one is shown."""
+    items = _items(args[0]) if args else None
+    return items[0] if items else None
+
+
+def _apply_pattern(method: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
+    """A function of `re` on texts that are known, where its time is bounded."""
+
+    def run(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+        plain = [constant_of(one) for one in args]
+        if keywords or not plain or not all(isinstance(one, str) for one in plain):
+            return None
+        if not is_quick_pattern(plain[0], len(plain[-1])):
+            return None
+        try:
+            return to_value(getattr(re, method)(*plain))
+        except (re.error, TypeError, ValueError, IndexError):
+            return None
+
+    return run
+
+
+def is_quick_pattern(pattern: str, characters: int) -> bool:
+    """Does a regular expression take a bounded time on a text of so many characters?"""
+    if len(pattern) > 500 or REPEATED_GROUP.search(pattern):
+        return False
+    repetitions = len(OPEN_REPETITION.findall(pattern))
+    return max(characters, 2) ** max(repetitions, 1) <= MAX_PATTERN_WORK
+
+
+def format_text(template: str, args: Arguments, keywords: dict[str, Value]) -> Value | None:
+    """`template.format(...)` with names and numbers alone: no attributes, and no widths."""
+    plain = [constant_of(one) for one in args]
+    named = {name: constant_of(one) for name, one in keywords.items()}
+    pieces: list[str] = []
+    automatic = 0
+    try:
+        for literal, name, how, conversion in Formatter().parse(template):
+            pieces.append(literal)
+            if name is None:
+                continue
+            if how or conversion:
+                return None
+            if not name:
+                name, automatic = str(automatic), automatic + 1
+            value = plain[int(name)] if name.isdecimal() else named[name]
+            if value is NO_CONSTANT:
+                return None
+            pieces.append(str(value))
+    except (ValueError, LookupError):
+        return None
+    text = "".join(pieces)
+    return Constant(text) if len(text) <= MAX_TEXT else None
+
+
+FUNCTIONS: dict[str, Callable[[Arguments, dict[str, Value]], Value | None]] = {
+    "range": _range,
+    "enumerate": _enumerate,
+    "zip": _zip,
+    "reversed": _reversed,
+    "sorted": _sorted,
+    "len": _length,
+    "list": _as_list("list"),
+    "tuple": _as_list("tuple"),
+    "iter": _as_list("list"),
+    "tqdm.tqdm": _as_list("list"),
+    "tqdm.auto.tqdm": _as_list("list"),
+    "isinstance": _is_instance,
+    "str": _computed(str),
+    "int": _computed(int),
+    "float": _computed(float),
+    "bool": _computed(bool),
+    "round": _computed(round),
+    "abs": _computed(abs),
+    "sum": _computed(sum),
+    "min": _computed(min),
+    "max": _computed(max),
+    "any": _computed(any),
+    "all": _computed(all),
+    "json.loads": _parse_json,
+    "orjson.loads": _parse_json,
+    "ujson.loads": _parse_json,
+    "ast.literal_eval": _parse_json,
+    "json.dumps": _computed(_dump_json),
+    "random.choice": _first_choice,
+    "re.sub": _apply_pattern("sub"),
+    "re.split": _apply_pattern("split"),
+    "re.findall": _apply_pattern("findall"),
+    "textwrap.dedent": _computed(textwrap.dedent),
+}
+"""By qualified name. `ast.literal_eval` is only computed where the text is JSON too"""

@@ -1,0 +1,97 @@
+"""The files of rows that a script reads, as values of its symbolic run.
+
+How it works: a name in the script is looked up beside the script and in the current folder; rows are read by the
+readers of `truetune.data`, with their limits.
+
+The trade-off: a script is untrusted, so a file elsewhere is never opened, whatever name the script gives. Of a large
+file only the first rows are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from truetune.data.file_records import read_records
+from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.script_rows.row_table import Row, Table, make_table
+from truetune.errors import TruetuneError
+from truetune.parsing import InputLimitError
+from truetune.parsing.bounded_files import bounded_lines
+from truetune.source.symbolic_execution.containers import to_value
+from truetune.source.symbolic_execution.values import Constant, Mapping, Opaque, Sequence
+
+MAX_ROWS = 2_000
+"""Rows of a file that are followed through the script. A row takes about a millisecond, so a file two seconds"""
+MAX_LINE_BYTES = 1 << 20
+"""Of one line of text that a script reads: a row of 250,000 tokens"""
+
+
+@dataclass(eq=False, slots=True)
+class OpenFile(Opaque):
+    """What `open(name)` gives."""
+
+    path: Path
+
+
+@dataclass(slots=True)
+class RowFiles:
+    """The files that one script may read."""
+
+    folders: tuple[Path, ...]
+    """Where they are looked for; also the folders that they must lie in"""
+    read: dict[Path, list[int]] = field(default_factory=dict)
+    """The files that were read, each with the lines of its rows"""
+    cut: set[Path] = field(default_factory=set)
+    """Those that hold more than MAX_ROWS rows"""
+
+    def find(self, name: Any) -> Path | None:
+        """The file of that name; None where there is none that may be read."""
+        if not isinstance(name, str) or not name or "\0" in name:
+            return None
+        for folder in self.folders:
+            path = (folder / name).resolve()
+            is_inside = any(path.is_relative_to(allowed) for allowed in self.folders)
+            if is_inside and path.is_file():
+                return path
+        return None
+
+    def lines_of_rows(self) -> list[int] | None:
+        """The lines of the rows of the one file that was read; None where several were."""
+        return next(iter(self.read.values())) if len(self.read) == 1 else None
+
+    def table(self, path: Path) -> Table | None:
+        """The rows of a file; None where it holds none that can be read."""
+        rows: list[Row] = []
+        try:
+            source = find_sources([str(path)])[0]
+            with open_raw(source.path) as raw:
+                for record in islice(read_records(source, raw), MAX_ROWS + 1):
+                    value = to_value(record.row)
+                    if not isinstance(value, Mapping):
+                        return None
+                    rows.append(Row(value.entries, line=record.line))
+        except (TruetuneError, OSError):
+            return None
+        if len(rows) > MAX_ROWS:
+            self.cut.add(path)
+            rows.pop()
+        self.read[path] = [row.line for row in rows if row.line is not None]
+        return make_table(rows)
+
+    def text_lines(self, path: Path) -> Sequence:
+        """The lines of a file of text, with their ends; open where it holds more than MAX_ROWS."""
+        lines: list[str] = []
+        try:
+            with path.open("rb") as raw:
+                for content, _ in islice(bounded_lines(raw, MAX_LINE_BYTES), MAX_ROWS + 1):
+                    lines.append(content.decode(errors="replace"))
+        except (OSError, InputLimitError):
+            return Sequence("list", [], is_open=True)
+        if len(lines) > MAX_ROWS:
+            self.cut.add(path)
+            lines.pop()
+        self.read[path] = [number for number, line in enumerate(lines, 1) if line.strip()]
+        return Sequence("list", [Constant(line) for line in lines])

@@ -1,0 +1,374 @@
+"""A data set with rows that are known, and the methods of `datasets` and pandas that scripts shape it by.
+
+How it works: a `Table` is a list of `Row`s; a method gives a new table. Each row keeps the line of the file that it
+came from, as long as one row is made of one row.
+
+The trade-off: a random order or a random split changes no row, so `shuffle` and `train_test_split` give all rows as
+they stand. What a filter or a function does to a row that is not known leaves that row open: it may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Constant,
+    Mapping,
+    Sequence,
+    Slice,
+    Value,
+)
+
+BATCH_ROWS = 1_000
+"""Rows that `map` gives to a batched function at once, where the script does not say; the default of `datasets`"""
+RANDOM_SPLIT = "the rows of the random split are not known: all rows are taken as training rows"
+KEEPS_ALL_ROWS = frozenset(
+    (
+        "shuffle",
+        "sort",
+        "with_format",
+        "set_format",
+        "with_transform",
+        "cast",
+        "cast_column",
+        "flatten_indices",
+        "class_encode_column",
+        "repeat",
+        "reset_index",
+        "sample",
+        "copy",
+        "astype",
+        "fillna",
+        "to_pandas",
+        "to_list",
+        "to_iterable_dataset",
+    )
+)
+"""Methods whose result has the same rows, maybe in another order"""
+
+Call = Callable[[Value, tuple[Value, ...], dict[str, Value]], Value]
+"""Calls a function of the script with positional arguments and with named ones"""
+
+
+@dataclass(eq=False, slots=True)
+class Row(Mapping):
+    """One row."""
+
+    line: int | None = field(default=None, kw_only=True)
+    """The line of the file that it came from; None where it is not made of one row"""
+
+
+@dataclass(eq=False, slots=True)
+class Table(Sequence):
+    """A data set, or a frame."""
+
+    notes: list[str] = field(default_factory=list, kw_only=True)
+    """What of its making was not followed; each leaves the rows that are there as they are"""
+
+    @property
+    def rows(self) -> list[Row]:
+        """Its rows."""
+        return [one for one in self.items if isinstance(one, Row)]
+
+    def column_names(self) -> Sequence:
+        """The names of its columns: those of the first row."""
+        names = self.rows[0].entries if self.rows else {}
+        return Sequence("list", [Constant(name) for name in names])
+
+
+def make_table(rows: list[Row], like: Table | None = None) -> Table:
+    """A table of rows, with the notes of the one that it is made of."""
+    return Table("list", list(rows), notes=[] if like is None else list(like.notes))
+
+
+def table_of_values(rows: Value, lines: list[int] | None) -> Table | None:
+    """The table of a list of dictionaries.
+
+    Args:
+        rows: The list.
+        lines: The lines of the file that was read, where the list may be made of it row by row.
+
+    Returns:
+        None where the list is not known.
+    """
+    if isinstance(rows, Table):
+        return rows
+    if not isinstance(rows, Sequence) or rows.is_open:
+        return None
+    if not all(isinstance(one, Mapping) for one in rows.items):
+        return None
+    given = [one for one in rows.items if isinstance(one, Mapping)]
+    is_row_by_row = lines is not None and len(lines) == len(given)
+    made: list[Row] = []
+    for number, one in enumerate(given):
+        line = one.line if isinstance(one, Row) else None
+        if line is None and is_row_by_row and lines is not None:
+            line = lines[number]
+        made.append(Row(dict(one.entries), one.rest, one.is_open, line=line))
+    return make_table(made)
+
+
+def table_of_columns(columns: Value, lines: list[int] | None) -> Table | None:
+    """The table of a dictionary of lists; None where it is not known."""
+    if not isinstance(columns, Mapping) or columns.is_open or not columns.entries:
+        return None
+    lists = [one for one in columns.entries.values() if isinstance(one, Sequence)]
+    if len(lists) != len(columns.entries) or any(one.is_open for one in lists):
+        return None
+    count = len(lists[0].items)
+    if any(len(one.items) != count for one in lists):
+        return None
+    rows: list[Value] = [
+        Mapping(dict(zip(columns.entries, (one.items[n] for one in lists), strict=True)))
+        for n in range(count)
+    ]
+    return table_of_values(Sequence("list", rows), lines)
+
+
+def change_table(
+    table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value], call: Call
+) -> Value | None:
+    """What a method of a table gives; None where it is not known here."""
+    if method in KEEPS_ALL_ROWS:
+        return make_table(table.rows, table)
+    if method in ("map", "apply"):
+        return _mapped(table, args, keywords, call) if method == "map" else None
+    if method == "filter":
+        return _filtered(table, args, keywords, call)
+    if method == "train_test_split":
+        whole = make_table(table.rows, table)
+        whole.notes.append(RANDOM_SPLIT)
+        return Mapping({"train": whole, "test": make_table(table.rows, whole)})
+    if method in ("select", "take", "skip", "head"):
+        return _part(table, method, args, keywords)
+    if method == "to_dict":
+        return make_table(table.rows, table) if table.items else None
+    if method == "iterrows":
+        pairs = [Sequence("tuple", [Constant(n), row]) for n, row in enumerate(table.items)]
+        return Sequence("list", list(pairs))
+    return _with_other_columns(table, method, args, keywords)
+
+
+def _argument(
+    args: tuple[Value, ...], keywords: dict[str, Value], position: int, *names: str
+) -> Value | None:
+    """An argument by name or position."""
+    for name in names:
+        if name in keywords:
+            return keywords[name]
+    return args[position] if position < len(args) else None
+
+
+def _mapped(
+    table: Table, args: tuple[Value, ...], keywords: dict[str, Value], call: Call
+) -> Table | None:
+    """`map`: the columns that a function gives, beside those that are there."""
+    function = _argument(args, keywords, 0, "function")
+    if function is None:
+        return None
+    named = _named_arguments(keywords)
+    removed = _plain_names(keywords.get("remove_columns"))
+    if constant_of(keywords.get("batched")) is True:
+        mapped = _mapped_batches(table, function, named, keywords, call)
+    else:
+        with_number = constant_of(keywords.get("with_indices")) is True
+        mapped = []
+        for number, row in enumerate(table.rows):
+            index = (Constant(number),) if with_number else ()
+            mapped.append(_joined(row, call(function, (_copy(row), *index), named)))
+    for before, after in zip(table.rows, mapped, strict=False):
+        for name in removed:
+            # A column that the function gives anew stays, as in `datasets`.
+            if name in before.entries and after.entries.get(name) is before.entries[name]:
+                del after.entries[name]
+    return make_table(mapped, table)
+
+
+def _named_arguments(keywords: dict[str, Value]) -> dict[str, Value]:
+    """The arguments of `fn_kwargs`."""
+    named = keywords.get("fn_kwargs")
+    if not isinstance(named, Mapping):
+        return {}
+    return {str(name): one for name, one in named.entries.items()}
+
+
+def _copy(row: Row) -> Row:
+    """The row that a function gets, and may change."""
+    return Row(dict(row.entries), row.rest, row.is_open, line=row.line)
+
+
+def _joined(row: Row, given: Value) -> Row:
+    """A row with the columns that a function gave."""
+    if isinstance(given, Constant) and given.value is None:
+        return _copy(row)
+    if not isinstance(given, Mapping):
+        return Row(dict(row.entries), row.rest, is_open=True, line=row.line)
+    entries = {**row.entries, **given.entries}
+    is_open = row.is_open or given.is_open or given.rest is not None
+    return Row(entries, row.rest, is_open, line=row.line)
+
+
+def _mapped_batches(
+    table: Table,
+    function: Value,
+    named: dict[str, Value],
+    keywords: dict[str, Value],
+    call: Call,
+) -> list[Row]:
+    """`map` with a function that gets lists of values."""
+    size = constant_of(keywords.get("batch_size"))
+    size = size if isinstance(size, int) and size > 0 else BATCH_ROWS
+    mapped: list[Row] = []
+    for start in range(0, len(table.rows), size):
+        rows = table.rows[start : start + size]
+        names = list(rows[0].entries)
+        columns: dict[Any, Value] = {
+            name: Sequence("list", [row.entries.get(name, Constant(None)) for row in rows])
+            for name in names
+        }
+        given = call(function, (Mapping(columns),), named)
+        mapped += _rows_of_batch(rows, given)
+    return mapped
+
+
+def _rows_of_batch(rows: list[Row], given: Value) -> list[Row]:
+    """The rows of the lists that a batched function gave."""
+    made = table_of_columns(given, None)
+    if made is None:
+        return [Row(dict(row.entries), row.rest, is_open=True, line=row.line) for row in rows]
+    if len(made.rows) != len(rows):
+        return made.rows
+    return [_joined(row, new) for row, new in zip(rows, made.rows, strict=True)]
+
+
+def _filtered(
+    table: Table, args: tuple[Value, ...], keywords: dict[str, Value], call: Call
+) -> Table | None:
+    """`filter`: the rows for which a function gives something true."""
+    function = _argument(args, keywords, 0, "function")
+    if function is None or constant_of(keywords.get("batched")) is True:
+        return None
+    named = _named_arguments(keywords)
+    kept: list[Row] = []
+    unknown = 0
+    for row in table.rows:
+        verdict = constant_of(call(function, (_copy(row),), named))
+        unknown += verdict is NO_CONSTANT
+        if verdict is NO_CONSTANT or verdict:
+            kept.append(row)
+    made = make_table(kept, table)
+    if unknown:
+        made.notes.append(f"a filter is not followed: {unknown:,} rows are taken as kept by it")
+    return made
+
+
+def _part(
+    table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Table | None:
+    """`select`, `take`, `skip` and `head`."""
+    wanted = constant_of(_argument(args, keywords, 0, "indices", "n"))
+    if method == "select":
+        if not isinstance(wanted, list | tuple):
+            return None
+        numbers = [n for n in wanted if isinstance(n, int) and n < len(table.items)]
+        return make_table([table.rows[n] for n in numbers], table)
+    if not isinstance(wanted, int):
+        return None
+    rows = table.rows[wanted:] if method == "skip" else table.rows[:wanted]
+    return make_table(rows, table)
+
+
+def _with_other_columns(
+    table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Table | None:
+    """Methods that name columns."""
+    first = _argument(args, keywords, 0, "column_names", "original_column_name", "column_mapping")
+    if method == "rename" and "columns" in keywords:
+        first, method = keywords["columns"], "rename_columns"
+    if method == "rename_column":
+        names = _plain_names(first), _plain_names(_argument(args, keywords, 1, "new_column_name"))
+        if not (len(names[0]) == len(names[1]) == 1):
+            return None
+        return _renamed(table, {names[0][0]: names[1][0]})
+    if method == "rename_columns":
+        plain = constant_of(first)
+        return _renamed(table, plain) if isinstance(plain, dict) else None
+    if method in ("remove_columns", "select_columns", "drop"):
+        chosen = set(_plain_names(keywords.get("columns", first)))
+        if not chosen:
+            return None
+        keeps = method == "select_columns"
+        return choose_columns(table, chosen, keeps=keeps)
+    if method == "add_column":
+        return add_column(table, constant_of(first or keywords.get("name")), args[-1])
+    return None
+
+
+def choose_columns(table: Table, chosen: set[str], *, keeps: bool) -> Table:
+    """The table with these columns alone, or without them."""
+    rows = [
+        Row(
+            {name: one for name, one in row.entries.items() if (name in chosen) == keeps},
+            row.rest,
+            row.is_open,
+            line=row.line,
+        )
+        for row in table.rows
+    ]
+    return make_table(rows, table)
+
+
+def add_column(table: Table, name: Any, values: Value) -> Table | None:
+    """The table with one more column; None where its values are not known."""
+    if not isinstance(name, str) or not isinstance(values, Sequence) or values.is_open:
+        return None
+    if len(values.items) != len(table.items):
+        return None
+    rows = [
+        Row({**row.entries, name: value}, row.rest, row.is_open, line=row.line)
+        for row, value in zip(table.rows, values.items, strict=True)
+    ]
+    return make_table(rows, table)
+
+
+def _renamed(table: Table, names: dict[Any, Any]) -> Table:
+    """The table with other names of columns."""
+    rows = [
+        Row(
+            {names.get(name, name): one for name, one in row.entries.items()},
+            row.rest,
+            row.is_open,
+            line=row.line,
+        )
+        for row in table.rows
+    ]
+    return make_table(rows, table)
+
+
+def item_of_table(table: Table, key: Value) -> Value | None:
+    """A row, a column, or columns of a table; None where it is not known."""
+    if isinstance(key, Slice):
+        return None
+    plain = constant_of(key)
+    if isinstance(plain, str):
+        column = [row.entries.get(plain) for row in table.rows]
+        known = [one for one in column if one is not None]
+        return Sequence("list", known) if known and len(known) == len(column) else None
+    if isinstance(plain, int) and -len(table.items) <= plain < len(table.items):
+        return table.items[plain]
+    if isinstance(plain, list) and all(isinstance(one, str) for one in plain):
+        return choose_columns(table, set(plain), keeps=True)
+    return None
+
+
+def _plain_names(value: Value | None) -> list[str]:
+    """The names of columns that a value is: one, or a list."""
+    plain = constant_of(value)
+    names = [plain] if isinstance(plain, str) else plain
+    if not isinstance(names, list | tuple):
+        return []
+    return [one for one in names if isinstance(one, str)]

@@ -1,0 +1,48 @@
+"""Records of a file as a training script shapes them, where a script is named as the format of the rows.
+
+`--data-format train.py` says: the rows are what train.py makes of them. Each record is replaced by the row that the
+script makes of its line; a row that the script leaves out is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.data.file_records import Record
+from truetune.data.find_data_files import Source
+from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.settings.run_spec import FormatName
+
+
+def shape_records(
+    records: Iterable[Record], source: Source, script: str
+) -> tuple[Iterable[Record], FormatName | None]:
+    """The records of a file as the named script shapes them, and the format that they then have.
+
+    Args:
+        records: The records of the file.
+        source: The file.
+        script: The path of the script.
+
+    Returns:
+        What the script makes of them, and no format: the columns tell it. The records as they are, where the script
+        does not train the file.
+
+    Raises:
+        DataError: the script's rows can't be followed.
+    """
+    shaped = read_trained_rows(script)
+    if not shaped.reads(Path(str(source.path))):
+        return records, None
+    return _shaped(records, shaped.row_of_line()), None
+
+
+def _shaped(
+    records: Iterable[Record], row_of_line: dict[int, dict[str, object]]
+) -> Iterator[Record]:
+    """The records of lines that the script makes rows of."""
+    for record in records:
+        row = row_of_line.get(record.line)
+        if row is not None:
+            yield Record(record.line, row)

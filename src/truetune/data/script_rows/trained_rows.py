@@ -1,0 +1,233 @@
+"""The rows that a script gives to its trainer, as texts, pairs or messages.
+
+How it works: the script is followed with its rows in hand (`concrete_run`), up to the one trainer that it makes. What
+that trainer reads of a row (its messages, its prompt and completion, its text column, what `formatting_func` gives) is
+taken from the rows of `train_dataset`.
+
+The trade-off: only trainers that take rows as text are read here. Where the script gives token ids, or anything on the
+way is not known, there are no rows, and the reason is said: half of the rows would be no picture of the training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from truetune.data.column_names import Row as PlainRow
+from truetune.data.script_rows.concrete_run import ConcreteRun, RenderedChat
+from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
+from truetune.data.script_rows.row_table import Row, Table
+from truetune.errors import DataError, TruetuneError
+from truetune.source.import_groups import Program, group_by_imports
+from truetune.source.import_search import ImportSearch
+from truetune.source.module import Module, decode_source_file, read_module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.interpreter import LimitReached
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Function,
+    Instance,
+    Partial,
+    Result,
+    Sequence,
+    Value,
+)
+
+TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+SFT_TRAINERS = ("*SFTTrainer",)
+READ_COLUMNS = (
+    ("chosen", "rejected", "prompt", "tools"),
+    ("prompt", "completion", "label", "tools"),
+    ("prompt", "completion", "tools"),
+    ("messages", "tools"),
+    ("conversations", "tools"),
+    ("text",),
+)
+"""The columns that TRL's trainers read, the first of these groups whose columns a row has but for prompt and tools"""
+OPTIONAL_COLUMNS = ("prompt", "tools")
+TEXT_FIELD = "dataset_text_field"
+MAX_HELPERS = 200
+"""Python files beside a script that are looked at for what it imports"""
+TOKEN_COLUMNS = ("input_ids", "labels")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRows:
+    """The rows that a script trains."""
+
+    script: str
+    rows: tuple[tuple[int, PlainRow], ...]
+    """Each with the line of the file that it is made of, in the order of the training set"""
+    files: tuple[str, ...]
+    """The files that were read, named from the script's folder as the script is"""
+    notes: tuple[str, ...]
+    """What was not followed, and what was taken for it"""
+    is_cut: bool
+    """The files hold more rows than were followed"""
+
+    def reads(self, path: Path) -> bool:
+        """Is a file one of those that were read?"""
+        return path.resolve() in {Path(name).resolve() for name in self.files}
+
+    def row_of_line(self) -> dict[int, PlainRow]:
+        """Line -> the row that is made of it."""
+        return dict(self.rows)
+
+
+def read_trained_rows(script: str) -> ScriptRows:
+    """The rows of the one trainer that a script makes.
+
+    Args:
+        script: The path of a Python file or notebook; its imports beside it are followed.
+
+    Raises:
+        DataError: the script can't be read, makes no trainer or several, or its rows are not known; says which.
+    """
+    path = Path(script)
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise DataError(f"{script}: {error.strerror}") from None
+    return _read_trained_rows(script, changed, str(Path.cwd()))
+
+
+@lru_cache(maxsize=8)
+def _read_trained_rows(script: str, changed: int, folder: str) -> ScriptRows:
+    """As `read_trained_rows`; kept until the script changes, for rows are read more than once."""
+    module = _module_with_helpers(Path(script))
+    own = Path(script).resolve().parent
+    files = RowFiles((own, own.parent, Path(folder)))
+    run = ConcreteRun(module, files)
+    try:
+        run.run()
+        trainer, table = _one_trainer(script, run)
+        rows = _rows_of_trainer(run, trainer, table)
+    except (LimitReached, RecursionError):
+        raise DataError(f"{script}: its rows take too long to follow") from None
+    if not rows:
+        raise DataError(f"{script}: the code that shapes its rows could not be followed")
+    notes = tuple(dict.fromkeys(table.notes))
+    names = tuple(_name_beside(Path(script), path) for path in files.read)
+    return ScriptRows(script, tuple(rows), names, notes, bool(files.cut))
+
+
+def _name_beside(script: Path, path: Path) -> str:
+    """A file as its place is said: from the folder of the script, where it lies below that."""
+    folder = script.parent.resolve()
+    return (
+        str(script.parent / path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    )
+
+
+def _module_with_helpers(path: Path) -> Module:
+    """A script with the files beside it that it imports. Raises DataError where it can't be read."""
+    texts: dict[str, str] = {}
+    for file in (path, *sorted(path.parent.glob("*.py"))[:MAX_HELPERS]):
+        try:
+            texts[str(file)] = decode_source_file(file)[0]
+        except (TruetuneError, OSError):
+            if file == path:
+                raise
+    imports = ImportSearch(texts, [str(path.parent)])
+    group = next(one for one in group_by_imports(list(texts.items()), imports) if str(path) in one)
+    modules = [read_module(Path(name)) for name in group]
+    if len(modules) > 1:
+        modules = list(Program(modules, imports).modules)
+    return next(one for one in modules if one.path == str(path))
+
+
+def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
+    """The trainer whose rows are known. Raises DataError where there is none, or more than one."""
+    trainers = [one for one in run.trace.calls(*TRAINERS) if "train_dataset" in one.keywords]
+    known = [
+        (one, rows)
+        for one in trainers
+        if isinstance(rows := one.keywords["train_dataset"], Table) and not rows.is_open
+    ]
+    if not trainers:
+        raise DataError(f"{script}: it gives no rows to a trainer of TRL or transformers")
+    if len({id(one.node) for one in trainers}) > 1:
+        raise DataError(f"{script}: it makes several trainers; which one is meant is not known")
+    if not known:
+        raise DataError(f"{script}: the code that shapes its rows could not be followed")
+    return known[0]
+
+
+def _rows_of_trainer(
+    run: ConcreteRun, trainer: CallEvent, table: Table
+) -> list[tuple[int, PlainRow]]:
+    """What a trainer reads of each row; empty where one row is not known."""
+    shape = trainer.keywords.get("formatting_func")
+    field = _text_field(trainer)
+    rows: list[tuple[int, PlainRow]] = []
+    for row in table.rows:
+        read = _formatted(run, shape, row) if shape is not None else _read_columns(row, field)
+        if read is None or row.line is None:
+            return []
+        rows.append((row.line, read))
+    is_one_to_one = len({line for line, _ in rows}) == len(rows)
+    return rows if is_one_to_one else []
+
+
+def _text_field(trainer: CallEvent) -> str:
+    """The column of text that TRL's SFTTrainer reads."""
+    given: Value | None = trainer.keywords.get(TEXT_FIELD)
+    settings = trainer.keywords.get("args")
+    if given is None and isinstance(settings, Result):
+        given = settings.call.keywords.get(TEXT_FIELD)
+    elif given is None and isinstance(settings, Instance):
+        given = settings.attributes.get(TEXT_FIELD)
+    name = constant_of(given)
+    return name if isinstance(name, str) else "text"
+
+
+def _formatted(run: ConcreteRun, shape: Value, row: Row) -> PlainRow | None:
+    """The row that `formatting_func` makes."""
+    if not isinstance(shape, Function | Partial):
+        return None
+    given = run.call_with(shape, (row,))
+    if isinstance(given, Sequence) and len(given.items) == 1:
+        given = given.items[0]
+    return _row_of_text(given)
+
+
+def _row_of_text(given: Value) -> PlainRow | None:
+    """A row of one text, or of the conversation that the template renders as it."""
+    if isinstance(given, RenderedChat):
+        messages = constant_of(given.messages)
+        return None if messages is NO_CONSTANT else {"messages": messages}
+    text = constant_of(given)
+    return {"text": text} if isinstance(text, str) else None
+
+
+def _read_columns(row: Row, field: str) -> PlainRow | None:
+    """The columns of a row that a trainer reads."""
+    if row.is_open or any(name in row.entries for name in TOKEN_COLUMNS):
+        return None
+    for columns in READ_COLUMNS:
+        needed = [name for name in columns if name not in OPTIONAL_COLUMNS or name == columns[0]]
+        if all(name in row.entries for name in needed):
+            return _plain_columns(row, columns)
+    return _row_of_text(row.entries[field]) if field in row.entries else None
+
+
+def _plain_columns(row: Row, columns: tuple[str, ...]) -> PlainRow | None:
+    """The plain values of columns; None where one is not known."""
+    plain: dict[str, Any] = {}
+    for name in columns:
+        if name not in row.entries:
+            continue
+        value = row.entries[name]
+        if name == "text":
+            return _row_of_text(value)
+        plain[name] = constant_of(value)
+        if plain[name] is NO_CONSTANT:
+            return None
+    return plain
+
+
+MAX_FOLLOWED_ROWS = MAX_ROWS
+"""Rows of a file that are followed; see `row_files`"""
