@@ -197,19 +197,38 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
 
 
 def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
-    """The run with its rows as the script beside them shapes them, where that is not as they stand."""
+    """The run with what the script that trains its files says of them: tokenizer, evaluation rows, and how it shapes
+    the rows, where that is not as they stand."""
     if not run.data or run.format is not None or run.map:
         return run
     scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
     shaping = find_shaping_script(scripts, run.data)
     if shaping is None:
         return run
-    seen.subjects.append(Subject("rows of a script", shaping.script, shaping.facts()))
-    seen.rows_of_scripts = seen.own_prompt = False
-    if shaping.is_cut:
-        why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
-        seen.judged.append(Judgement(not_judged=(NotJudged("the other rows", why, asked=False),)))
-    return run.model_copy(update={"format": shaping.script})
+    rows = shaping.rows
+    update: dict[str, object] = {}
+    if run.tokenizer is None and run.model is None and _is_tokenizer_here(rows.tokenizer):
+        update["tokenizer"] = rows.tokenizer
+    if not run.eval_data:
+        update["eval_data"] = rows.evaluation_files
+    if shaping.differs:
+        update["format"] = rows.script
+        update["data"] = rows.files
+        seen.subjects.append(Subject("rows of a script", rows.script, shaping.facts()))
+        seen.rows_of_scripts = seen.own_prompt = False
+        if rows.is_cut:
+            why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
+            unjudged = NotJudged("the other rows", why, asked=False)
+            seen.judged.append(Judgement(not_judged=(unjudged,)))
+    return run.model_copy(update=update)
+
+
+def _is_tokenizer_here(name: str | None) -> bool:
+    """Is the tokenizer of that name on this machine?"""
+    try:
+        return name is not None and find_tokenizer_folder(name).is_dir()
+    except TokenizerError:
+        return False
 
 
 def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:

@@ -188,8 +188,8 @@ def _rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]
             shaped = read_trained_rows(config.path)
         except TruetuneError:
             shaped = None
-        if shaped is not None and len(shaped.files) == 1:
-            yield from ((shaped.files[0], line, row) for line, row in shaped.rows)
+        if shaped is not None:
+            yield from shaped.rows
             return
     for source in _row_sources(config):
         for line, row in _first_rows(source):

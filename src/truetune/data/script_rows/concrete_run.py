@@ -19,7 +19,6 @@ from typing import Any
 from truetune.data.script_rows.known_functions import call_known_function, format_text
 from truetune.data.script_rows.row_files import OpenFile, RowFiles
 from truetune.data.script_rows.row_table import (
-    Row,
     Table,
     add_column,
     change_table,
@@ -320,10 +319,10 @@ class ConcreteRun(Interpreter):
             rows = first or given.keywords.get("mapping") or given.keywords.get("data")
             if rows is None:
                 return None
-            lines = self.files.lines_of_rows()
-            return table_of_values(rows, lines) or table_of_columns(rows, lines)
+            places = self.files.places_of_rows()
+            return table_of_values(rows, places) or table_of_columns(rows, places)
         if name == "datasets.Dataset.from_dict" and first is not None:
-            return table_of_columns(first, self.files.lines_of_rows())
+            return table_of_columns(first, self.files.places_of_rows())
         if name == "datasets.DatasetDict" and isinstance(first, Mapping):
             return first
         if name == "datasets.concatenate_datasets" and isinstance(first, Sequence):
@@ -374,7 +373,7 @@ class ConcreteRun(Interpreter):
             else {}
         )
         rows = self.call_with(given.args[0], (), keywords)
-        return table_of_values(rows, self.files.lines_of_rows())
+        return table_of_values(rows, self.files.places_of_rows())
 
     def _table_of_file(self, name: Value | None) -> Table | None:
         """The rows of a file that a script names."""
@@ -424,11 +423,7 @@ def _concatenated(tables: Sequence) -> Table | None:
     parts = [one for one in tables.items if isinstance(one, Table)]
     if not parts or len(parts) != len(tables.items):
         return None
-    # A line is only a place where all rows are of one file.
-    rows: list[Row] = [row for part in parts for row in part.rows]
-    if len(parts) > 1:
-        rows = [Row(dict(row.entries), row.rest, row.is_open) for row in rows]
-    return make_table(rows, parts[0])
+    return make_table([row for part in parts for row in part.rows], parts[0])
 
 
 def _rendered_chat(given: Arguments) -> Value | None:

@@ -29,25 +29,24 @@ MARK = b"train_dataset"
 
 
 class ShapingScript(NamedTuple):
-    """A script that makes other rows of the files."""
+    """The script that trains the files."""
 
-    script: str
-    rows: int
-    notes: tuple[str, ...]
-    is_cut: bool
+    rows: ScriptRows
+    differs: bool
+    """It makes other rows of them than their columns say"""
 
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What a report says of it."""
         how = "its code was followed, not run; options of the command line have their defaults"
         return (
-            ("makes", f"{self.rows:,} rows for its trainer"),
+            ("makes", f"{len(self.rows.rows):,} rows for its trainer"),
             ("note", how),
-            *(("note", note) for note in self.notes),
+            *(("note", note) for note in self.rows.notes),
         )
 
 
 def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingScript | None:
-    """The one script that makes other rows of these files; None without one, or with several.
+    """The one script that gives the rows of these files to a trainer; None without one, or with several.
 
     Args:
         scripts: The paths of Python files and notebooks.
@@ -57,12 +56,9 @@ def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingS
     found = [
         rows
         for rows in _followed(islice(scripts, MAX_SCRIPTS))
-        if any(map(rows.reads, files)) and _differs(rows)
+        if any(rows.rows_of_file(file) is not None for file in files)
     ]
-    if len(found) != 1:
-        return None
-    rows = found[0]
-    return ShapingScript(rows.script, len(rows.rows), rows.notes, rows.is_cut)
+    return ShapingScript(found[0], _differs(found[0])) if len(found) == 1 else None
 
 
 def _sources(data: Sequence[str]) -> list[Source]:
@@ -96,10 +92,11 @@ def _differs(rows: ScriptRows) -> bool:
 
 def _first_rows(rows: ScriptRows, format: str | None) -> list[Conversation]:
     """The first rows that the script makes, or those of the same lines as they stand. Raises DataError."""
-    lines = {line for line, _ in rows.rows[:COMPARED_ROWS]}
+    file = rows.rows[0].file
+    lines = {row.line for row in rows.rows[:COMPARED_ROWS] if row.file == file}
     last = max(lines)
     conversations: list[Conversation] = []
-    for row in read_conversations(rows.files[:1], format=format):
+    for row in read_conversations([file], format=format):
         if row.origin.line in lines:
             conversations.append(row)
         if row.origin.line >= last:

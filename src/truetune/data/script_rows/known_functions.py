@@ -216,7 +216,8 @@ def is_quick_pattern(pattern: str, characters: int) -> bool:
     if len(pattern) > 500 or REPEATED_GROUP.search(pattern):
         return False
     repetitions = len(OPEN_REPETITION.findall(pattern))
-    return max(characters, 2) ** max(repetitions, 1) <= MAX_PATTERN_WORK
+    work: int = max(characters, 2) ** max(repetitions, 1)
+    return work <= MAX_PATTERN_WORK
 
 
 def format_text(template: str, args: Arguments, keywords: dict[str, Value]) -> Value | None:

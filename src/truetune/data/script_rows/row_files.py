@@ -16,7 +16,7 @@ from typing import Any
 
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import find_sources, open_raw
-from truetune.data.script_rows.row_table import Row, Table, make_table
+from truetune.data.script_rows.row_table import Place, Row, Table, make_table
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import bounded_lines
@@ -42,8 +42,8 @@ class RowFiles:
 
     folders: tuple[Path, ...]
     """Where they are looked for; also the folders that they must lie in"""
-    read: dict[Path, list[int]] = field(default_factory=dict)
-    """The files that were read, each with the lines of its rows"""
+    read: dict[Path, list[Place]] = field(default_factory=dict)
+    """The files that were read, each with the places of its rows"""
     cut: set[Path] = field(default_factory=set)
     """Those that hold more than MAX_ROWS rows"""
 
@@ -58,8 +58,8 @@ class RowFiles:
                 return path
         return None
 
-    def lines_of_rows(self) -> list[int] | None:
-        """The lines of the rows of the one file that was read; None where several were."""
+    def places_of_rows(self) -> list[Place] | None:
+        """The places of the rows of the one file that was read; None where several were."""
         return next(iter(self.read.values())) if len(self.read) == 1 else None
 
     def table(self, path: Path) -> Table | None:
@@ -72,13 +72,13 @@ class RowFiles:
                     value = to_value(record.row)
                     if not isinstance(value, Mapping):
                         return None
-                    rows.append(Row(value.entries, line=record.line))
+                    rows.append(Row(value.entries, place=Place(path, record.line)))
         except (TruetuneError, OSError):
             return None
         if len(rows) > MAX_ROWS:
             self.cut.add(path)
             rows.pop()
-        self.read[path] = [row.line for row in rows if row.line is not None]
+        self.read[path] = [row.place for row in rows if row.place is not None]
         return make_table(rows)
 
     def text_lines(self, path: Path) -> Sequence:
@@ -93,5 +93,5 @@ class RowFiles:
         if len(lines) > MAX_ROWS:
             self.cut.add(path)
             lines.pop()
-        self.read[path] = [number for number, line in enumerate(lines, 1) if line.strip()]
+        self.read[path] = [Place(path, n) for n, line in enumerate(lines, 1) if line.strip()]
         return Sequence("list", [Constant(line) for line in lines])

@@ -1,6 +1,6 @@
 """A data set with rows that are known, and the methods of `datasets` and pandas that scripts shape it by.
 
-How it works: a `Table` is a list of `Row`s; a method gives a new table. Each row keeps the line of the file that it
+How it works: a `Table` is a list of `Row`s; a method gives a new table. Each row keeps the place in a file that it
 came from, as long as one row is made of one row.
 
 The trade-off: a random order or a random split changes no row, so `shuffle` and `train_test_split` give all rows as
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.values import (
@@ -54,12 +55,19 @@ Call = Callable[[Value, tuple[Value, ...], dict[str, Value]], Value]
 """Calls a function of the script with positional arguments and with named ones"""
 
 
+class Place(NamedTuple):
+    """Where a row stands."""
+
+    file: Path
+    line: int
+
+
 @dataclass(eq=False, slots=True)
 class Row(Mapping):
     """One row."""
 
-    line: int | None = field(default=None, kw_only=True)
-    """The line of the file that it came from; None where it is not made of one row"""
+    place: Place | None = field(default=None, kw_only=True)
+    """Where it came from; None where it is not made of one row"""
 
 
 @dataclass(eq=False, slots=True)
@@ -85,12 +93,12 @@ def make_table(rows: list[Row], like: Table | None = None) -> Table:
     return Table("list", list(rows), notes=[] if like is None else list(like.notes))
 
 
-def table_of_values(rows: Value, lines: list[int] | None) -> Table | None:
+def table_of_values(rows: Value, places: list[Place] | None) -> Table | None:
     """The table of a list of dictionaries.
 
     Args:
         rows: The list.
-        lines: The lines of the file that was read, where the list may be made of it row by row.
+        places: Of the rows of the file that was read, where the list may be made of it row by row.
 
     Returns:
         None where the list is not known.
@@ -102,17 +110,17 @@ def table_of_values(rows: Value, lines: list[int] | None) -> Table | None:
     if not all(isinstance(one, Mapping) for one in rows.items):
         return None
     given = [one for one in rows.items if isinstance(one, Mapping)]
-    is_row_by_row = lines is not None and len(lines) == len(given)
+    is_row_by_row = places is not None and len(places) == len(given)
     made: list[Row] = []
     for number, one in enumerate(given):
-        line = one.line if isinstance(one, Row) else None
-        if line is None and is_row_by_row and lines is not None:
-            line = lines[number]
-        made.append(Row(dict(one.entries), one.rest, one.is_open, line=line))
+        place = one.place if isinstance(one, Row) else None
+        if place is None and is_row_by_row and places is not None:
+            place = places[number]
+        made.append(Row(dict(one.entries), one.rest, one.is_open, place=place))
     return make_table(made)
 
 
-def table_of_columns(columns: Value, lines: list[int] | None) -> Table | None:
+def table_of_columns(columns: Value, places: list[Place] | None) -> Table | None:
     """The table of a dictionary of lists; None where it is not known."""
     if not isinstance(columns, Mapping) or columns.is_open or not columns.entries:
         return None
@@ -126,7 +134,7 @@ def table_of_columns(columns: Value, lines: list[int] | None) -> Table | None:
         Mapping(dict(zip(columns.entries, (one.items[n] for one in lists), strict=True)))
         for n in range(count)
     ]
-    return table_of_values(Sequence("list", rows), lines)
+    return table_of_values(Sequence("list", rows), places)
 
 
 def change_table(
@@ -198,7 +206,7 @@ def _named_arguments(keywords: dict[str, Value]) -> dict[str, Value]:
 
 def _copy(row: Row) -> Row:
     """The row that a function gets, and may change."""
-    return Row(dict(row.entries), row.rest, row.is_open, line=row.line)
+    return Row(dict(row.entries), row.rest, row.is_open, place=row.place)
 
 
 def _joined(row: Row, given: Value) -> Row:
@@ -206,10 +214,10 @@ def _joined(row: Row, given: Value) -> Row:
     if isinstance(given, Constant) and given.value is None:
         return _copy(row)
     if not isinstance(given, Mapping):
-        return Row(dict(row.entries), row.rest, is_open=True, line=row.line)
+        return Row(dict(row.entries), row.rest, is_open=True, place=row.place)
     entries = {**row.entries, **given.entries}
     is_open = row.is_open or given.is_open or given.rest is not None
-    return Row(entries, row.rest, is_open, line=row.line)
+    return Row(entries, row.rest, is_open, place=row.place)
 
 
 def _mapped_batches(
@@ -239,7 +247,7 @@ def _rows_of_batch(rows: list[Row], given: Value) -> list[Row]:
     """The rows of the lists that a batched function gave."""
     made = table_of_columns(given, None)
     if made is None:
-        return [Row(dict(row.entries), row.rest, is_open=True, line=row.line) for row in rows]
+        return [Row(dict(row.entries), row.rest, is_open=True, place=row.place) for row in rows]
     if len(made.rows) != len(rows):
         return made.rows
     return [_joined(row, new) for row, new in zip(rows, made.rows, strict=True)]
@@ -315,7 +323,7 @@ def choose_columns(table: Table, chosen: set[str], *, keeps: bool) -> Table:
             {name: one for name, one in row.entries.items() if (name in chosen) == keeps},
             row.rest,
             row.is_open,
-            line=row.line,
+            place=row.place,
         )
         for row in table.rows
     ]
@@ -329,7 +337,7 @@ def add_column(table: Table, name: Any, values: Value) -> Table | None:
     if len(values.items) != len(table.items):
         return None
     rows = [
-        Row({**row.entries, name: value}, row.rest, row.is_open, line=row.line)
+        Row({**row.entries, name: value}, row.rest, row.is_open, place=row.place)
         for row, value in zip(table.rows, values.items, strict=True)
     ]
     return make_table(rows, table)
@@ -342,7 +350,7 @@ def _renamed(table: Table, names: dict[Any, Any]) -> Table:
             {names.get(name, name): one for name, one in row.entries.items()},
             row.rest,
             row.is_open,
-            line=row.line,
+            place=row.place,
         )
         for row in table.rows
     ]

@@ -32,10 +32,8 @@ def shape_records(
     Raises:
         DataError: the script's rows can't be followed.
     """
-    shaped = read_trained_rows(script)
-    if not shaped.reads(Path(str(source.path))):
-        return records, None
-    return _shaped(records, shaped.row_of_line()), None
+    row_of_line = read_trained_rows(script).rows_of_file(Path(str(source.path)))
+    return (records if row_of_line is None else _shaped(records, row_of_line)), None
 
 
 def _shaped(

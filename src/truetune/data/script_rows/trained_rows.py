@@ -10,15 +10,16 @@ way is not known, there are no rows, and the reason is said: half of the rows wo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from truetune.data.column_names import Row as PlainRow
 from truetune.data.script_rows.concrete_run import ConcreteRun, RenderedChat
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
-from truetune.data.script_rows.row_table import Row, Table
+from truetune.data.script_rows.row_table import Place, Row, Table
 from truetune.errors import DataError, TruetuneError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
@@ -37,7 +38,12 @@ from truetune.source.symbolic_execution.values import (
 )
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
-SFT_TRAINERS = ("*SFTTrainer",)
+TOKENIZER_LOADS = (
+    "transformers.*Tokenizer*.from_pretrained",
+    "transformers.*Processor.from_pretrained",
+)
+PAIR_LOADS = ("unsloth.*.from_pretrained",)
+"""Loads of a model together with its tokenizer"""
 READ_COLUMNS = (
     ("chosen", "rejected", "prompt", "tools"),
     ("prompt", "completion", "label", "tools"),
@@ -54,27 +60,49 @@ MAX_HELPERS = 200
 TOKEN_COLUMNS = ("input_ids", "labels")
 
 
+class ScriptRow(NamedTuple):
+    """One row as a script makes it."""
+
+    file: str
+    """The file that it is made of, named from the script's folder as the script is"""
+    line: int
+    row: PlainRow
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptRows:
     """The rows that a script trains."""
 
     script: str
-    rows: tuple[tuple[int, PlainRow], ...]
-    """Each with the line of the file that it is made of, in the order of the training set"""
-    files: tuple[str, ...]
-    """The files that were read, named from the script's folder as the script is"""
+    rows: tuple[ScriptRow, ...]
+    """Those of the training set, in its order"""
+    evaluation: tuple[ScriptRow, ...]
+    """Those of an evaluation set of other files; empty where there is none, or it is not known"""
+    tokenizer: str | None
+    """The name or folder of the one tokenizer that the script loads"""
     notes: tuple[str, ...]
     """What was not followed, and what was taken for it"""
     is_cut: bool
     """The files hold more rows than were followed"""
 
-    def reads(self, path: Path) -> bool:
-        """Is a file one of those that were read?"""
-        return path.resolve() in {Path(name).resolve() for name in self.files}
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of the training set."""
+        return tuple(dict.fromkeys(row.file for row in self.rows))
 
-    def row_of_line(self) -> dict[int, PlainRow]:
-        """Line -> the row that is made of it."""
-        return dict(self.rows)
+    @property
+    def evaluation_files(self) -> tuple[str, ...]:
+        """The files of the evaluation set."""
+        return tuple(dict.fromkeys(row.file for row in self.evaluation))
+
+    def rows_of_file(self, path: Path) -> dict[int, PlainRow] | None:
+        """Line -> the row that is made of it; None for a file that the script does not read."""
+        wanted = path.resolve()
+        names = (*self.files, *self.evaluation_files)
+        own = {name for name in names if Path(name).resolve() == wanted}
+        if not own:
+            return None
+        return {row.line: row.row for row in (*self.evaluation, *self.rows) if row.file in own}
 
 
 def read_trained_rows(script: str) -> ScriptRows:
@@ -105,21 +133,52 @@ def _read_trained_rows(script: str, changed: int, folder: str) -> ScriptRows:
         run.run()
         trainer, table = _one_trainer(script, run)
         rows = _rows_of_trainer(run, trainer, table)
+        evaluation = _evaluation_rows(run, trainer, table)
     except (LimitReached, RecursionError):
         raise DataError(f"{script}: its rows take too long to follow") from None
     if not rows:
         raise DataError(f"{script}: the code that shapes its rows could not be followed")
-    notes = tuple(dict.fromkeys(table.notes))
-    names = tuple(_name_beside(Path(script), path) for path in files.read)
-    return ScriptRows(script, tuple(rows), names, notes, bool(files.cut))
-
-
-def _name_beside(script: Path, path: Path) -> str:
-    """A file as its place is said: from the folder of the script, where it lies below that."""
-    folder = script.parent.resolve()
-    return (
-        str(script.parent / path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    return ScriptRows(
+        script,
+        tuple(_named_beside(Path(script), rows)),
+        tuple(_named_beside(Path(script), evaluation)),
+        _one_tokenizer(run),
+        tuple(dict.fromkeys(table.notes)),
+        bool(files.cut),
     )
+
+
+def _named_beside(script: Path, rows: list[tuple[Place, PlainRow]]) -> Iterator[ScriptRow]:
+    """The rows with their files named from the folder of the script, where they lie below that."""
+    folder = script.parent.resolve()
+    for place, row in rows:
+        is_below = place.file.is_relative_to(folder)
+        name = script.parent / place.file.relative_to(folder) if is_below else place.file
+        yield ScriptRow(str(name), place.line, row)
+
+
+def _one_tokenizer(run: ConcreteRun) -> str | None:
+    """The name of the one tokenizer that a script loads."""
+    names = {
+        constant_of(call.argument(0, "pretrained_model_name_or_path"))
+        for call in run.trace.calls(*TOKENIZER_LOADS)
+    }
+    names |= {constant_of(call.argument(0, "model_name")) for call in run.trace.calls(*PAIR_LOADS)}
+    name = next(iter(names), None)
+    return name if len(names) == 1 and isinstance(name, str) else None
+
+
+def _evaluation_rows(
+    run: ConcreteRun, trainer: CallEvent, train: Table
+) -> list[tuple[Place, PlainRow]]:
+    """The rows of `eval_dataset`, where they are of other files than those of the training."""
+    table = trainer.keywords.get("eval_dataset")
+    if not isinstance(table, Table) or table.is_open:
+        return []
+    files = {row.place.file for row in train.rows if row.place is not None}
+    if any(row.place is None or row.place.file in files for row in table.rows):
+        return []
+    return _rows_of_trainer(run, trainer, table)
 
 
 def _module_with_helpers(path: Path) -> Module:
@@ -158,17 +217,17 @@ def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
 
 def _rows_of_trainer(
     run: ConcreteRun, trainer: CallEvent, table: Table
-) -> list[tuple[int, PlainRow]]:
+) -> list[tuple[Place, PlainRow]]:
     """What a trainer reads of each row; empty where one row is not known."""
     shape = trainer.keywords.get("formatting_func")
     field = _text_field(trainer)
-    rows: list[tuple[int, PlainRow]] = []
+    rows: list[tuple[Place, PlainRow]] = []
     for row in table.rows:
         read = _formatted(run, shape, row) if shape is not None else _read_columns(row, field)
-        if read is None or row.line is None:
+        if read is None or row.place is None:
             return []
-        rows.append((row.line, read))
-    is_one_to_one = len({line for line, _ in rows}) == len(rows)
+        rows.append((row.place, read))
+    is_one_to_one = len({place for place, _ in rows}) == len(rows)
     return rows if is_one_to_one else []
 
 

@@ -34,6 +34,8 @@ from truetune.source.symbolic_execution.values import (
 
 MAX_TEXT = 20_000
 """Characters of a text that is put together; longer ones are not computed"""
+CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("r"): repr, ord("s"): str, ord("a"): ascii}
+"""Of the parts of an f-string, by the code that the syntax tree gives"""
 MAX_WIDTH_DIGITS = 3
 """Digits of a width or precision in an f-string's format: a longer one is written to take the memory"""
 MAX_DEPTH = 30
@@ -209,9 +211,9 @@ def format_plain(plain: Any, conversion: int, how: Any) -> Any:
     widths = re.findall(r"\d+", how)
     if any(len(width) > MAX_WIDTH_DIGITS for width in widths):
         return NO_CONSTANT
-    converted = {ord("r"): repr, ord("s"): str, ord("a"): ascii}.get(conversion, lambda one: one)
+    convert = CONVERSIONS.get(conversion)
     try:
-        return format(converted(plain), how)
+        return format(plain if convert is None else convert(plain), how)
     except (TypeError, ValueError, OverflowError):
         return NO_CONSTANT
 
