@@ -29,9 +29,10 @@ from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_expl
 from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
 from truetune.checks.weight_uses import find_weight_uses
+from truetune.data.find_data_files import find_sources
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.data.script_rows.find_shaping_script import find_shaping_script
-from truetune.data.script_rows.trained_rows import MAX_FOLLOWED_ROWS
+from truetune.data.script_rows.trained_rows import MAX_FOLLOWED_ROWS, ScriptRows
 from truetune.data.sort_folder_files import sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
@@ -209,18 +210,32 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     update: dict[str, object] = {}
     if run.tokenizer is None and run.model is None and _is_tokenizer_here(rows.tokenizer):
         update["tokenizer"] = rows.tokenizer
-    if not run.eval_data:
+    if not run.eval_data and rows.evaluation:
         update["eval_data"] = rows.evaluation_files
+        update["data"] = rows.files
     if shaping.differs:
         update["format"] = rows.script
         update["data"] = rows.files
         seen.subjects.append(Subject("rows of a script", rows.script, shaping.facts()))
         seen.rows_of_scripts = seen.own_prompt = False
-        if rows.is_cut:
-            why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
-            unjudged = NotJudged("the other rows", why, asked=False)
-            seen.judged.append(Judgement(not_judged=(unjudged,)))
+    if "data" in update:
+        seen.judged.append(Judgement(not_judged=tuple(_rows_left_out(run, rows))))
     return run.model_copy(update=update)
+
+
+def _rows_left_out(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
+    """The rows that are not judged where those of a script are: of other files, and beyond the limit."""
+    others = [
+        Path(str(source.path))
+        for source in find_sources(run.data)
+        if rows.rows_of_file(Path(str(source.path))) is None
+    ]
+    if others:
+        why = f"{rows.script} does not train them: {name_list([path.name for path in others])}"
+        yield NotJudged("other rows", why, unlock="name them alone", asked=False)
+    if rows.is_cut:
+        why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
+        yield NotJudged("the other rows", why, asked=False)
 
 
 def _is_tokenizer_here(name: str | None) -> bool:

@@ -8,7 +8,8 @@ nothing says where its next row begins.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from truetune.data.find_data_files import Source, open_unpacked
@@ -43,6 +44,8 @@ class Record(NamedTuple):
     """A key that an object of the row has twice; `row` has the last of its values."""
     start: int = 0
     """How many bytes of a JSON text that is not one of lines stand before the row; 0 elsewhere."""
+    left_over: Mapping[str, Any] = MappingProxyType({})
+    """Columns of the file's row that are no part of `row`: those that a training script leaves unread."""
 
 
 def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:

@@ -123,6 +123,9 @@ def conversations_of_records(
         conversation = read_row(body, origin)
         # Kept for whoever reads the row again with other values: provenance and fixes.
         conversation.raw, conversation.read = body, read_row
+        if record.left_over:
+            conversation.raw = {**record.left_over, **body}
+            conversation.unused = (*conversation.unused, *record.left_over)
         if record.repaired:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
         if record.duplicate_key is not None:

@@ -189,7 +189,7 @@ def _rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]
         except TruetuneError:
             shaped = None
         if shaped is not None:
-            yield from shaped.rows
+            yield from ((one.file, one.line, one.row) for one in shaped.rows)
             return
     for source in _row_sources(config):
         for line, row in _first_rows(source):

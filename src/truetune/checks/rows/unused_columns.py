@@ -46,6 +46,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 from truetune.errors import MAX_NAMED, name_list, shortened
+from truetune.settings.row_formats import is_script_format
 
 
 class UnusedColumns(DataRule):
@@ -127,6 +128,9 @@ class UnusedColumns(DataRule):
 
     def _remedy(self, columns: dict[str, int], instead: str) -> str:
         """What to do with columns that sound like a part of prompt or answer."""
+        script = self.spec.format
+        if script is not None and is_script_format(script):
+            return f"let {script} read them: it shapes the rows, and reads these columns nowhere"
         if not instead:
             return "map them (--map OURS=THEIRS) or write them into the messages"
         answer = next(_column_name(name) for name in columns if is_answer_name(_column_name(name)))

@@ -19,6 +19,7 @@ from typing import Any
 from truetune.data.script_rows.known_functions import call_known_function, format_text
 from truetune.data.script_rows.row_files import OpenFile, RowFiles
 from truetune.data.script_rows.row_table import (
+    Row,
     Table,
     add_column,
     change_table,
@@ -29,6 +30,7 @@ from truetune.data.script_rows.row_table import (
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.containers import plain_key
 from truetune.source.symbolic_execution.interpreter import (
     Arguments,
     Interpreter,
@@ -120,6 +122,8 @@ class ConcreteRun(Interpreter):
             iterable = self.files.text_lines(iterable.path)
         if isinstance(iterable, Sequence) and not iterable.is_open:
             return list(iterable.items)
+        if isinstance(iterable, Row):
+            self.files.note_read(iterable)
         if isinstance(iterable, Mapping) and not iterable.is_open and iterable.rest is None:
             return [Constant(key) for key in iterable.entries]
         return super()._items_of(iterable)
@@ -199,11 +203,28 @@ class ConcreteRun(Interpreter):
         return Constant("") if is_unset and name in SPECIAL_TOKENS else value
 
     def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
+        if isinstance(base, Row):
+            self.files.note_read(base, plain_key(key))
         if isinstance(base, Table):
+            self._note_columns_read(base, key)
             known = item_of_table(base, key)
             if known is not None:
                 return known
         return super()._item(base, key, node)
+
+    def _note_columns_read(self, table: Table, key: Value) -> None:
+        """The script takes a column out of a data set. Columns that are chosen by a list are not read by that."""
+        name = constant_of(key)
+        if isinstance(name, str) and table.rows:
+            self.files.note_read(table.rows[0], name)
+
+    def _arguments(self, node: ast.Call, scope: Scope) -> Arguments:
+        for keyword in node.keywords:
+            if keyword.arg is None and isinstance(keyword.value, ast.Name):
+                unpacked = self.evaluate(keyword.value, scope)
+                if isinstance(unpacked, Row):
+                    self.files.note_read(unpacked)
+        return super()._arguments(node, scope)
 
     def _set_item(
         self,
@@ -241,6 +262,9 @@ class ConcreteRun(Interpreter):
         """A method of a table, a file, a text or a tokenizer; None where its result is not known."""
         if isinstance(receiver, Table):
             return self._call_table(receiver, name, given)
+        if isinstance(receiver, Row):
+            # `get`, `pop`, `items`, ...: what they give holds the column's text, or that of all columns.
+            self.files.note_read(receiver, plain_key(given.args[0]) if given.args else None)
         if isinstance(receiver, Mapping) and _are_tables(receiver):
             return self._call_tables(receiver, name, given)
         if isinstance(receiver, OpenFile):

@@ -21,7 +21,7 @@ from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import bounded_lines
 from truetune.source.symbolic_execution.containers import to_value
-from truetune.source.symbolic_execution.values import Constant, Mapping, Opaque, Sequence
+from truetune.source.symbolic_execution.values import Constant, Mapping, Opaque, Sequence, Value
 
 MAX_ROWS = 2_000
 """Rows of a file that are followed through the script. A row takes about a millisecond, so a file two seconds"""
@@ -44,6 +44,10 @@ class RowFiles:
     """Where they are looked for; also the folders that they must lie in"""
     read: dict[Path, list[Place]] = field(default_factory=dict)
     """The files that were read, each with the places of its rows"""
+    raw: dict[Place, Row] = field(default_factory=dict)
+    """The rows as they stand in their file, by place"""
+    columns_read: set[Any] = field(default_factory=set)
+    """Names of columns that the script's own code reads of some row"""
     cut: set[Path] = field(default_factory=set)
     """Those that hold more than MAX_ROWS rows"""
 
@@ -78,8 +82,34 @@ class RowFiles:
         if len(rows) > MAX_ROWS:
             self.cut.add(path)
             rows.pop()
-        self.read[path] = [row.place for row in rows if row.place is not None]
+        by_place = {row.place: row for row in rows if row.place is not None}
+        self.raw.update(by_place)
+        self.read[path] = list(by_place)
         return make_table(rows)
+
+    def note_read(self, row: Mapping, name: Any = None) -> None:
+        """The script reads a column of a row; all of them without a name."""
+        self.columns_read.update(row.entries if name is None else [name])
+
+    def left_over(self, place: Place, trained: list[Value]) -> dict[str, Any]:
+        """The texts of a row that the script neither reads nor gives to the trainer, by column.
+
+        Args:
+            place: Where the row stands.
+            trained: The values of the columns that the trainer reads.
+        """
+        row = self.raw.get(place)
+        if row is None:
+            return {}
+        kept = {id(value) for value in trained}
+        return {
+            name: value.value
+            for name, value in row.entries.items()
+            if name not in self.columns_read
+            and id(value) not in kept
+            and isinstance(value, Constant)
+            and isinstance(value.value, str)
+        }
 
     def text_lines(self, path: Path) -> Sequence:
         """The lines of a file of text, with their ends; open where it holds more than MAX_ROWS."""

@@ -238,7 +238,7 @@ def _mapped_batches(
             name: Sequence("list", [row.entries.get(name, Constant(None)) for row in rows])
             for name in names
         }
-        given = call(function, (Mapping(columns),), named)
+        given = call(function, (Row(columns),), named)
         mapped += _rows_of_batch(rows, given)
     return mapped
 

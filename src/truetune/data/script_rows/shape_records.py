@@ -11,7 +11,7 @@ from pathlib import Path
 
 from truetune.data.file_records import Record
 from truetune.data.find_data_files import Source
-from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.data.script_rows.trained_rows import ScriptRow, read_trained_rows
 from truetune.settings.run_spec import FormatName
 
 
@@ -36,11 +36,9 @@ def shape_records(
     return (records if row_of_line is None else _shaped(records, row_of_line)), None
 
 
-def _shaped(
-    records: Iterable[Record], row_of_line: dict[int, dict[str, object]]
-) -> Iterator[Record]:
+def _shaped(records: Iterable[Record], row_of_line: dict[int, ScriptRow]) -> Iterator[Record]:
     """The records of lines that the script makes rows of."""
     for record in records:
-        row = row_of_line.get(record.line)
-        if row is not None:
-            yield Record(record.line, row)
+        made = row_of_line.get(record.line)
+        if made is not None:
+            yield Record(record.line, made.row, left_over=made.left_over)

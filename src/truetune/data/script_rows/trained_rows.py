@@ -60,6 +60,14 @@ MAX_HELPERS = 200
 TOKEN_COLUMNS = ("input_ids", "labels")
 
 
+class _TrainedRow(NamedTuple):
+    """One row of the data set that a trainer is given."""
+
+    place: Place
+    row: PlainRow
+    left_over: PlainRow
+
+
 class ScriptRow(NamedTuple):
     """One row as a script makes it."""
 
@@ -67,6 +75,8 @@ class ScriptRow(NamedTuple):
     """The file that it is made of, named from the script's folder as the script is"""
     line: int
     row: PlainRow
+    left_over: PlainRow
+    """The texts of the file's row that the script neither reads nor gives to the trainer, by column"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +105,14 @@ class ScriptRows:
         """The files of the evaluation set."""
         return tuple(dict.fromkeys(row.file for row in self.evaluation))
 
-    def rows_of_file(self, path: Path) -> dict[int, PlainRow] | None:
+    def rows_of_file(self, path: Path) -> dict[int, ScriptRow] | None:
         """Line -> the row that is made of it; None for a file that the script does not read."""
         wanted = path.resolve()
         names = (*self.files, *self.evaluation_files)
         own = {name for name in names if Path(name).resolve() == wanted}
         if not own:
             return None
-        return {row.line: row.row for row in (*self.evaluation, *self.rows) if row.file in own}
+        return {row.line: row for row in (*self.evaluation, *self.rows) if row.file in own}
 
 
 def read_trained_rows(script: str) -> ScriptRows:
@@ -148,13 +158,13 @@ def _read_trained_rows(script: str, changed: int, folder: str) -> ScriptRows:
     )
 
 
-def _named_beside(script: Path, rows: list[tuple[Place, PlainRow]]) -> Iterator[ScriptRow]:
+def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
     """The rows with their files named from the folder of the script, where they lie below that."""
     folder = script.parent.resolve()
-    for place, row in rows:
+    for place, row, left_over in rows:
         is_below = place.file.is_relative_to(folder)
         name = script.parent / place.file.relative_to(folder) if is_below else place.file
-        yield ScriptRow(str(name), place.line, row)
+        yield ScriptRow(str(name), place.line, row, left_over)
 
 
 def _one_tokenizer(run: ConcreteRun) -> str | None:
@@ -168,9 +178,7 @@ def _one_tokenizer(run: ConcreteRun) -> str | None:
     return name if len(names) == 1 and isinstance(name, str) else None
 
 
-def _evaluation_rows(
-    run: ConcreteRun, trainer: CallEvent, train: Table
-) -> list[tuple[Place, PlainRow]]:
+def _evaluation_rows(run: ConcreteRun, trainer: CallEvent, train: Table) -> list[_TrainedRow]:
     """The rows of `eval_dataset`, where they are of other files than those of the training."""
     table = trainer.keywords.get("eval_dataset")
     if not isinstance(table, Table) or table.is_open:
@@ -215,20 +223,25 @@ def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
     return known[0]
 
 
-def _rows_of_trainer(
-    run: ConcreteRun, trainer: CallEvent, table: Table
-) -> list[tuple[Place, PlainRow]]:
+def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
     """What a trainer reads of each row; empty where one row is not known."""
     shape = trainer.keywords.get("formatting_func")
     field = _text_field(trainer)
-    rows: list[tuple[Place, PlainRow]] = []
+    shaped: list[tuple[Place, PlainRow, list[Value]]] = []
     for row in table.rows:
-        read = _formatted(run, shape, row) if shape is not None else _read_columns(row, field)
+        names = _columns_read(row, field)
+        read = _formatted(run, shape, row) if shape is not None else _plain_columns(row, names)
         if read is None or row.place is None:
             return []
-        rows.append((row.place, read))
-    is_one_to_one = len({place for place, _ in rows}) == len(rows)
-    return rows if is_one_to_one else []
+        trained = [row.entries[name] for name in names if name in row.entries and shape is None]
+        shaped.append((row.place, read, trained))
+    if len({place for place, _, _ in shaped}) != len(shaped):
+        return []
+    # Only now is it known which columns the code reads of any row.
+    return [
+        _TrainedRow(place, read, run.files.left_over(place, trained))
+        for place, read, trained in shaped
+    ]
 
 
 def _text_field(trainer: CallEvent) -> str:
@@ -262,30 +275,28 @@ def _row_of_text(given: Value) -> PlainRow | None:
     return {"text": text} if isinstance(text, str) else None
 
 
-def _read_columns(row: Row, field: str) -> PlainRow | None:
-    """The columns of a row that a trainer reads."""
+def _columns_read(row: Row, field: str) -> tuple[str, ...]:
+    """The columns of a row that a trainer reads; none where it holds token ids, or nothing that is known."""
     if row.is_open or any(name in row.entries for name in TOKEN_COLUMNS):
-        return None
+        return ()
     for columns in READ_COLUMNS:
         needed = [name for name in columns if name not in OPTIONAL_COLUMNS or name == columns[0]]
         if all(name in row.entries for name in needed):
-            return _plain_columns(row, columns)
-    return _row_of_text(row.entries[field]) if field in row.entries else None
+            return columns
+    return (field,) if field in row.entries else ()
 
 
 def _plain_columns(row: Row, columns: tuple[str, ...]) -> PlainRow | None:
-    """The plain values of columns; None where one is not known."""
+    """The plain values of the columns that a trainer reads; None where one is not known."""
+    if len(columns) == 1:
+        return _row_of_text(row.entries[columns[0]])
     plain: dict[str, Any] = {}
     for name in columns:
-        if name not in row.entries:
-            continue
-        value = row.entries[name]
-        if name == "text":
-            return _row_of_text(value)
-        plain[name] = constant_of(value)
-        if plain[name] is NO_CONSTANT:
-            return None
-    return plain
+        if name in row.entries:
+            plain[name] = constant_of(row.entries[name])
+            if plain[name] is NO_CONSTANT:
+                return None
+    return plain or None
 
 
 MAX_FOLLOWED_ROWS = MAX_ROWS

@@ -1,0 +1,346 @@
+"""Rows as a training script shapes them: its code is followed on the real rows, and never run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from truetune.checks.check_paths import check_paths
+from truetune.data.rows import read_conversations
+from truetune.data.script_rows.known_functions import is_quick_pattern
+from truetune.data.script_rows.row_files import MAX_ROWS
+from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.errors import DataError
+from truetune.settings.run_spec import RunSpec
+
+ROWS = [
+    {"frage": "Wie hoch ist der Turm?", "antwort": "Er ist 40 Meter hoch.", "art": "kurz"},
+    {"frage": "Wann wurde er gebaut?", "antwort": "Im Jahr 1903.", "art": "kurz"},
+    {"frage": "Wer hat ihn entworfen?", "antwort": "Eine Frau aus Graz.", "art": "lang"},
+]
+LOAD = 'rows = load_dataset("json", data_files="rows.jsonl", split="train")\n'
+TRAIN = "SFTTrainer(model='m', args=SFTConfig(max_length=64), train_dataset=rows).train()\n"
+HEAD = "import json\nfrom datasets import Dataset, load_dataset\nfrom trl import SFTConfig, SFTTrainer\n"
+
+PAIR = {"prompt": "Wie hoch ist der Turm?", "completion": "Er ist 40 Meter hoch."}
+TEXT = {"text": "F: Wie hoch ist der Turm?\nA: Er ist 40 Meter hoch."}
+CHAT = {
+    "messages": [
+        {"role": "user", "content": "Wie hoch ist der Turm?"},
+        {"role": "assistant", "content": "Er ist 40 Meter hoch."},
+    ]
+}
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "renamed": (
+        LOAD + "rows = rows.rename_columns({'frage': 'prompt', 'antwort': 'completion'})\n" + TRAIN,
+        PAIR,
+    ),
+    "lambda": (
+        LOAD
+        + "rows = rows.map(lambda r: {'text': f\"F: {r['frage']}\\nA: {r['antwort']}\"})\n"
+        + TRAIN,
+        TEXT,
+    ),
+    "function with a template": (
+        LOAD
+        + """
+TEMPLATE = "F: {q}\\nA: {a}"
+def shape(row):
+    return {"text": TEMPLATE.format(q=row["frage"], a=row["antwort"])}
+rows = rows.map(shape, remove_columns=rows.column_names)
+"""
+        + TRAIN,
+        TEXT,
+    ),
+    "batched": (
+        LOAD
+        + """
+def shape(batch):
+    texts = []
+    for q, a in zip(batch["frage"], batch["antwort"]):
+        texts.append("F: " + q + "\\nA: " + a)
+    return {"text": texts}
+rows = rows.map(shape, batched=True)
+"""
+        + TRAIN,
+        TEXT,
+    ),
+    "formatting_func": (
+        LOAD
+        + """
+def shape(row):
+    return "F: " + row["frage"].strip() + "\\nA: " + row["antwort"]
+SFTTrainer(model="m", train_dataset=rows, formatting_func=shape).train()
+""",
+        TEXT,
+    ),
+    "text column by name": (
+        LOAD
+        + """
+rows = rows.map(lambda r: {"alles": "F: " + r["frage"] + "\\nA: " + r["antwort"]})
+SFTTrainer(model="m", train_dataset=rows, args=SFTConfig(dataset_text_field="alles"))
+""",
+        TEXT,
+    ),
+    "messages in a class": (
+        LOAD
+        + """
+class Shaper:
+    roles = ("user", "assistant")
+    def __init__(self, names):
+        self.names = names
+    def __call__(self, row):
+        turns = [{"role": r, "content": row[n]} for r, n in zip(self.roles, self.names)]
+        return {"messages": turns}
+rows = rows.map(Shaper(["frage", "antwort"]))
+"""
+        + TRAIN,
+        CHAT,
+    ),
+    "rendered by the template": (
+        LOAD
+        + """
+from transformers import AutoTokenizer
+tok = AutoTokenizer.from_pretrained("some/model")
+def shape(row, tok):
+    chat = [{"role": "user", "content": row["frage"]}]
+    chat.append({"role": "assistant", "content": row["antwort"]})
+    return {"text": tok.apply_chat_template(chat, tokenize=False) + tok.eos_token}
+rows = rows.map(shape, fn_kwargs={"tok": tok})
+"""
+        + TRAIN,
+        CHAT,
+    ),
+    "lines that are parsed": (
+        """
+rows = []
+with open("rows.jsonl") as file:
+    for line in file:
+        row = json.loads(line)
+        if row["art"] == "kurz":
+            rows.append({"prompt": row["frage"], "completion": row["antwort"]})
+        else:
+            rows.append({"prompt": row["frage"].upper(), "completion": row["antwort"]})
+rows = Dataset.from_list(rows)
+"""
+        + TRAIN,
+        PAIR,
+    ),
+    "a generator": (
+        """
+def read(path):
+    for line in open(path):
+        row = json.loads(line)
+        yield {"prompt": row["frage"], "completion": row["antwort"]}
+rows = Dataset.from_generator(read, gen_kwargs={"path": "rows.jsonl"})
+"""
+        + TRAIN,
+        PAIR,
+    ),
+    "a frame": (
+        """
+import pandas as pd
+frame = pd.read_json("rows.jsonl", lines=True)
+frame["text"] = frame.apply(lambda r: "F: " + r["frage"] + "\\nA: " + r["antwort"], axis=1)
+rows = Dataset.from_pandas(frame[["text"]])
+"""
+        + TRAIN,
+        TEXT,
+    ),
+    "options and a path": (
+        """
+import argparse
+from pathlib import Path
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", default="rows.jsonl")
+parser.add_argument("--lead", default="F: ")
+args = parser.parse_args()
+rows = load_dataset("json", data_files={"train": str(Path(".") / args.data)})["train"]
+rows = rows.map(lambda r: {"text": args.lead + r["frage"] + "\\nA: " + r["antwort"]})
+"""
+        + TRAIN,
+        TEXT,
+    ),
+}
+
+
+def write(
+    folder: Path, code: str, rows: list[dict[str, Any]] = ROWS, name: str = "train.py"
+) -> str:
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / name).write_text(HEAD + dedent(code), encoding="utf-8")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_are_followed_however_they_are_shaped(way: str, tmp_path: Path) -> None:
+    code, first = WAYS[way]
+    rows = read_trained_rows(write(tmp_path, code))
+    assert rows.rows[0].row == first
+    assert [(Path(row.file).name, row.line) for row in rows.rows] == [
+        ("rows.jsonl", 1),
+        ("rows.jsonl", 2),
+        ("rows.jsonl", 3),
+    ]
+
+
+def test_rows_that_a_filter_leaves_out_are_left_out(tmp_path: Path) -> None:
+    code = LOAD + "rows = rows.filter(lambda r: r['art'] == 'lang')\n"
+    code += "rows = rows.rename_columns({'frage': 'prompt', 'antwort': 'completion'})\n" + TRAIN
+    script = write(tmp_path, code)
+    assert [row.line for row in read_trained_rows(script).rows] == [3]
+    read = list(read_conversations([str(tmp_path / "rows.jsonl")], format=script))
+    assert [(row.completion, row.origin.line) for row in read] == [("Eine Frau aus Graz.", 3)]
+
+
+def test_a_helper_beside_the_script_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "shapes.py").write_text(
+        "def shape(row):\n    return {'prompt': row['frage'], 'completion': row['antwort']}\n"
+    )
+    code = "from shapes import shape\n" + LOAD + "rows = rows.map(shape)\n" + TRAIN
+    assert read_trained_rows(write(tmp_path, code)).rows[0].row == PAIR
+
+
+NOT_FOLLOWED = {
+    "a library shapes them": "from magic import shape\n"
+    + LOAD
+    + "rows = rows.map(shape)\n"
+    + TRAIN,
+    "a name of the hub": "rows = load_dataset('org/rows', split='train')\n" + TRAIN,
+    "two trainers": LOAD + TRAIN + TRAIN,
+    "no trainer": LOAD,
+    "a file above": LOAD.replace("rows.jsonl", "../../rows.jsonl") + TRAIN,
+    "an absolute file": LOAD.replace("rows.jsonl", "/etc/hostname") + TRAIN,
+    "token ids": LOAD
+    + "rows = rows.map(lambda r: {'input_ids': [1, 2], 'labels': [1, 2]})\n"
+    + TRAIN,
+}
+
+
+@pytest.mark.parametrize("why", NOT_FOLLOWED)
+def test_what_is_not_known_gives_no_rows(why: str, tmp_path: Path) -> None:
+    inner = tmp_path / "project" / "code"
+    inner.mkdir(parents=True)
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    with pytest.raises(DataError, match=r"train\.py: "):
+        read_trained_rows(write(inner, NOT_FOLLOWED[why]))
+
+
+BOMBS = {
+    "a text that doubles": "text = 'a'\nfor i in range(20000):\n    text = text + text\n",
+    "a list that doubles": "items = [1]\nfor i in range(20000):\n    items = items + items\n",
+    "a width": "text = '{:1000000000}'.format(1)\nother = f'{1:1000000000}'\n",
+    "loops in loops": "n = 0\n"
+    + "".join(f"{' ' * i}for x{i} in range(20000):\n" for i in range(6))
+    + "      n = n + 1\n",
+    "a pattern": "import re\nr = re.sub('(a+)+$', '', 'a' * 40 + 'b')\n",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_script_can_not_take_long(bomb: str, tmp_path: Path) -> None:
+    script = write(tmp_path, BOMBS[bomb] + LOAD + TRAIN)
+    # Whatever comes of it, it comes to an end; columns that no trainer reads give no rows.
+    with pytest.raises(DataError):
+        read_trained_rows(script)
+
+
+def test_patterns_that_may_take_long_are_not_tried() -> None:
+    assert is_quick_pattern(r"\s+", 10_000)
+    assert not is_quick_pattern(r"(a+)+$", 40)
+    assert not is_quick_pattern(r".*.*.*x", 1_000)
+
+
+def test_check_judges_what_the_script_makes(tmp_path: Path) -> None:
+    """Columns that fit no format are no usage error where the script says what they become."""
+    doubled = [{**ROWS[0], "antwort": ROWS[0]["frage"] + " Ja."} for _ in range(6)]
+    script = write(tmp_path, WAYS["renamed"][0], doubled)
+    report = check_paths([str(tmp_path)], RunSpec())
+    assert any(subject.path == script for subject in report.subjects)
+    assert "duplicate-rows" in {finding.rule for finding in report.findings}
+    assert not any("no format fits" in one.reason for one in report.not_judged)
+
+
+def test_evaluation_rows_of_another_file_are_compared(tmp_path: Path) -> None:
+    lines = [json.dumps(row) for row in ROWS]
+    (tmp_path / "held_out.jsonl").write_text("\n".join(lines) + "\n")
+    code = (
+        LOAD
+        + "held = load_dataset('json', data_files='held_out.jsonl', split='train')\n"
+        + "names = {'frage': 'prompt', 'antwort': 'completion'}\n"
+        + "SFTTrainer(model='m', train_dataset=rows.rename_columns(names),"
+        + " eval_dataset=held.rename_columns(names))\n"
+    )
+    rows = read_trained_rows(write(tmp_path, code))
+    assert [Path(name).name for name in rows.evaluation_files] == ["held_out.jsonl"]
+    report = check_paths([str(tmp_path / "rows.jsonl"), rows.script], RunSpec())
+    assert "train-eval-leak" in {finding.rule for finding in report.findings}
+
+
+def test_rows_beyond_the_limit_are_said(tmp_path: Path) -> None:
+    many = [{"frage": f"Frage {n}?", "antwort": f"Antwort {n}.", "art": "x"} for n in range(2_100)]
+    write(tmp_path, WAYS["renamed"][0], many)
+    report = check_paths([str(tmp_path)], RunSpec())
+    said = [one for one in report.not_judged if one.what == "the other rows"]
+    assert said
+    assert f"{MAX_ROWS:,}" in said[0].reason
+
+
+UNREAD = {
+    "the column of text is another one": (
+        LOAD
+        + "SFTTrainer(model='m', train_dataset=rows, args=SFTConfig(dataset_text_field='frage'))\n",
+        ["antwort", "art"],
+    ),
+    "a function reads one column": (
+        LOAD + "rows = rows.map(lambda r: {'text': r['frage']})\n" + TRAIN,
+        ["antwort", "art"],
+    ),
+    "renamed columns are read": (WAYS["renamed"][0], ["art"]),
+    "a column that is read and changed is read": (
+        LOAD
+        + "rows = rows.map(lambda r: {'text': r['frage'] + r.get('antwort').upper()})\n"
+        + TRAIN,
+        ["art"],
+    ),
+    "a row that is unpacked is read": (
+        LOAD
+        + "def join(frage, antwort, art):\n    return frage + antwort\n"
+        + "rows = rows.map(lambda r: {'text': join(**r)})\n"
+        + TRAIN,
+        [],
+    ),
+    "columns of a batch": (
+        LOAD
+        + "def shape(b):\n    return {'text': [q for q in b['antwort']]}\n"
+        + "rows = rows.map(shape, batched=True)\n"
+        + TRAIN,
+        ["frage", "art"],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", UNREAD)
+def test_columns_that_the_script_never_reads_are_known(way: str, tmp_path: Path) -> None:
+    code, unread = UNREAD[way]
+    rows = read_trained_rows(write(tmp_path, code))
+    assert sorted(rows.rows[0].left_over) == sorted(unread)
+
+
+def test_an_answer_that_the_script_never_reads_is_named(tmp_path: Path) -> None:
+    rows = [{"question": f"Where is place {n}?", "answer": f"In region {n}."} for n in range(30)]
+    code = (
+        LOAD
+        + "SFTTrainer(model='m', train_dataset=rows, args=SFTConfig(dataset_text_field='question'))"
+    )
+    script = write(tmp_path, code, rows)
+    report = check_paths([str(tmp_path)], RunSpec())
+    [found] = [one for one in report.findings if one.rule == "unused-columns"]
+    assert found.severity == "warning"
+    assert "answer (30 rows)" in found.message
+    assert script in found.remedy
