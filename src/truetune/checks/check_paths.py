@@ -23,6 +23,7 @@ from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rule
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
+from truetune.checks.rows_of_ids_by_script import inspect_rows_of_ids
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_catalogue import DATA, all_rules, station_of_rule
 from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
@@ -31,8 +32,12 @@ from truetune.checks.template.plain_string_pair_skips_template import PlainStrin
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.data.find_data_files import find_sources
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
-from truetune.data.script_rows.find_shaping_script import find_shaping_script
-from truetune.data.script_rows.trained_rows import MAX_FOLLOWED_ROWS, ScriptRows
+from truetune.data.script_rows.find_shaping_script import find_shaping_script, training_scripts
+from truetune.data.script_rows.trained_rows import (
+    MAX_FOLLOWED_ROWS,
+    ScriptRows,
+    tokenizer_of_script,
+)
 from truetune.data.sort_folder_files import sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
@@ -184,6 +189,9 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     if lacking is not None:
         seen.judged.append(Judgement(not_judged=(lacking,)))
         run = run.model_copy(update={"model": None})
+    of_script = _judge_ids_of_script(run, seen, progress)
+    if of_script is not None:
+        return of_script
     tokenized = [path for path in run.data if is_tokenized(path, run)]
     if not tokenized:
         return _judge_rows(run, seen, progress)
@@ -236,6 +244,41 @@ def _rows_left_out(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
     if rows.is_cut:
         why = f"of a file, the first {MAX_FOLLOWED_ROWS:,} rows are followed through the script"
         yield NotJudged("the other rows", why, asked=False)
+
+
+def _judge_ids_of_script(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """What the rules say of the token ids that a script among the paths makes of the rows; None where none does.
+
+    The texts of the rows are judged beside them, as they stand in the file.
+    """
+    if not run.data or run.format is not None or run.map:
+        return None
+    scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
+    training = training_scripts(scripts)
+    if run.tokenizer is None and run.model is None:
+        names = {tokenizer_of_script(script) for script in training}
+        name = names.pop() if len(names) == 1 else None
+        if not _is_tokenizer_here(name):
+            return None
+        run = run.model_copy(update={"tokenizer": name})
+    if not training:
+        return None
+    report = inspect_rows_of_ids(training, find_sources(run.data), seen.trainers.over(run))
+    if report is None:
+        return None
+    why = "their tokens are judged as the script makes them"
+    try:
+        judgement, subject = judge_rows_by_text_rules(
+            run, progress, script_reads_rows=True, why=why
+        )
+        seen.subjects.append(subject)
+    except TruetuneError as error:
+        unread = NotJudged("the texts of the rows", str(error), asked=False)
+        judgement = Judgement(not_judged=(unread,))
+    seen.judged.append(judgement)
+    return report
 
 
 def _is_tokenizer_here(name: str | None) -> bool:

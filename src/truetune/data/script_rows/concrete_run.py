@@ -28,6 +28,19 @@ from truetune.data.script_rows.row_table import (
     table_of_columns,
     table_of_values,
 )
+from truetune.data.script_rows.script_tokenizer import (
+    ChatIds,
+    ScriptTokenizer,
+    encode_call,
+    encode_chat,
+    encode_text,
+)
+from truetune.data.script_rows.token_lists import (
+    MAKERS_OF_TENSORS,
+    call_tensor,
+    repeat_list,
+    set_items,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import plain_key
@@ -36,14 +49,17 @@ from truetune.source.symbolic_execution.interpreter import (
     Interpreter,
     LimitReached,
 )
+from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Constant,
     Function,
+    Item,
     Mapping,
     Opaque,
     Option,
     Partial,
+    Result,
     Scope,
     Sequence,
     Value,
@@ -56,6 +72,13 @@ MAX_SECONDS = 30.0
 MAX_TEXT = 1_000_000
 """Characters of a text that is put together"""
 SPECIAL_TOKENS = ("eos_token", "bos_token", "pad_token", "unk_token")
+TOKENIZER_METHODS = ("apply_chat_template", "encode", "convert_tokens_to_ids")
+TOKENIZER_LOADS = (
+    "transformers.*Tokenizer*.from_pretrained",
+    "transformers.*Processor.from_pretrained",
+)
+PAIR_LOADS = ("unsloth.*.from_pretrained",)
+"""Loads of a model together with its tokenizer"""
 OPENERS = ("open", "io.open", "gzip.open", "codecs.open", "bz2.open", "lzma.open")
 FILE_READERS = (
     "datasets.Dataset.from_json",
@@ -95,9 +118,13 @@ class ConcreteRun(Interpreter):
     max_steps = MAX_STEPS
     max_calls_of_function = MAX_STEPS
 
-    def __init__(self, entry: Module, files: RowFiles) -> None:
+    def __init__(
+        self, entry: Module, files: RowFiles, tokenizer: ScriptTokenizer | None = None
+    ) -> None:
+        """`tokenizer` is the one that the script loads, where it is at hand."""
         super().__init__(entry)
         self.files = files
+        self._tokenizer = tokenizer
         self._deadline = time.monotonic() + MAX_SECONDS
 
     def call_with(
@@ -166,6 +193,21 @@ class ConcreteRun(Interpreter):
             return value.default
         return value
 
+    def _event(
+        self,
+        names: tuple[str, ...],
+        method: str | None,
+        receiver: Value | None,
+        given: Arguments,
+        node: ast.AST,
+        home: Module,
+    ) -> CallEvent:
+        for value in (*given.args, *given.keywords.values()):
+            if isinstance(value, Row):
+                # What a library makes of a whole row is not known: it may read any column.
+                self.files.note_read(value)
+        return super()._event(names, method, receiver, given, node, home)
+
     # Operators, attributes, items
 
     def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
@@ -183,6 +225,8 @@ class ConcreteRun(Interpreter):
             return Constant("".join(plain)) if sum(map(len, plain)) <= MAX_TEXT else None
         if sign == "/" and _are_texts(plain):
             return Constant("/".join(plain))
+        if sign == "*":
+            return repeat_list(operands[0], operands[1])
         if sign in ("in", "not in") and isinstance(operands[1], Mapping):
             holds = plain[0] in operands[1].entries
             is_sure = holds or not (operands[1].is_open or operands[1].rest is not None)
@@ -200,11 +244,29 @@ class ConcreteRun(Interpreter):
             return Constant(str(Path(base.value).parent))
         value = super()._attribute(base, name, node)
         is_unset = isinstance(value, Opaque) and isinstance(base, Opaque)
-        return Constant("") if is_unset and name in SPECIAL_TOKENS else value
+        if not is_unset or name.removesuffix("_id") not in SPECIAL_TOKENS:
+            return value
+        if self._tokenizer is None:
+            return value if name.endswith("_id") else Constant("")
+        return self._special_token(base, name) or value
+
+    def _special_token(self, base: Value, name: str) -> Value | None:
+        """A special token of the tokenizer, or its id; None where it has none."""
+        if self._tokenizer is None:
+            return None
+        token: Any = self._tokenizer.special.get(name.removesuffix("_id"))
+        if name.endswith("_id"):
+            # The script may have set another token: `tokenizer.pad_token = tokenizer.eos_token`.
+            given = constant_of(self._attribute(base, name.removesuffix("_id"), None))
+            token = given if isinstance(given, str) else token
+            token = None if token is None else self._tokenizer.id_of(token)
+        return None if token is None else Constant(token)
 
     def _item(self, base: Value, key: Value, node: ast.AST | None) -> Value:
         if isinstance(base, Row):
             self.files.note_read(base, plain_key(key))
+        if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
+            return Sequence("list", base.items)
         if isinstance(base, Table):
             self._note_columns_read(base, key)
             known = item_of_table(base, key)
@@ -241,11 +303,8 @@ class ConcreteRun(Interpreter):
             base.items[:] = changed.items if changed else []
             base.is_open = base.is_open or changed is None
             return
-        number = constant_of(key)
-        if isinstance(base, Sequence) and not base.is_open and isinstance(number, int):
-            if -len(base.items) <= number < len(base.items):
-                base.items[number] = value
-                return
+        if isinstance(base, Sequence) and not base.is_open and set_items(base, key, value):
+            return
         super()._set_item(base, key, value, scope, node, is_augmented=is_augmented)
 
     # Calls
@@ -273,9 +332,30 @@ class ConcreteRun(Interpreter):
             return receiver
         if isinstance(receiver, Constant) and isinstance(receiver.value, str):
             return self._call_text(receiver.value, name, given)
-        if name == "apply_chat_template" and isinstance(receiver, Opaque):
-            return _rendered_chat(given)
+        if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
+            return self._call_tokenizer(name, given)
+        if isinstance(receiver, Sequence):
+            return call_tensor(receiver, name)
         return None
+
+    def _call_tokenizer(self, name: str, given: Arguments) -> Value | None:
+        """A method of the tokenizer; None where its result is not known."""
+        if self._tokenizer is None:
+            return _rendered_chat(given) if name == "apply_chat_template" else None
+        if name == "apply_chat_template":
+            return encode_chat(self._tokenizer, given.args, given.keywords)
+        if name == "encode":
+            return encode_text(self._tokenizer, given.args, given.keywords)
+        token = constant_of(given.args[0]) if given.args else None
+        number = self._tokenizer.id_of(token) if isinstance(token, str) else None
+        return None if number is None else Constant(number)
+
+    def call(self, function: Value, given: Arguments, node: ast.AST, home: Module) -> Value:
+        if self._tokenizer is not None and is_tokenizer(function):
+            encoded = encode_call(self._tokenizer, given.args, given.keywords)
+            if encoded is not None:
+                return encoded
+        return super().call(function, given, node, home)
 
     def _call_table(self, table: Table, name: str, given: Arguments) -> Value | None:
         """A method of a data set or a frame."""
@@ -366,6 +446,8 @@ class ConcreteRun(Interpreter):
             args = (self.files.text_lines(args[0].path), *args[1:])
         if any(isinstance(one, Table) for one in args) and name not in ("list", "len", "tuple"):
             return self._over_table(name, args)
+        if name in MAKERS_OF_TENSORS and len(args) == 1:
+            return call_tensor(args[0], "clone") if isinstance(args[0], Sequence) else None
         return call_known_function(name, args, given.keywords)
 
     def _over_table(self, name: str, args: tuple[Value, ...]) -> Value | None:
@@ -430,6 +512,13 @@ class ConcreteRun(Interpreter):
             return self._table_of_file(names)
         tables = [self._table_of_file(one) for one in names.items]
         return _concatenated(Sequence("list", [one for one in tables if one is not None]))
+
+
+def is_tokenizer(value: Value) -> bool:
+    """Is it the tokenizer that a library loaded?"""
+    if isinstance(value, Item) and constant_of(value.key) == 1:
+        return isinstance(value.base, Result) and value.base.call.named(*PAIR_LOADS)
+    return isinstance(value, Result) and value.call.named(*TOKENIZER_LOADS)
 
 
 def _are_texts(plain: list[Any]) -> bool:

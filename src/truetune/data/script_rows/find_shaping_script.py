@@ -55,7 +55,7 @@ def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingS
     files = [Path(str(source.path)) for source in _sources(data)]
     found = [
         rows
-        for rows in _followed(islice(scripts, MAX_SCRIPTS))
+        for rows in _followed(training_scripts(scripts))
         if any(rows.rows_of_file(file) is not None for file in files)
     ]
     return ShapingScript(found[0], _differs(found[0])) if len(found) == 1 else None
@@ -69,13 +69,24 @@ def _sources(data: Sequence[str]) -> list[Source]:
         return []
 
 
+def training_scripts(scripts: Iterable[str]) -> list[str]:
+    """The scripts that give rows to a trainer, by their text."""
+    training: list[str] = []
+    for script in islice(scripts, MAX_SCRIPTS):
+        try:
+            if MARK in Path(script).read_bytes():
+                training.append(script)
+        except OSError:
+            continue  # who lints it says what is wrong with it
+    return training
+
+
 def _followed(scripts: Iterable[str]) -> Iterator[ScriptRows]:
     """The rows of the scripts that can be followed."""
     for script in scripts:
         try:
-            if MARK in Path(script).read_bytes():
-                yield read_trained_rows(script)
-        except (TruetuneError, OSError):
+            yield read_trained_rows(script)
+        except TruetuneError:
             continue  # what can't be followed is judged as it stands in the file
 
 

@@ -17,16 +17,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.column_names import Row as PlainRow
-from truetune.data.script_rows.concrete_run import ConcreteRun, RenderedChat
+from truetune.data.script_rows.concrete_run import (
+    PAIR_LOADS,
+    TOKENIZER_LOADS,
+    ConcreteRun,
+    RenderedChat,
+)
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.row_table import Place, Row, Table
+from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.errors import DataError, TruetuneError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
 from truetune.source.module import Module, decode_source_file, read_module
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.interpreter import LimitReached
-from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.interpreter import LimitReached, run_symbolically
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Function,
@@ -38,12 +44,6 @@ from truetune.source.symbolic_execution.values import (
 )
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
-TOKENIZER_LOADS = (
-    "transformers.*Tokenizer*.from_pretrained",
-    "transformers.*Processor.from_pretrained",
-)
-PAIR_LOADS = ("unsloth.*.from_pretrained",)
-"""Loads of a model together with its tokenizer"""
 READ_COLUMNS = (
     ("chosen", "rejected", "prompt", "tools"),
     ("prompt", "completion", "label", "tools"),
@@ -132,18 +132,37 @@ def read_trained_rows(script: str) -> ScriptRows:
     return _read_trained_rows(script, changed, str(Path.cwd()))
 
 
+def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
+    """The rows of token ids that a script gives to the one trainer that it makes.
+
+    Args:
+        script: As of `read_trained_rows`.
+        tokenizer: The one that the script loads.
+
+    Raises:
+        DataError: as `read_trained_rows`; also where the rows are no token ids.
+    """
+    return _follow(script, str(Path.cwd()), tokenizer)
+
+
 @lru_cache(maxsize=8)
 def _read_trained_rows(script: str, changed: int, folder: str) -> ScriptRows:
     """As `read_trained_rows`; kept until the script changes, for rows are read more than once."""
+    return _follow(script, folder, None)
+
+
+def _follow(script: str, folder: str, tokenizer: ScriptTokenizer | None) -> ScriptRows:
+    """Follow a script up to its trainer: to rows of text, or with a tokenizer to rows of ids."""
     module = _module_with_helpers(Path(script))
     own = Path(script).resolve().parent
     files = RowFiles((own, own.parent, Path(folder)))
-    run = ConcreteRun(module, files)
+    run = ConcreteRun(module, files, tokenizer)
     try:
         run.run()
         trainer, table = _one_trainer(script, run)
-        rows = _rows_of_trainer(run, trainer, table)
-        evaluation = _evaluation_rows(run, trainer, table)
+        read = _rows_of_trainer if tokenizer is None else _token_rows
+        rows = read(run, trainer, table)
+        evaluation = [] if tokenizer is not None else _evaluation_rows(run, trainer, table)
     except (LimitReached, RecursionError):
         raise DataError(f"{script}: its rows take too long to follow") from None
     if not rows:
@@ -152,7 +171,7 @@ def _read_trained_rows(script: str, changed: int, folder: str) -> ScriptRows:
         script,
         tuple(_named_beside(Path(script), rows)),
         tuple(_named_beside(Path(script), evaluation)),
-        _one_tokenizer(run),
+        _one_tokenizer(run.trace),
         tuple(dict.fromkeys(table.notes)),
         bool(files.cut),
     )
@@ -167,13 +186,21 @@ def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
         yield ScriptRow(str(name), place.line, row, left_over)
 
 
-def _one_tokenizer(run: ConcreteRun) -> str | None:
+def tokenizer_of_script(script: str) -> str | None:
+    """The name or folder of the one tokenizer that a script loads; None where it is not known, or there are several."""
+    try:
+        return _one_tokenizer(run_symbolically(_module_with_helpers(Path(script))))
+    except DataError:
+        return None
+
+
+def _one_tokenizer(trace: Trace) -> str | None:
     """The name of the one tokenizer that a script loads."""
     names = {
         constant_of(call.argument(0, "pretrained_model_name_or_path"))
-        for call in run.trace.calls(*TOKENIZER_LOADS)
+        for call in trace.calls(*TOKENIZER_LOADS)
     }
-    names |= {constant_of(call.argument(0, "model_name")) for call in run.trace.calls(*PAIR_LOADS)}
+    names |= {constant_of(call.argument(0, "model_name")) for call in trace.calls(*PAIR_LOADS)}
     name = next(iter(names), None)
     return name if len(names) == 1 and isinstance(name, str) else None
 
@@ -242,6 +269,36 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
         _TrainedRow(place, read, run.files.left_over(place, trained))
         for place, read, trained in shaped
     ]
+
+
+def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
+    """The ids and labels of each row; empty where one row is not known."""
+    labels_all = _labels_every_token(trainer)
+    rows: list[_TrainedRow] = []
+    for row in table.rows:
+        plain = {
+            name: constant_of(row.entries[name]) for name in TOKEN_COLUMNS if name in row.entries
+        }
+        are_ids = all(
+            isinstance(one, list) and all(type(id) is int for id in one) for one in plain.values()
+        )
+        if row.is_open or "input_ids" not in plain or not are_ids or row.place is None:
+            return []
+        if labels_all:
+            plain["labels"] = plain["input_ids"]
+        rows.append(_TrainedRow(row.place, plain, {}))
+    # A column that is still there may be read by a collator; only now is it known what the code reads of any row.
+    kept = [list(row.entries.values()) for row in table.rows]
+    return [
+        row._replace(left_over=run.files.left_over(row.place, values))
+        for row, values in zip(rows, kept, strict=True)
+    ]
+
+
+def _labels_every_token(trainer: CallEvent) -> bool:
+    """Does the collator of a trainer make labels of all ids, whatever the rows hold?"""
+    collator = trainer.keywords.get("data_collator")
+    return isinstance(collator, Result) and collator.call.named("*.DataCollatorForLanguageModeling")
 
 
 def _text_field(trainer: CallEvent) -> str:

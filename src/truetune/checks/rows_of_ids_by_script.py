@@ -1,0 +1,130 @@
+"""Judges the token ids that a training script makes of its rows: prompts in the labels, lost ends, shifted labels.
+
+How it works: the script is followed with its rows and the real tokenizer (`truetune.data.script_rows`), its ids and
+labels are written to a file for the time of the check, and the rules on tokenized rows read that file. Each finding is
+then told at the line of the user's file that the row is made of.
+
+The trade-off: what a collator of the script's own changes in a batch is not seen; `truetune run` sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from truetune.checks.check_data import prepare_rule_setup
+from truetune.checks.findings import Case, Finding
+from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
+from truetune.checks.judgement import Judgement
+from truetune.checks.rows.unused_columns import UnusedColumns
+from truetune.checks.run_data_rules import DataRules
+from truetune.data.conversation import Conversation, Origin
+from truetune.data.find_data_files import Source
+from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
+from truetune.data.script_rows.trained_rows import ScriptRow, ScriptRows, read_token_rows
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream_batches import batch as batch_of
+from truetune.errors import DataError
+from truetune.render.probes import Probes, prepare_probes_of_run
+from truetune.settings.run_spec import RunSpec
+
+FILE_NAME = "rows.jsonl"
+
+
+def inspect_rows_of_ids(
+    scripts: Iterable[str], sources: Iterable[Source], run: RunSpec
+) -> TokenizedReport | None:
+    """What the rules say of the ids that the one script makes of these files; None where none makes ids of them.
+
+    Args:
+        scripts: The paths of Python files and notebooks.
+        sources: Files of rows.
+        run: Names the tokenizer.
+
+    Raises:
+        SpecError, TokenizerError, TemplateError: the tokenizer can't be used.
+    """
+    files = [Path(str(source.path)) for source in sources]
+    tokenizer = make_script_tokenizer(prepare_probes_of_run(run))
+    found = []
+    for script in scripts:
+        try:
+            rows = read_token_rows(script, tokenizer)
+        except DataError:
+            continue  # no ids, or nothing that can be followed
+        if any(rows.rows_of_file(file) is not None for file in files):
+            found.append(rows)
+    return _inspect(found[0], run) if len(found) == 1 else None
+
+
+def make_script_tokenizer(probes: Probes) -> ScriptTokenizer:
+    """A tokenizer as scripts are followed with it."""
+    backend = probes.tokenizer.backend
+
+    def encode(text: str, adds_special: bool) -> list[int]:
+        ids: list[int] = backend.encode(text, add_special_tokens=adds_special).ids
+        return ids
+
+    return ScriptTokenizer(
+        encode=encode,
+        render=lambda messages, adds: probes.text(messages, add_generation_prompt=adds),
+        special={f"{name}_token": one.token for name, one in probes.tokenizer.special.items()},
+        id_of=backend.token_to_id,
+    )
+
+
+def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
+    """The report on the ids, at the places that they are made of."""
+    with tempfile.TemporaryDirectory(prefix="truetune-") as folder:
+        path = Path(folder) / FILE_NAME
+        with path.open("w", encoding="utf-8") as file:
+            for row in rows.rows:
+                file.write(json.dumps(row.row) + "\n")
+        report = inspect_tokenized(str(path), run)
+        findings = tuple(_at_file(finding, str(path), rows.rows) for finding in report.findings)
+    unread = _judge_unread_columns(rows, run)
+    [subject] = report.subjects
+    how = f"made by {rows.script}, whose code was followed, not run"
+    facts = (*subject.facts, ("note", how), *(("note", note) for note in rows.notes))
+    return replace(
+        report,
+        findings=(*findings, *unread.findings),
+        examined=(*report.examined, *unread.examined),
+        subjects=(replace(subject, path=", ".join(rows.files), facts=facts),),
+    )
+
+
+def _judge_unread_columns(rows: ScriptRows, run: RunSpec) -> Judgement:
+    """What the rule on columns that reach nothing says, where the script's code reads a column nowhere."""
+    setup = prepare_rule_setup(run.model_copy(update={"format": rows.script}))
+    decode = setup.tokenizer.backend.decode
+    conversations = [
+        Conversation(
+            Origin(row.file, row.line, number),
+            "text",
+            text=decode(row.row["input_ids"], skip_special_tokens=False),
+            unused=tuple(row.left_over),
+            raw=dict(row.left_over),
+        )
+        for number, row in enumerate(rows.rows)
+    ]
+    rules = DataRules([UnusedColumns], setup)
+    encoder = Encoder(setup.tokenizer.backend, only_reference=True)
+    rules.take(batch_of(conversations, setup.probes.renderer(), encoder))
+    return rules.judgement()
+
+
+def _at_file(finding: Finding, path: str, rows: tuple[ScriptRow, ...]) -> Finding:
+    """A finding whose cases name the rows of the user's file."""
+    return replace(finding, cases=tuple(_case_at_file(case, path, rows) for case in finding.cases))
+
+
+def _case_at_file(case: Case, path: str, rows: tuple[ScriptRow, ...]) -> Case:
+    """A case at the row of the user's file that it is made of."""
+    if case.origin is None or case.origin.file != path:
+        return case
+    row = rows[case.origin.row]
+    return replace(case, origin=Origin(row.file, row.line, case.origin.row))

@@ -1,0 +1,111 @@
+"""What a script asks of its tokenizer while it is followed: text to ids, chats to text, special tokens.
+
+How it works: whoever has a tokenizer at hand gives its functions; `data` itself reads none. Ids are lists of constants,
+so that the script's own code on them (slices, sums, `-100` for prompts) is followed like any other.
+
+The trade-off: padding and truncation are those of one row by itself. A batch that is padded to its longest row stays as
+long as its rows are, which changes no label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Constant,
+    Sequence,
+    Value,
+)
+from truetune.source.symbolic_execution.values import Mapping as MappingValue
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptTokenizer:
+    """A tokenizer, by what scripts ask of it."""
+
+    encode: Callable[[str, bool], list[int]]
+    """The ids of a text, with special tokens or without"""
+    render: Callable[[list[Any], bool], str | None]
+    """The text of a chat, with the generation prompt or without; None where the template refuses it"""
+    special: Mapping[str, str]
+    """`eos_token` and the like -> the token"""
+    id_of: Callable[[str], int | None]
+    """The id of a token"""
+
+
+@dataclass(eq=False, slots=True)
+class ChatIds(Sequence):
+    """What `apply_chat_template` gives as ids: a list, or a dictionary of it, by the release of transformers."""
+
+
+def encode_call(
+    tokenizer: ScriptTokenizer, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Value | None:
+    """What `tokenizer(text, ...)` gives; None where it is not known."""
+    texts = args[0] if args else keywords.get("text")
+    plain = constant_of(texts)
+    if len(args) > 1 or "text_pair" in keywords:
+        return None
+    if isinstance(plain, str):
+        ids = _encode_one(tokenizer, plain, keywords)
+        rows: Value = Sequence("list", [ids]) if _gives_tensors(keywords) else ids
+        return MappingValue({"input_ids": rows, "attention_mask": _mask_of(rows)})
+    if isinstance(plain, list) and plain and all(isinstance(one, str) for one in plain):
+        many = Sequence("list", [_encode_one(tokenizer, one, keywords) for one in plain])
+        return MappingValue({"input_ids": many, "attention_mask": _mask_of(many)})
+    return None
+
+
+def encode_text(
+    tokenizer: ScriptTokenizer, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Value | None:
+    """What `tokenizer.encode(text, ...)` gives; None where it is not known."""
+    plain = constant_of(args[0] if args else keywords.get("text"))
+    return _encode_one(tokenizer, plain, keywords) if isinstance(plain, str) else None
+
+
+def encode_chat(
+    tokenizer: ScriptTokenizer, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Value | None:
+    """What `apply_chat_template(messages, ...)` gives, as text or ids; None where it is not known."""
+    messages = constant_of(args[0] if args else keywords.get("conversation"))
+    if not isinstance(messages, list) or any(name in keywords for name in ("tools", "documents")):
+        return None
+    adds = constant_of(keywords.get("add_generation_prompt")) is True
+    text = tokenizer.render(messages, adds)
+    if text is None:
+        return None
+    if constant_of(keywords.get("tokenize")) is False:
+        return Constant(text)
+    # A template writes its own special tokens.
+    ids = _encode_one(tokenizer, text, {**keywords, "add_special_tokens": Constant(False)})
+    if constant_of(keywords.get("return_dict")) is True:
+        return MappingValue({"input_ids": ids, "attention_mask": _mask_of(ids)})
+    chat = ChatIds("list", ids.items)
+    return Sequence("list", [chat]) if _gives_tensors(keywords) else chat
+
+
+def _gives_tensors(keywords: dict[str, Value]) -> bool:
+    """Does a call give tensors, in which one text is a batch of one?"""
+    return isinstance(constant_of(keywords.get("return_tensors")), str)
+
+
+def _encode_one(tokenizer: ScriptTokenizer, text: str, keywords: dict[str, Value]) -> Sequence:
+    """The ids of one text, cut where the call cuts."""
+    adds = constant_of(keywords.get("add_special_tokens"))
+    ids = tokenizer.encode(text, adds is NO_CONSTANT or bool(adds))
+    limit = constant_of(keywords.get("max_length"))
+    if constant_of(keywords.get("truncation")) in (True, "longest_first") and type(limit) is int:
+        ids = ids[:limit]
+    return Sequence("list", [Constant(one) for one in ids])
+
+
+def _mask_of(ids: Value) -> Sequence:
+    """An attention mask of ones, as long as the ids."""
+    items = ids.items if isinstance(ids, Sequence) else []
+    ones = [_mask_of(one) if isinstance(one, Sequence) else Constant(1) for one in items]
+    return Sequence("list", list(ones))
