@@ -758,6 +758,13 @@ class Interpreter:
             instance.entries["<row>"] = element_of(given) if name == "__iter__" else given
             return
 
+    def _find_row_for(self, instance: Instance, event: CallEvent) -> None:
+        """Run what gives the elements of an object, as the library does that was handed it."""
+        outer = self._frame
+        self._frame = Frame("callback", event.node, outer, instance, given_to=event)
+        self._find_row(instance, event.node)
+        self._frame = outer
+
     # Expressions
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
@@ -1279,8 +1286,11 @@ class Interpreter:
             function = _find_method(value.made_of, "__call__")
             if function is not None:
                 returned = self._run_callback(_bound(function, value), event)
-                event.returned_by_callbacks.append((function, returned))
-            elif library_bases(value.made_of):
+                event.returned_by_callbacks.append((_bound(function, value), returned))
+                return
+            if "<row>" not in value.entries:
+                self._find_row_for(value, event)
+            if library_bases(value.made_of):
                 self._run_hooks(value, event)
         elif isinstance(value, Sequence | Mapping) and depth < 2:
             parts = value.items if isinstance(value, Sequence) else value.entries.values()
