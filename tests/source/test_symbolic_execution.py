@@ -329,6 +329,7 @@ def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
 def test_rows_of_a_data_set_that_a_loader_is_handed_are_those_of_its_batches() -> None:
     trace = run(
         """
+        from lib import f, make, rows
         from torch.utils.data import DataLoader, Dataset
         class Rows(Dataset):
             def __getitem__(self, i):
@@ -337,12 +338,13 @@ def test_rows_of_a_data_set_that_a_loader_is_handed_are_those_of_its_batches() -
             f(kind=batch["kind"])
         """
     )
-    assert constant_of(only_call(trace, "f").keywords["kind"]) == 7
+    assert constant_of(only_call(trace, "lib.f").keywords["kind"]) == 7
 
 
 def test_columns_that_are_added_to_an_encoding_are_columns_of_the_row() -> None:
     trace = run(
         """
+        from lib import f, make, rows
         from datasets import load_dataset
         from transformers import AutoTokenizer
         tok = AutoTokenizer.from_pretrained("m")
@@ -354,12 +356,13 @@ def test_columns_that_are_added_to_an_encoding_are_columns_of_the_row() -> None:
             f(kind=row["kind"])
         """
     )
-    assert constant_of(only_call(trace, "f").keywords["kind"]) == 7
+    assert constant_of(only_call(trace, "lib.f").keywords["kind"]) == 7
 
 
 def test_rows_of_tensors_are_elements_of_each() -> None:
     trace = run(
         """
+        from lib import f, make, rows
         from torch.utils.data import DataLoader, TensorDataset
         x = make()
         y = make()
@@ -367,7 +370,7 @@ def test_rows_of_tensors_are_elements_of_each() -> None:
             f(b=b, y=y)
         """
     )
-    call = only_call(trace, "f")
+    call = only_call(trace, "lib.f")
     element = call.keywords["b"]
     assert isinstance(element, Element)
     assert element.iterable is call.keywords["y"]
@@ -376,12 +379,31 @@ def test_rows_of_tensors_are_elements_of_each() -> None:
 def test_a_slice_of_an_open_list_knows_the_list() -> None:
     trace = run(
         """
+        from lib import f, make, rows
         ids = [make(row) for row in rows]
         f(part=ids[1:])
         """
     )
-    part = only_call(trace, "f").keywords["part"]
+    part = only_call(trace, "lib.f").keywords["part"]
     assert isinstance(part, Sequence)
     assert part.part_of is not None
     assert isinstance(part.part_of.key, Slice)
     assert constant_of(part.part_of.key.start) == 1
+
+
+def test_methods_that_a_library_calls_run_after_the_constructor() -> None:
+    trace = run(
+        """
+        import lightning
+        from lib import f
+        class Net(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.save_hyperparameters()
+                self.kind = 7
+            def training_step(self, batch, number):
+                f(kind=self.kind)
+        lightning.Trainer().fit(Net())
+        """
+    )
+    assert constant_of(only_call(trace, "lib.f").keywords["kind"]) == 7

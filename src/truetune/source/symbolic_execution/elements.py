@@ -20,6 +20,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Value,
     choose_among,
+    options_of,
 )
 
 ELEMENT = "<element>"
@@ -143,7 +144,8 @@ def _element_of_loader(call: CallEvent, depth: int) -> Value | None:
         return call.returned_by_callbacks[-1][1]
     if collator is None and call.args:
         row = element_of(call.args[0], depth + 1)
-        return row if isinstance(row, Mapping | Sequence) else None
+        is_known = all(isinstance(one, Mapping | Sequence) for one in options_of(row))
+        return row if is_known else None
     return None
 
 

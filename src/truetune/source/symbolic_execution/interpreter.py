@@ -1269,6 +1269,7 @@ class Interpreter:
             self._run_handed(value, event, 0)
         if (
             isinstance(receiver, Instance)
+            and receiver.is_made
             and method is not None
             and library_bases(receiver.made_of)
         ):
@@ -1450,17 +1451,23 @@ class Interpreter:
         """A new object of a class of the project."""
         instance = Instance(made, node=node)
         self.trace.instances.append(instance)
+        self._construct(instance, given, node)
+        instance.is_made = True
+        return instance
+
+    def _construct(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
+        """Run the constructor of a new object, or of the library's class that it derives from."""
+        made = instance.made_of
         construct = _find_method(made, "__init__")
         if construct is not None:
             self._call_function(_bound(construct, instance), given, node)
-            return instance
+            return
         bases = library_bases(made)
         if _is_filled_by_fields(made, bases):
             self._fill_fields(instance, given, node)
         elif bases:
             instance.construction = self._event(bases, None, None, given, node, made.home)
             self._set_given_attributes(instance, given)
-        return instance
 
     def _fill_fields(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
         """Set the fields of a dataclass from the arguments and their defaults."""

@@ -147,6 +147,8 @@ class Instance(Opaque):
     """The call of a library's base class that its construction is too (`class MyTrainer(Trainer)`)"""
     hooks_ran: bool = False
     """Its methods that a library calls were run"""
+    is_made: bool = False
+    """Its constructor is done: before that, no library calls its methods"""
 
 
 @dataclass(eq=False, slots=True)

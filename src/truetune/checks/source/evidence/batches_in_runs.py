@@ -202,7 +202,9 @@ def _returned_by(event: CallEvent, collator: Function | Instance) -> Value | Non
 
 
 def maker_of_batch(batch: Value) -> CallEvent | None:
-    """The loader or trainer that a batch comes from; None where it is not known."""
+    """The loader or trainer that a batch comes from, or that stands for its batches; None where it is not known."""
+    if isinstance(batch, Result):
+        return batch.call if batch.call.named(*LOADERS, *TRAINERS) else None
     if isinstance(batch, Parameter):
         trainer = trainer_of_hook(batch)
         if trainer is not None:

@@ -108,6 +108,12 @@ class TokenPlaces:
             return None
         return tuple(written) or self._layout_as_made(value, way)
 
+    def given(self, value: Value | Field, way: Way) -> Layout | None:
+        """The layout of what a model is given, by its name or as a field of a batch."""
+        if isinstance(value, Field):
+            return self.layout_of_field(value, way)
+        return self.layout(value, way)
+
     def layout_of_field(self, field: Field, way: Way) -> Layout | None:
         """The layout of what a field of a batch holds."""
         source = source_of_field(field)
@@ -121,6 +127,10 @@ class TokenPlaces:
         if field is not None:
             return self.layout_of_field(field, way)
         if isinstance(value, Choice):
+            last = value.options[-1]
+            # What a loop or a function made is another value for each pass of the run.
+            if all(one.node is last.node for one in value.options):
+                return self.layout(last, way.on())
             layouts = [self.layout(one, way.on()) for one in value.options]
             return layouts[0] if all(one == layouts[0] for one in layouts) else None
         if isinstance(value, Sequence):
