@@ -19,6 +19,8 @@ from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Element,
     Parameter,
+    Sequence,
+    Slice,
     Value,
     options_of,
 )
@@ -322,3 +324,86 @@ def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
     value = next(iter(trace.calls("lib.f"))).args[0]
     constant_of(value)
     assert len(list(lineages(value))) < 40
+
+
+def test_rows_of_a_data_set_that_a_loader_is_handed_are_those_of_its_batches() -> None:
+    trace = run(
+        """
+        from lib import f, make, rows
+        from torch.utils.data import DataLoader, Dataset
+        class Rows(Dataset):
+            def __getitem__(self, i):
+                return {"kind": 7}
+        for batch in DataLoader(Rows(), batch_size=2):
+            f(kind=batch["kind"])
+        """
+    )
+    assert constant_of(only_call(trace, "lib.f").keywords["kind"]) == 7
+
+
+def test_columns_that_are_added_to_an_encoding_are_columns_of_the_row() -> None:
+    trace = run(
+        """
+        from lib import f, make, rows
+        from datasets import load_dataset
+        from transformers import AutoTokenizer
+        tok = AutoTokenizer.from_pretrained("m")
+        def encode(row):
+            made = tok(row["text"])
+            made["kind"] = 7
+            return made
+        for row in load_dataset("a").map(encode):
+            f(kind=row["kind"])
+        """
+    )
+    assert constant_of(only_call(trace, "lib.f").keywords["kind"]) == 7
+
+
+def test_rows_of_tensors_are_elements_of_each() -> None:
+    trace = run(
+        """
+        from lib import f, make, rows
+        from torch.utils.data import DataLoader, TensorDataset
+        x = make()
+        y = make()
+        for a, b in DataLoader(TensorDataset(x, y)):
+            f(b=b, y=y)
+        """
+    )
+    call = only_call(trace, "lib.f")
+    element = call.keywords["b"]
+    assert isinstance(element, Element)
+    assert element.iterable is call.keywords["y"]
+
+
+def test_a_slice_of_an_open_list_knows_the_list() -> None:
+    trace = run(
+        """
+        from lib import f, make, rows
+        ids = [make(row) for row in rows]
+        f(part=ids[1:])
+        """
+    )
+    part = only_call(trace, "lib.f").keywords["part"]
+    assert isinstance(part, Sequence)
+    assert part.part_of is not None
+    assert isinstance(part.part_of.key, Slice)
+    assert constant_of(part.part_of.key.start) == 1
+
+
+def test_methods_that_a_library_calls_run_after_the_constructor() -> None:
+    trace = run(
+        """
+        import lightning
+        from lib import f
+        class Net(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.save_hyperparameters()
+                self.kind = 7
+            def training_step(self, batch, number):
+                f(kind=self.kind)
+        lightning.Trainer().fit(Net())
+        """
+    )
+    assert constant_of(only_call(trace, "lib.f").keywords["kind"]) == 7

@@ -268,6 +268,10 @@ def _add_writes_before_use(
     while number < len(writes) and writes[number].lineno <= name.lineno:
         # What is written before the literal belongs to an earlier dictionary of this name.
         if writes[number].lineno > literal.lineno:
+            # Two dictionaries may be updated by each other: what asks again goes on behind this statement.
+            flow.written_dicts[literal, scope, name.id] = WrittenDict(
+                DictEntries(dict(by_name), whole), number + 1, name.lineno
+            )
             more = _entries_written_by(flow, writes[number])
             by_name.update(more.by_name)
             whole = whole and more.whole

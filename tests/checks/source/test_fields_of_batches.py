@@ -33,7 +33,7 @@ from rows import *
 
 model = AutoModelForCausalLM.from_pretrained("base")
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-for batch in DataLoader(Blocks(list(range(100))), batch_size=2):
+for batch in DataLoader(Blocks(list(range(100))), batch_size=2{collator}):
     {taken}
     loss.backward()
     optimizer.step()
@@ -56,7 +56,7 @@ def collate(rows):
         ('return {"a": piece[:-1], "b": piece[1:]}', STACKED, KEYS, 1),
         (
             "return piece",
-            'def collate(rows):\n    return {"x": rows[:, :-1], "y": rows[:, 1:]}',
+            'def collate(rows):\n    ids = torch.stack(rows)\n    return {"x": ids[:, :-1], "y": ids[:, 1:]}',
             KEYS,
             1,
         ),
@@ -82,7 +82,9 @@ def test_labels_that_the_rows_shift(
     tmp_path: Path, made: str, collate: str, taken: str, faults: int
 ) -> None:
     (tmp_path / "rows.py").write_text(ROWS.format(made=made, collate=collate), encoding="utf-8")
-    (tmp_path / "train.py").write_text(LOOP.format(taken=taken), encoding="utf-8")
+    collator = ", collate_fn=collate" if collate else ""
+    loop = LOOP.format(taken=taken, collator=collator)
+    (tmp_path / "train.py").write_text(loop, encoding="utf-8")
     found = lint([tmp_path], select=["SRC051"]).findings
     assert len(found) == faults
 

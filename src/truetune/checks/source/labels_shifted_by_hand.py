@@ -50,15 +50,18 @@ Models of transformers, and the trainers on them, want labels that stand at the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.batch_fields import RowPair, field_of, fields_of_row, row_pairs
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.shifted_labels import is_one_on, leaves_last_out, shifted_part
+from truetune.checks.source.evidence.shifted_labels import leaves_last_out, shifted_part
+from truetune.checks.source.evidence.shifted_labels_in_runs import (
+    labels_of_model_losses,
+    passes_without_loss,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -89,38 +92,55 @@ class LabelsShiftedByHand(SourceRule):
     stability = "stable"
     since = "0.1.0"
     looks_at = CodePlaces(
-        "labels that are given beside their ids", lambda module: _given_labels(module)
+        "labels that are given beside their ids",
+        lambda module: (*_given_labels(module), *labels_of_model_losses(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        followed = list(labels_of_model_losses(module))
+        for shifted in followed:
+            if shifted.is_shifted:
+                yield self._finding_at(dict.fromkeys((shifted.labels, shifted.taker)))
+        known = {line for one in followed for line in _lines_of(module, one.labels, one.taker)}
         for given in _given_labels(module):
             if given.ids is not None and shifted_part(module, given.ids) is not None:
                 continue  # both begin at the same later token
-            pair = None
-            if shifted_part(module, given.labels) is None:
-                pair = _shifted_row(module, given) if given.to_model else None
-                if pair is None:
-                    continue
-            elif not given.to_model and not _is_for_models_loss(module, given):
+            if module.place(given.labels)[0] in known:
                 continue
-            cases = [case_at(module, given.labels)]
-            if pair is not None and pair.labels is not given.labels:
-                cases.append(case_at(pair.module, pair.labels))
-            yield self.finding(
-                "labels are shifted by hand, and the model shifts them again: each position"
-                " learns the token after the next",
-                "give labels that stand where their tokens stand (a copy of the ids, -100 where"
-                " nothing is learned)",
-                cases=cases,
-            )
+            if shifted_part(module, given.labels) is None:
+                continue
+            if given.to_model or _is_for_models_loss(module, given):
+                yield self._finding_at((given.labels,))
+
+    def _finding_at(self, places: Iterable[ast.AST]) -> Finding:
+        """The finding of labels at these places."""
+        return self.finding(
+            "labels are shifted by hand, and the model shifts them again: each position"
+            " learns the token after the next",
+            "give labels that stand where their tokens stand (a copy of the ids, -100 where"
+            " nothing is learned)",
+            cases=[case_at(self.subject, place) for place in places],
+        )
+
+
+def _lines_of(module: Module, *nodes: ast.AST) -> Iterator[int]:
+    """The lines of a file on which expressions stand."""
+    for node in nodes:
+        if module.home(node).path == module.path:
+            first = module.place(node)[0]
+            yield from range(first, first + module.text_of(node).count("\n") + 1)
 
 
 def _given_labels(module: Module) -> Iterator[GivenLabels]:
     """Labels of rows for a trainer of transformers or a model's own loss, and those that a model is called with."""
     if _trains(module) or _takes_own_loss(module):
         yield from _labels_of_rows(module)
+    unread = passes_without_loss(module)
     for call in module.all_calls:
+        # An encoder-decoder that is given the ids of its decoder takes its labels as they are.
+        if call.node in unread or "decoder_input_ids" in call.keywords:
+            continue
         if "labels" in call.keywords and "model" in module.flow.types(call.node.func):
             yield GivenLabels(call.keywords["labels"], call.argument(0, "input_ids"), True)
         elif _is_shifting_loss(module, call):
@@ -133,7 +153,7 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
     """Labels beside ids in a row or batch, and those that are put into one: `batch["labels"] = ...`."""
     rows = (*module.nodes(ast.Dict), *(call.node for call in module.calls("dict")))
     for node in rows:
-        entries = fields_of_row(node)
+        entries = _fields_of_row(node)
         if "labels" in entries and "input_ids" in entries:
             yield GivenLabels(entries["labels"], entries["input_ids"], False)
     written: dict[tuple[str, str], ast.Assign] = {}
@@ -149,6 +169,19 @@ def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:
             yield GivenLabels(labels.value, ids.value, False)
         elif _is_made_of_ids(module, labels.value, row):
             yield GivenLabels(labels.value, None, False)
+
+
+def _fields_of_row(node: ast.AST) -> dict[str, ast.expr]:
+    """The values of a row by key: `{"x": a}`, `dict(x=a)`."""
+    if isinstance(node, ast.Dict):
+        return {
+            key.value: value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        }
+    if isinstance(node, ast.Call):
+        return {word.arg: word.value for word in node.keywords if word.arg is not None}
+    return {}
 
 
 def _is_made_of_ids(module: Module, labels: ast.expr, row: str) -> bool:
@@ -170,20 +203,6 @@ def _is_shifting_loss(module: Module, call: Call) -> bool:
     if call.method == "loss_function" and call.receiver is not None:
         return "model" in module.flow.types(call.receiver)
     return call.named(*SHIFTING_LOSSES)
-
-
-def _shifted_row(module: Module, given: GivenLabels) -> RowPair | None:
-    """The row whose labels are its ids, one token on, where the labels are a field of the batch."""
-    if given.ids is None:
-        return None
-    beside = RowPair(given.ids, given.labels, module)
-    if is_one_on(module, beside.ids, beside.labels):
-        return beside
-    field_of_ids, field_of_labels = field_of(module, given.ids), field_of(module, given.labels)
-    if field_of_ids is None or field_of_labels is None:
-        return None
-    pairs = row_pairs(module, field_of_ids, field_of_labels)
-    return next((pair for pair in pairs if is_one_on(pair.module, pair.ids, pair.labels)), None)
 
 
 def _is_for_models_loss(module: Module, given: GivenLabels) -> bool:

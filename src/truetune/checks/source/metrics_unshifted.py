@@ -9,7 +9,7 @@ or nothing is seen to be compared, this is not judged.
 In any other function, such as a `validation_step` or a loop of evaluation: are tokens picked by `argmax` from the
 logits of a model that is given the labels, and compared with those labels without a shift? Such a model shifts them for
 its own loss, so they stand at the places of their ids. Programs that compute a cross-entropy of their own, which may
-shift labels elsewhere, are not judged.
+shift labels elsewhere, are judged where a symbolic run follows both sides back to one source of ids.
 
 ## Why it is bad
 The logits at a position predict the next token. Unshifted, a model that knows a text by heart scores 0.17 and not 1.0.
@@ -56,6 +56,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -74,6 +75,7 @@ from truetune.checks.source.evidence.metric_functions import (
     shifts_tokens,
     with_called_functions,
 )
+from truetune.checks.source.evidence.token_accuracies_in_runs import token_accuracies
 from truetune.source.module import Module
 
 
@@ -81,7 +83,10 @@ class MetricsUnshifted(SourceRule):
     code = "SRC047"
     severity = "error"
     since = "0.1.0"
-    looks_at = TOKEN_COMPARISONS
+    looks_at = CodePlaces(
+        "comparisons of a causal model's tokens with labels",
+        lambda module: (*TOKEN_COMPARISONS.find(module), *token_accuracies(module)),
+    )
 
     def unmet(self) -> Unmet | None:
         missing = super().unmet()
@@ -103,6 +108,27 @@ class MetricsUnshifted(SourceRule):
         return None
 
     def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        followed = list(token_accuracies(module))
+        for one in followed:
+            if one.ahead == 0:
+                yield self._of_step(one.node)
+        # What the run follows is judged by it, and not once more by its text.
+        lines = {module.place(one.node)[0] for one in followed}
+        for finding in self._of_text():
+            if not any(case.line in lines for case in finding.cases):
+                yield finding
+
+    def _of_step(self, node: ast.AST) -> Finding:
+        """The finding of a comparison in a step or a loop."""
+        return self.finding(
+            "predictions are compared with the labels of their own position, not of the next",
+            "compare predictions[:, :-1] with labels[:, 1:]",
+            cases=[case_at(self.subject, node)],
+        )
+
+    def _of_text(self) -> Iterator[Finding]:
+        """The comparisons that the text of the file shows."""
         # All trainers of the file: a script may compare two of them with one function.
         module = self.subject
         for call in trainers_of_causal(module):
@@ -120,11 +146,7 @@ class MetricsUnshifted(SourceRule):
         for step in token_picking_scopes(module):
             compared = _first_comparison(module, step)
             if compared is not None and not shifts_tokens(with_called_functions(module, [step])):
-                yield self.finding(
-                    "predictions are compared with the labels of their own position, not of the next",
-                    "compare predictions[:, :-1] with labels[:, 1:]",
-                    cases=[case_at(module, compared)],
-                )
+                yield self._of_step(compared)
 
 
 def _first_comparison(module: Module, step: ast.AST) -> ast.AST | None:

@@ -1,10 +1,11 @@
 """Perplexities of texts are averaged, or losses of batches as if each had as many tokens.
 
 ## What it does
-Looks for a mean of `exp(loss)` over texts or batches (a warning; Lightning's `self.log` in `validation_step` takes such
-a mean), and for `exp` of a plain mean of the losses of
-batches that are padded (a note). A loss is what a model returns, or a cross-entropy. Silent where losses are weighted
-by their tokens, where rows are cut into blocks of one length, and for a median.
+Looks for a mean of `exp(loss)` over texts or batches, and for `exp` of a plain mean of the losses of batches that are
+padded to their longest row (a note where it is not certain that they are). Lightning's `self.log` in `validation_step`
+takes such a mean, and `mean_perplexity` of Hugging Face Evaluate is one. Lists and sums are followed through functions,
+classes and files. A loss is what a model returns, or a cross-entropy. Silent where losses are weighted by their tokens,
+where rows are cut into blocks of one length, and for a median.
 
 ## Why it is bad
 `exp` makes one bad text outweigh all others: a text of two tokens with a loss of 14 has a perplexity of a million. In
@@ -51,7 +52,7 @@ perplexities that is meant (one per document, for a ranking) should be named so;
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -65,6 +66,10 @@ from truetune.checks.source.evidence.loss_expressions import (
     is_plain_loss,
 )
 from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
+from truetune.checks.source.evidence.perplexities_in_runs import (
+    AveragedPerplexities,
+    averaged_perplexities,
+)
 from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
 from truetune.source.module import Module
 
@@ -73,6 +78,10 @@ OF_ONE_LENGTH = ("block_size", "group_texts", "chunk", "stride", "packing", "pac
 """Signs that all rows have one length, so that all batches count alike"""
 PADS = ("padding=True", 'padding="longest"', "DataCollator", "pad_sequence", "collate_fn")
 EVALUATION_STEPS = ("validation_step", "test_step")
+OF_PERPLEXITIES = (
+    "perplexities are averaged, and the worst texts decide the mean: exp is taken before it"
+)
+OF_LOSSES = "losses of batches are averaged as if all had as many tokens, and exp is taken of that"
 REMEDY = "add up loss * tokens and tokens over all texts, and take exp of total / tokens once"
 
 
@@ -116,7 +125,10 @@ def _values_averaged_by_lightning(module: Module) -> Iterator[ast.expr]:
 class PerplexityNotWeightedByTokens(SourceRule):
     code = "SRC028"
     severity = "warning"
-    looks_at = CodePlaces("exponentials", _exponentials_of_losses)
+    looks_at = CodePlaces(
+        "exponentials",
+        lambda module: (*_exponentials_of_losses(module), *averaged_perplexities(module)),
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -128,6 +140,29 @@ class PerplexityNotWeightedByTokens(SourceRule):
                 " and weigh its loss by them",
                 cases=[case_at(module, window.call), case_at(module, window.loop.iter)],
             )
+        followed = list(averaged_perplexities(module))
+        yield from self._of_runs(followed)
+        # What the run follows is judged by it, and not once more by its text.
+        judged = [one for one in followed if one.is_of_perplexities or one.are_padded]
+        lines = {module.place(one.mean)[0] for one in judged}
+        for finding in self._of_text():
+            if not any(case.line in lines for case in finding.cases):
+                yield finding
+
+    def _of_runs(self, followed: Iterable[AveragedPerplexities]) -> Iterator[Finding]:
+        """Means that a symbolic run follows."""
+        module = self.subject
+        is_of_one_length = any(part.mentions(*OF_ONE_LENGTH) for part in module.with_linked)
+        for one in followed:
+            cases = [case_at(module, node) for node in dict.fromkeys((one.mean, one.exponential))]
+            if one.is_of_perplexities:
+                yield self.finding(OF_PERPLEXITIES, REMEDY, cases=cases)
+            elif one.are_padded and not is_of_one_length:
+                yield self.finding(OF_LOSSES, REMEDY, cases=cases)
+
+    def _of_text(self) -> Iterator[Finding]:
+        """Means that the text of the file shows."""
+        module = self.subject
         exponentials = {node: exponent_of(module, node) for node in _exponentials_of_losses(module)}
         if not exponentials:
             return
@@ -136,8 +171,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                 node = exponential_of_loss_in(module, term, exponentials)
                 if node is not None:
                     yield self.finding(
-                        "perplexities are averaged, and the worst texts decide the mean: exp is taken"
-                        " before it",
+                        OF_PERPLEXITIES,
                         REMEDY,
                         cases=[case_at(module, mean.node), case_at(module, node)],
                     )
@@ -171,8 +205,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
         for node, power in exponentials.items():
             if power is not None and is_exponential_of_mean(module, power, mean.node):
                 yield self.finding(
-                    "losses of batches are averaged as if all had as many tokens, and exp is taken of"
-                    " that",
+                    OF_LOSSES,
                     REMEDY,
                     severity="info",
                     cases=[case_at(module, mean.node), case_at(module, node)],

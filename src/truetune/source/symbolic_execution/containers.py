@@ -14,6 +14,7 @@ from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Constant,
+    Item,
     Mapping,
     Sequence,
     Slice,
@@ -98,7 +99,7 @@ def _part_of_sequence(value: Sequence, key: Slice) -> Value:
     ]
     are_known = all(limit is None or isinstance(limit, int) for limit in limits)
     if value.is_open or not are_known or limits[2] == 0:
-        return Sequence(value.kind, list(value.items), is_open=True)
+        return Sequence(value.kind, list(value.items), is_open=True, part_of=Item(value, key))
     return Sequence(value.kind, value.items[slice(*limits)])
 
 

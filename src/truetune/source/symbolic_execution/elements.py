@@ -20,6 +20,7 @@ from truetune.source.symbolic_execution.values import (
     Sequence,
     Value,
     choose_among,
+    options_of,
 )
 
 ELEMENT = "<element>"
@@ -65,6 +66,8 @@ KEEPS_ROWS = (
 """Methods of a data set whose result has rows of the same data set"""
 PREPARING_METHODS = ("prepare", "prepare_data_loader", "setup_dataloaders")
 """Methods of Accelerate and Fabric whose result has the batches of the loader that they are given"""
+TENSOR_ROWS = "torch.utils.data.TensorDataset"
+"""A data set whose rows are one element of each of its tensors"""
 LOADERS = ("torch.utils.data.*DataLoader", "torch.utils.data.dataloader.DataLoader", "*.DataLoader")
 
 
@@ -114,7 +117,7 @@ def _prepared(item: Item) -> Value | None:
 
 def _element_of_result(call: CallEvent, depth: int) -> Value | None:
     """One element of what a call gave; None where it is not known."""
-    if call.named("zip", "enumerate") and call.args:
+    if call.named("zip", "enumerate", TENSOR_ROWS) and call.args:
         parts = [element_of(one, depth + 1) for one in call.args]
         if call.named("enumerate"):
             parts = [Element(Constant("number")), parts[0]]
@@ -141,7 +144,8 @@ def _element_of_loader(call: CallEvent, depth: int) -> Value | None:
         return call.returned_by_callbacks[-1][1]
     if collator is None and call.args:
         row = element_of(call.args[0], depth + 1)
-        return row if isinstance(row, Mapping | Sequence) else None
+        is_known = all(isinstance(one, Mapping | Sequence) for one in options_of(row))
+        return row if is_known else None
     return None
 
 
@@ -152,16 +156,28 @@ def _mapped_row(call: CallEvent, depth: int) -> Value | None:
     returned = call.returned_by_callbacks[-1][1]
     row = element_of(call.receiver, depth + 1)
     options = returned.options if isinstance(returned, Choice) else (returned,)
-    mapped = [one for one in options if isinstance(one, Mapping)]
+    mapped = [one for one in options if isinstance(one, Mapping) or _is_encoding(one)]
     if len(mapped) != len(options):
         return Element(call.result, node=call.node)
-    rows: list[Value] = []
-    for one in mapped:
-        entries = dict(row.entries) if isinstance(row, Mapping) else {}
-        entries.update(one.entries)
-        rest = row.rest if isinstance(row, Mapping) else row
-        rows.append(Mapping(entries, one.rest or rest, node=one.node))
-    return choose_among(rows)
+    return choose_among([_row_with_columns(row, one) for one in mapped])
+
+
+def _is_encoding(value: Value) -> bool:
+    """Is it what a tokenizer gave, to which a function may have added columns of its own?"""
+    return isinstance(value, Result) and value.call.method == "__call__" and bool(value.entries)
+
+
+def _row_with_columns(row: Value, added: Value) -> Mapping:
+    """A row with the columns that a function gives."""
+    entries = dict(row.entries) if isinstance(row, Mapping) else {}
+    rest = row.rest if isinstance(row, Mapping) else row
+    if isinstance(added, Mapping):
+        entries.update(added.entries)
+        return Mapping(entries, added.rest or rest, node=added.node)
+    if isinstance(added, Opaque):
+        entries.update((key, one) for key, one in added.entries.items() if isinstance(key, str))
+        entries.pop(ELEMENT, None)
+    return Mapping(entries, added, node=added.node)
 
 
 def items_to_unroll(iterable: Value) -> list[Value] | None:

@@ -766,6 +766,13 @@ class Interpreter:
             instance.entries["<row>"] = element_of(given) if name == "__iter__" else given
             return
 
+    def _find_row_for(self, instance: Instance, event: CallEvent) -> None:
+        """Run what gives the elements of an object, as the library does that was handed it."""
+        outer = self._frame
+        self._frame = Frame("callback", event.node, outer, instance, given_to=event)
+        self._find_row(instance, event.node)
+        self._frame = outer
+
     # Expressions
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
@@ -1279,6 +1286,7 @@ class Interpreter:
             self._run_handed(value, event, 0)
         if (
             isinstance(receiver, Instance)
+            and receiver.is_made
             and method is not None
             and library_bases(receiver.made_of)
         ):
@@ -1296,8 +1304,11 @@ class Interpreter:
             function = _find_method(value.made_of, "__call__")
             if function is not None:
                 returned = self._run_callback(_bound(function, value), event)
-                event.returned_by_callbacks.append((function, returned))
-            elif library_bases(value.made_of):
+                event.returned_by_callbacks.append((_bound(function, value), returned))
+                return
+            if "<row>" not in value.entries:
+                self._find_row_for(value, event)
+            if library_bases(value.made_of):
                 self._run_hooks(value, event)
         elif isinstance(value, Sequence | Mapping) and depth < 2:
             parts = value.items if isinstance(value, Sequence) else value.entries.values()
@@ -1457,17 +1468,23 @@ class Interpreter:
         """A new object of a class of the project."""
         instance = Instance(made, node=node)
         self.trace.instances.append(instance)
+        self._construct(instance, given, node)
+        instance.is_made = True
+        return instance
+
+    def _construct(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
+        """Run the constructor of a new object, or of the library's class that it derives from."""
+        made = instance.made_of
         construct = _find_method(made, "__init__")
         if construct is not None:
             self._call_function(_bound(construct, instance), given, node)
-            return instance
+            return
         bases = library_bases(made)
         if _is_filled_by_fields(made, bases):
             self._fill_fields(instance, given, node)
         elif bases:
             instance.construction = self._event(bases, None, None, given, node, made.home)
             self._set_given_attributes(instance, given)
-        return instance
 
     def _fill_fields(self, instance: Instance, given: Arguments, node: ast.AST) -> None:
         """Set the fields of a dataclass from the arguments and their defaults."""

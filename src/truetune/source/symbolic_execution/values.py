@@ -49,6 +49,8 @@ class Sequence(Value):
     items: list[Value]
     is_open: bool = False
     """It may hold other values than `items`, or these any number of times (a comprehension, `append` in a loop)"""
+    part_of: Item | None = None
+    """The slice of another list that it is, where the order of that list's items is not known"""
 
 
 @dataclass(eq=False, slots=True)
@@ -145,6 +147,8 @@ class Instance(Opaque):
     """The call of a library's base class that its construction is too (`class MyTrainer(Trainer)`)"""
     hooks_ran: bool = False
     """Its methods that a library calls were run"""
+    is_made: bool = False
+    """Its constructor is done: before that, no library calls its methods"""
 
 
 @dataclass(eq=False, slots=True)

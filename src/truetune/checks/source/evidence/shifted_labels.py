@@ -1,8 +1,7 @@
 """Labels that are the ids, one token on, however that is written.
 
-Both ways are read: labels that begin at the second of their tokens (`ids[1:]`, `roll(ids, -1)`, `labels[:, :-1] =
-ids[:, 1:]`), and two slices of one array, of which the second begins one later (`data[i + 1 : ...]` beside
-`data[i : ...]`). Names, casts and stacks are looked through, since each gives the same tokens again.
+Labels that begin at the second of their tokens are read: `ids[1:]`, `roll(ids, -1)`, `labels[:, :-1] = ids[:, 1:]`.
+Names, casts and stacks are looked through, since each gives the same tokens again.
 """
 
 from __future__ import annotations
@@ -142,27 +141,3 @@ def leaves_last_out(module: Module, ids: ast.expr) -> bool:
         for node in same_tokens(module, ids)
         for part in ast.walk(node)
     )
-
-
-def is_one_on(module: Module, ids: ast.expr, labels: ast.expr) -> bool:
-    """Are labels the ids, one token on: `x[1:]`, or `data[i + 1 : ...]` beside `data[i : ...]`?"""
-    if shifted_part(module, ids) is not None:
-        return False
-    if shifted_part(module, labels) is not None:
-        return True
-    sliced_ids = {_sliced(node) for node in same_tokens(module, ids)} - {None}
-    sliced_labels = {_sliced(node) for node in same_tokens(module, labels)} - {None}
-    if len(sliced_ids) != 1 or len(sliced_labels) != 1:
-        return False
-    (before,), (after,) = sliced_ids, sliced_labels
-    if before is None or after is None or before[0] != after[0]:
-        return False
-    first = before[1] or "0"
-    return after[1] in (f"{first} + 1", f"1 + {first}", "1" if first == "0" else "")
-
-
-def _sliced(node: ast.AST) -> tuple[str, str] | None:
-    """What is sliced and where the slice begins; None for another expression."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice):
-        return None
-    return ast.unparse(node.value), ast.unparse(node.slice.lower) if node.slice.lower else ""

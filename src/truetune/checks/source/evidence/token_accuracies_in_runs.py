@@ -1,0 +1,92 @@
+"""Tokens that are picked from a causal model's logits and compared with labels, in the symbolic run of a script.
+
+How it works: both sides of an equality are followed back, one through `argmax` to the pass of a causal model, the other
+to its labels; the places of their tokens are compared as those of a loss (`own_losses_in_runs.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.array_places import KEEPING_METHODS, cut
+from truetune.checks.source.evidence.own_losses_in_runs import Logits, LossSearch
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Item, Operation, Result, Value
+
+EQUALITIES = ("==", "!=")
+EQUAL_FUNCTIONS = ("torch.eq", "torch.ne", "numpy.equal", "torch.equal")
+PICKING_FUNCTIONS = ("torch.argmax", "numpy.argmax")
+MAX_STEPS = 12
+"""Casts and slices behind an `argmax`"""
+
+
+class TokenAccuracy(NamedTuple):
+    """A comparison of picked tokens with labels."""
+
+    node: ast.AST
+    ahead: int
+    """By how many places the label is behind the token that the logits are given: 1 is right"""
+
+
+def token_accuracies(module: Module) -> Iterator[TokenAccuracy]:
+    """The comparisons of a file whose labels and logits are known by their places, each place once."""
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        search = LossSearch(trace)
+        for value in trace.values:
+            node = value.node
+            if node is None or node in seen or module.home(node).path != module.path:
+                continue
+            ahead = _distance(search, value)
+            if ahead is not None:
+                seen.add(node)
+                yield TokenAccuracy(node, ahead)
+
+
+def _distance(search: LossSearch, value: Value) -> int | None:
+    """By how many tokens a comparison looks ahead; None for any other value."""
+    pair = _compared(value)
+    if pair is None:
+        return None
+    for picked, labels in (pair, pair[::-1]):
+        logits = _picked_logits(search, picked)
+        if logits is not None:
+            return search.distance(logits, labels)
+    return None
+
+
+def _compared(value: Value) -> tuple[Value, Value] | None:
+    """The two sides of an equality."""
+    if isinstance(value, Operation) and value.operator in EQUALITIES and len(value.operands) == 2:
+        return value.operands[0], value.operands[1]
+    if not isinstance(value, Result):
+        return None
+    call = value.call
+    if call.named(*EQUAL_FUNCTIONS) and len(call.args) == 2:
+        return call.args[0], call.args[1]
+    if call.method in ("eq", "ne") and call.receiver is not None and call.args:
+        return call.receiver, call.args[0]
+    return None
+
+
+def _picked_logits(search: LossSearch, value: Value, depth: int = 0) -> Logits | None:
+    """The logits of which `argmax` picked tokens; None where it did not."""
+    if depth > MAX_STEPS:
+        return None
+    if isinstance(value, Item):
+        whole = _picked_logits(search, value.base, depth + 1)
+        segments = None if whole is None else cut((whole.segment,), value.key)
+        return None if whole is None or not segments else whole._replace(segment=segments[0])
+    if not isinstance(value, Result):
+        return None
+    call = value.call
+    if call.method == "argmax" and call.receiver is not None:
+        return search.logits(call.receiver)
+    if call.named(*PICKING_FUNCTIONS) and call.args:
+        return search.logits(call.args[0])
+    if call.method in KEEPING_METHODS and call.receiver is not None:
+        return _picked_logits(search, call.receiver, depth + 1)
+    return None

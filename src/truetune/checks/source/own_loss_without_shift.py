@@ -1,0 +1,73 @@
+"""An own loss of a causal model compares the logits of a place with the label of the same place.
+
+## What it does
+Follows logits and labels of cross-entropies (`cross_entropy`, `CrossEntropyLoss`, `nll_loss`) and of log-probabilities
+that are gathered by labels (DPO) back to the pass of a causal model: in `compute_loss` of a trainer, in
+`compute_loss_func`, in steps of Lightning and in loops. It fires where logits and labels stand at the same place:
+neither was sliced by one, and the labels are the ids of that pass (a copy, -100 where nothing is learned). Where rows
+come shifted, the model is not known to be causal, or what the labels are is not seen, nothing is said.
+
+## Why it is bad
+The logits at a place are for the next token. Without the shift the model learns to repeat the token that it reads: the
+loss falls to nearly 0 within some steps, and the model writes one token over and over.
+
+## Example
+```python
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for batch in loader:
+    logits = model(input_ids=batch["input_ids"]).logits
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    loss = cross_entropy(logits.view(-1, logits.size(-1)), labels.view(-1))
+    loss.backward()
+```
+
+## Use instead
+```python
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for batch in loader:
+    logits = model(input_ids=batch["input_ids"]).logits[:, :-1]
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)[:, 1:]
+    loss = cross_entropy(logits.reshape(-1, logits.size(-1)), labels.reshape(-1))
+    loss.backward()
+```
+
+## Fix safety
+There is no automatic fix: masks and weights of tokens have to be shifted with the labels.
+
+## References
+- Hugging Face Transformers, `ForCausalLMLoss` (shifts the labels by one)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.own_losses_in_runs import own_losses
+
+
+class OwnLossWithoutShift(SourceRule):
+    code = "SRC148"
+    severity = "error"
+    looks_at = CodePlaces(
+        "own losses of causal models", lambda module: (one.call for one in own_losses(module))
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        for loss in own_losses(self.subject):
+            if loss.ahead == 0:
+                yield self.finding(
+                    "logits are compared with the labels of their own place: the model learns to repeat the token"
+                    " that it reads",
+                    "compare logits[:, :-1] with labels[:, 1:]",
+                    cases=[case_at(self.subject, loss.call.node)],
+                )

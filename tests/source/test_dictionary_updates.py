@@ -1,0 +1,18 @@
+"""Dictionaries that are updated by each other have the entries of both, and are read in the end."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from truetune.source.constant_values import resolve_dict_entries
+from truetune.source.module import parse_module
+
+
+@pytest.mark.parametrize("update", ["a.update(b); b.update(a)", "a.update(b); a.update(a)"])
+def test_dictionaries_that_update_each_other(update: str) -> None:
+    module = parse_module(f"a = {{'x': 1}}\nb = {{'y': 2}}\n{update}\nprint(a)\n", "train.py")
+    printed = next(node for node in module.nodes(ast.Call) if ast.unparse(node) == "print(a)")
+    entries = resolve_dict_entries(module.flow, printed.args[0])
+    assert set(entries.by_name) == {"x", "y"}
