@@ -322,3 +322,30 @@ def test_no_script_takes_the_memory_or_the_time(bomb: str) -> None:
     value = next(iter(trace.calls("lib.f"))).args[0]
     constant_of(value)
     assert len(list(lineages(value))) < 40
+
+
+COUNTED = """
+import torch
+n = 0
+for batch in torch.load("batches.pt"):
+    n += 1
+    if n % 8 == 0:
+        torch.save(batch, "x")
+    inside = 0
+    inside += 1
+    torch.add(inside, n)
+whole = 0
+whole += 4
+for size in (1, 2):
+    whole += size
+torch.mul(whole)
+"""
+
+
+def test_a_counter_of_passes_is_no_constant() -> None:
+    trace = run_symbolically(parse_module(COUNTED, "train.py"))
+    saved = next(trace.calls("torch.save"))
+    assert [frame.taken for frame in saved.frames("branch")] == [True]
+    added = next(trace.calls("torch.add"))
+    assert [constant_of(one) for one in added.args] == [1, NO_CONSTANT]
+    assert constant_of(next(trace.calls("torch.mul")).args[0]) == 7
