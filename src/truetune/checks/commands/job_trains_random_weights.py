@@ -40,7 +40,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.random_weights_in_runs import (
     CHAT_MODEL,
-    FROM_SCRATCH,
+    is_said_to_be_new,
     sign_in_words,
 )
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -70,7 +70,7 @@ class JobTrainsRandomWeights(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
-        if FROM_SCRATCH.search(file.text) or FROM_SCRATCH.search(file.path):
+        if is_said_to_be_new(file.path, file.text):
             return
         for new in _new_models(file):
             sign = _sign_of_tuning(file, new)

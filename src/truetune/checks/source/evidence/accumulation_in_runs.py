@@ -230,11 +230,16 @@ def _numbers_of_name(
     if not isinstance(raised, ast.AugAssign) or not _is_raised_by_one(raised, loops[0].node):
         return None
     begun = _begin_of_name(trace, step, raised)
-    begin = None if begun is None else constant_of(begun.value)
-    if begun is None or type(begin) is not int:
+    if begun is None:
         return None
-    around = {id(frame.node) for frame in begun.frames("loop")}
-    outer = loops[1:]
+    begin = constant_of(begun.value)
+    if type(begin) is not int:
+        return None
+    return _numbers_from(begin, {id(one.node) for one in begun.frames("loop")}, loops[1:], epoch)
+
+
+def _numbers_from(begin: int, around: set[int], outer: list[Frame], epoch: Count) -> Numbers | None:
+    """The numbers of a counter that begins inside of some of the loops around its own."""
     passes = _product([frame for frame in outer if id(frame.node) not in around])
     rounds = _product([frame for frame in outer if id(frame.node) in around]) or 1
     last = epoch.most * passes if passes is not None else MAX_NUMBERS + 1

@@ -106,7 +106,7 @@ LOADS_WEIGHTS = re.compile(
 NAMELESS_LOADS = ("copy_", "load_file", "load_checkpoint", "load_state", "load_state_dict")
 """A copy into a parameter, a file of tensors: they need not name the model"""
 NO_LOADS = ("load_dataset", "load_metric", "load_from_disk", "load_adapter")
-TEST_FILE = re.compile(r"(^|/)(tests?/|test_|conftest)|_test\.py$")
+TEST_FILE = re.compile(r"(^|/)(tests?/[^/]*|test_[^/]*|conftest\.py|[^/]*_test\.py)$")
 MAX_CONFIG_STEPS = 8
 
 
@@ -183,7 +183,7 @@ def _models_of_optimizer(optimizer: CallEvent) -> list[Value]:
 def _is_from_scratch(trace: Trace) -> bool:
     """Does the run say that it trains from scratch, or make a tokenizer of its own?"""
     homes = {event.home for event in trace.events} | {trace.entry}
-    if any(FROM_SCRATCH.search(home.path) or FROM_SCRATCH.search(home.text) for home in homes):
+    if any(is_said_to_be_new(home.path, home.text) for home in homes):
         return True
     if any(trace.methods("train_new_from_iterator")) or any(trace.calls(*TOKENIZER_TRAININGS)):
         return True
@@ -192,6 +192,11 @@ def _is_from_scratch(trace: Trace) -> bool:
         for load in trace.calls(*TOKENIZER_LOADS)
     ]
     return bool(names) and all(isinstance(name, str) and _is_folder(name) for name in names)
+
+
+def is_said_to_be_new(path: str, text: str) -> bool:
+    """Does a file, or its name, say that a model is trained from scratch?"""
+    return any(FROM_SCRATCH.search(said) for said in (path.rpartition("/")[2], text))
 
 
 def _is_folder(name: str) -> bool:

@@ -174,7 +174,8 @@ def _is_of_one_append(rows: Sequence) -> bool:
 
 def _outer_iterables(item: Value) -> Iterator[Value]:
     """What a row was taken from: the iterables of the elements that it is made of."""
-    pending, seen = [item], set()
+    pending = [item]
+    seen: set[int] = set()
     while pending and len(seen) < MAX_PARTS:
         value = pending.pop()
         if id(value) in seen:
