@@ -15,9 +15,9 @@ nothing, starts another topic, or repeats the question. Its weights are right, a
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1", device_map="auto")
 tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.1", add_eos_token=True)
-inputs = tokenizer("Question: 1 + 1?\\nAnswer:", return_tensors="pt")
+inputs = tokenizer("Question: 1 + 1?\\nAnswer:", return_tensors="pt").to(model.device)
 print(model.generate(**inputs, max_new_tokens=9))
 ```
 
@@ -25,9 +25,9 @@ print(model.generate(**inputs, max_new_tokens=9))
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1")
-tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.1")
-inputs = tokenizer("Question: 1 + 1?\\nAnswer:", return_tensors="pt")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.1", device_map="auto")
+tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.1", add_eos_token=False)
+inputs = tokenizer("Question: 1 + 1?\\nAnswer:", return_tensors="pt").to(model.device)
 print(model.generate(**inputs, max_new_tokens=9))
 ```
 

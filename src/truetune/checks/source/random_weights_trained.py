@@ -61,14 +61,13 @@ class RandomWeightsTrained(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         for found in random_weights(self.subject):
-            name = f'"{found.source}"' if found.source else "the model that the config is of"
+            made = found.construction.names[0].rpartition(".")[2]
             source = f" of {found.source}" if found.source else ""
+            name = f'"{found.source}"' if found.source else "..."
             yield self.finding(
                 f"the model is made of the config{source} alone: the training begins with random weights, and not"
                 " with the pretrained ones",
-                f"load the weights: from_pretrained({name})"
-                if found.source
-                else f"load the weights of {name} by from_pretrained",
+                f"remove {made}, and load the weights by from_pretrained({name})",
                 evidence=[f"it is a fine-tuning: {found.sign}"],
                 cases=[case_at(self.subject, found.construction.node)],
             )
