@@ -135,6 +135,27 @@ def test_a_limit_on_steps_that_leaves_rows_unseen_is_found(tmp_path: Path) -> No
     (found,) = said({**settings, "max_steps": 60}, tmp_path)
     assert "max_steps ends the run after 480 of 20,000 rows" in found[1]
     assert said({**settings, "max_steps": 600}, tmp_path) == []
+    # More steps than a trial has: only who asks for epochs too means to see the rows.
+    rows.write_text('{"messages": []}\n' * 40_000, encoding="utf-8")
+    (found,) = said({**settings, "num_epochs": 3, "max_steps": 600}, tmp_path)
+    assert "the epochs that are set do not count" in found[1]
+    without = {key: value for key, value in settings.items() if key != "num_epochs"}
+    assert said({**without, "max_steps": 600}, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("split", "count"),
+    [("train[:100]", 1), ("train", 0), ("train[:400]", 0), ("train[50:]", 0), ("train[:50%]", 0)],
+)
+def test_a_slice_of_axolotl_leaves_rows_out(split: str, count: int, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"messages": []}\n' * 400, encoding="utf-8")
+    data = {"path": str(rows), "type": "chat_template", "split": split}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**AXOLOTL, **LORA, "datasets": [data]}), encoding="utf-8")
+    found = run_rules(read_config(path), [find_rule("rows-left-out-by-limit")]).findings
+    assert len(found) == count
+    assert all("leaves out 300 of 400 rows" in finding.message for finding in found)
 
 
 CALLS = {

@@ -407,3 +407,30 @@ def test_methods_that_a_library_calls_run_after_the_constructor() -> None:
         """
     )
     assert constant_of(only_call(trace, "lib.f").keywords["kind"]) == 7
+
+
+COUNTED = """
+import torch
+n = 0
+for batch in torch.load("batches.pt"):
+    n += 1
+    if n % 8 == 0:
+        torch.save(batch, "x")
+    inside = 0
+    inside += 1
+    torch.add(inside, n)
+whole = 0
+whole += 4
+for size in (1, 2):
+    whole += size
+torch.mul(whole)
+"""
+
+
+def test_a_counter_of_passes_is_no_constant() -> None:
+    trace = run_symbolically(parse_module(COUNTED, "train.py"))
+    saved = next(trace.calls("torch.save"))
+    assert [frame.taken for frame in saved.frames("branch")] == [True]
+    added = next(trace.calls("torch.add"))
+    assert [constant_of(one) for one in added.args] == [1, NO_CONSTANT]
+    assert constant_of(next(trace.calls("torch.mul")).args[0]) == 7

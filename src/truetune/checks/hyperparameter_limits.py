@@ -38,6 +38,8 @@ DECAY_RATE = "weight decay x learning rate"
 UPDATES = "optimizer steps"
 """Steps of a run that its rows, batch and epochs decide"""
 SEEN = "share of the rows that max_steps sees"
+ASKED_EPOCHS = "epochs that the file asks for"
+"""Where it sets `max_steps` too, which decides"""
 # The largest max_steps of Unsloth's notebooks; at double, published recipes of a thousand rows would count as trials.
 MAX_STEPS_OF_TRIAL = 500
 
@@ -178,6 +180,11 @@ def _epochs_decide(values: Values) -> bool:
 def _has_steps_of_a_trial(values: Values) -> bool:
     """Is `max_steps` as small as where a method is tried? Runs over rows that no one means to see whole have more."""
     return 0 < (parse_limit_number(values.get("training.max_steps")) or 0) <= MAX_STEPS_OF_TRIAL
+
+
+def _asks_for_epochs(values: Values) -> bool:
+    """Does the file ask for whole epochs, beside the `max_steps` that decides?"""
+    return (parse_limit_number(values.get(ASKED_EPOCHS)) or 0) >= 1
 
 
 def _is_scale_weak(values: Values) -> bool:
@@ -612,6 +619,16 @@ LIMITS: tuple[Limit, ...] = (
         fix="leave {name} out, so that num_train_epochs decides (1 to 3)",
         when=_has_steps_of_a_trial,
         source="notebooks that try a method make 60 to 500 steps (Unsloth: max_steps = 60)",
+    ),
+    Limit(
+        setting=SEEN,
+        # A fifth: who asks for an epoch means to see the rows. At a quarter, long runs are limited on purpose.
+        outside=Interval(below=0.2),
+        severity="warning",
+        says="{name} ends the run after {max_steps} steps and {rows_seen}, and the epochs that are set do not count",
+        fix="leave {name} out, so that num_train_epochs decides",
+        when=_asks_for_epochs,
+        source="transformers TrainingArguments: max_steps overrides num_train_epochs",
     ),
     Limit(
         setting="training.num_train_epochs",

@@ -27,6 +27,7 @@ NO_PLACE = {
     "reasoning-scored-with-the-answer": "the reasoning is cut off",
     "chat-template-of-another-family": "the tokenizer keeps the template that it has",
     "option-ids-are-the-first-token": "the last id of each option is taken",
+    "random-weights-trained": "the model is loaded with its weights",
 }
 """Rules whose healthy example has none of their places, with the reason"""
 GENERATES = """

@@ -61,7 +61,7 @@ FOLLOWED = frozenset((
     "four-bit-computed-in-float32",
     "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
     "model-left-on-the-cpu", "option-ids-are-the-first-token", "predictions-are-not-generated",
-    "prompts-lose-their-end", "sampled-answers-scored-once",
+    "prompts-end-in-eos", "prompts-lose-their-end", "sampled-answers-scored-once",
     "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
     "repetition-forbidden-in-structured-answers", "right-padding-at-generation", "wrapper-keys-not-loaded",
 ))  # fmt: skip

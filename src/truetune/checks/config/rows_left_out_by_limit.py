@@ -1,7 +1,8 @@
 """A limit that is meant for debugging leaves rows out.
 
 ## What it does
-Counts the rows of the files that are here, and compares them with LLaMA-Factory's `max_samples`.
+Counts the rows of the files that are here, and compares them with LLaMA-Factory's `max_samples`, and with a slice that
+Axolotl is to take of a data set (`split: train[:100]`).
 
 ## Why it is bad
 Its examples set `max_samples: 1000`, and whoever copies one trains on the first thousand rows of each data set. Nothing
@@ -45,54 +46,96 @@ The run gets longer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
-from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.setting_places import setting_case, table_entries
 from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
-from truetune.checks.setting_values import format_setting
+from truetune.settings.config import Config
+
+NO_LIMIT = Unmet("it is about limits on the rows of a data set: none is set")
+SLICE = re.compile(r"\w+\[:(?P<rows>\d+)\]")
+
+
+class _RowLimit(NamedTuple):
+    """A limit on the rows of one data set."""
+
+    data: str
+    most: int
+    key: str
+    value: int | str | None
+    text: str
+    """`max_samples 1,000`"""
 
 
 class RowsLeftOutByLimit(ConfigRule):
     code = "CFG036"
     severity = "warning"
     since = "0.1.0"
-    stacks = ("llama-factory",)
-    about = ("max_samples",)
+    stacks = ("llama-factory", "axolotl")
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
+        if not _limits(self.subject):
+            return NO_LIMIT
         return None if self._counts() else NO_ROWS
 
     def figure(self) -> Measurement:
-        what = f"rows beyond {format_setting(self.subject, 'max_samples')}"
+        limits = sorted({limit.text for limit in _limits(self.subject)})
+        what = f"rows beyond {', '.join(limits)}"
         return count_measurement(what, 0, sum(self._counts().values()))
 
-    def _counts(self) -> dict[str, int]:
-        """The rows of each training file that is here."""
-        counts = {name: count_rows(name) for name in self.subject.spec.data}
-        return {name: count for name, count in counts.items() if count is not None}
+    def _counts(self) -> dict[_RowLimit, int]:
+        """The rows of each training file that is here and has a limit."""
+        counts = {limit: count_rows(limit.data) for limit in _limits(self.subject)}
+        return {limit: count for limit, count in counts.items() if count is not None}
 
     def findings(self) -> Iterator[Finding]:
-        config, limit = self.subject, self.subject.raw.get("max_samples")
-        if config.stack != "llama-factory" or not isinstance(limit, int) or limit < 1:
-            return
-        over = {name: count for name, count in self._counts().items() if count > limit}
+        over = {limit: count for limit, count in self._counts().items() if count > limit.most}
         if over:
-            lost, total = sum(count - limit for count in over.values()), sum(over.values())
+            lost = sum(count - limit.most for limit, count in over.items())
+            total = sum(over.values())
+            first = next(iter(over))
             yield self.finding(
-                f"max_samples {limit:,} leaves out {lost:,} of {total:,} rows",
-                "leave max_samples out: it is for trying things",
+                f"{first.text} leaves out {lost:,} of {total:,} rows",
+                f"leave {first.key.rpartition('.')[2]} out: it is for trying things",
                 evidence=[
-                    f"{Path(name).name} holds {count:,} rows" for name, count in over.items()
+                    f"{Path(limit.data).name} holds {count:,} rows" for limit, count in over.items()
                 ],
-                cases=[setting_case(config, limit, "max_samples")],
+                cases=[setting_case(self.subject, first.value, first.key)],
                 count=lost,
                 total=total,
             )
+
+
+def _limits(config: Config) -> list[_RowLimit]:
+    """The limits on the rows of the training's data sets."""
+    if config.stack == "axolotl":
+        return list(_slices(config))
+    most = config.raw.get("max_samples")
+    if config.stack != "llama-factory" or not isinstance(most, int) or most < 1:
+        return []
+    text = f"max_samples {most:,}"
+    return [_RowLimit(name, most, "max_samples", most, text) for name in config.spec.data]
+
+
+def _slices(config: Config) -> Iterator[_RowLimit]:
+    """The slices that Axolotl takes of its data sets."""
+    for index, item in table_entries(config, "datasets"):
+        path, split = item.get("path"), item.get("split")
+        found = SLICE.fullmatch(split) if isinstance(split, str) else None
+        if found is None or not isinstance(path, str):
+            continue
+        # The settings know a file by the name that it is found under.
+        for name in config.spec.data:
+            if Path(name).name == Path(path).name:
+                text = f"split: {split}"
+                yield _RowLimit(name, int(found["rows"]), f"datasets.{index}.split", split, text)

@@ -64,6 +64,7 @@ from truetune.source.symbolic_execution.values import (
     Choice,
     Class,
     Constant,
+    Element,
     Function,
     Instance,
     Item,
@@ -128,6 +129,8 @@ class LimitReached(Exception):
     """The run is ended: MAX_STEPS."""
 
 
+COUNTER = "number"
+"""What the value of a counter is an element of, as the number that `enumerate` gives"""
 _MISSING: Any = object()
 
 
@@ -250,6 +253,9 @@ class Interpreter:
             whole = self._as_list(added, node)
             change_list(earlier, "extend", (whole,), in_loop=self._is_in_loop())
             value: Value = earlier
+        elif _is_number(earlier) and self._counts_passes(target):
+            # Two passes stand for any number of them, so 1 and 2 would be two of its values.
+            value = self._keep(Element(Constant(COUNTER), node=node))
         else:
             value = self._operate(BINARY[type(node.op)][0], (earlier, added), node)
         self._assign(target, value, scope, node, is_augmented=True)
@@ -545,6 +551,18 @@ class Interpreter:
         """Does it run inside a loop or comprehension?"""
         frames = () if self._frame is None else self._frame.around()
         return any(frame.kind in ("loop", "comprehension") for frame in frames)
+
+    def _counts_passes(self, target: ast.expr) -> bool:
+        """Is a name or attribute changed in each pass of a loop whose number of passes is not known?"""
+        frames = () if self._frame is None else self._frame.around()
+        # A local name begins anew with each call; an attribute does not.
+        ends = ("loop",) if isinstance(target, ast.Attribute) else ("loop", "call")
+        loop = next((frame for frame in frames if frame.kind in ends), None)
+        if loop is None or not isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
+            return False
+        if loop.value is not None and items_to_unroll(loop.value) is not None:
+            return False
+        return not _is_set_inside(loop.node, ast.unparse(target))
 
     def _number(self) -> int:
         """The number of the next event."""
@@ -1703,3 +1721,19 @@ def _unknown_arguments(function: Function, event: CallEvent) -> tuple[Value, ...
         for position, name in enumerate(wanted)
         if name not in function.defaults
     )
+
+
+@cache
+def _is_set_inside(loop: ast.For | ast.AsyncFor | ast.While, target: str) -> bool:
+    """Does a pass of a loop set a name or attribute anew, by anything but `+=` and the like?"""
+    return any(
+        ast.unparse(one) == target
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Assign)
+        for one in node.targets
+    )
+
+
+def _is_number(value: Value) -> bool:
+    """Is it a number that is written, or follows from what is written?"""
+    return isinstance(value, Constant) and type(value.value) in (int, float)

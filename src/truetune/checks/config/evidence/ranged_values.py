@@ -9,6 +9,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.step_counts import max_steps_of_run, training_rows
 from truetune.checks.findings import Case
 from truetune.checks.hyperparameter_limits import (
+    ASKED_EPOCHS,
     BETA,
     DECAY_RATE,
     NOTHING,
@@ -136,7 +137,9 @@ def _steps_and_rows(config: Config) -> dict[str, Any]:
         return {}
     seen = run.most * size * training.devices * max(1, training.gradient_accumulation_steps or 1)
     text = f"{seen:,} of {there.count:,} rows"
-    return {SEEN: seen / there.count, "rows_seen": text}
+    is_asked = "training.num_train_epochs" in config.places
+    asked = training.num_train_epochs if is_asked else None
+    return {SEEN: seen / there.count, "rows_seen": text, ASKED_EPOCHS: asked}
 
 
 def _stack_keys(config: Config) -> dict[str, str]:

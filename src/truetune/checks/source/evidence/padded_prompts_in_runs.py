@@ -68,7 +68,7 @@ def _right_padding(trace: Trace, generation: CallEvent) -> ast.AST | None:
         return None
     ids = generation.keywords.get("input_ids") or generation.argument(0, "inputs")
     ids = generation.keywords.get("**") if ids is None else ids
-    encoding = None if ids is None else _encoding_of(ids)
+    encoding = None if ids is None else encoding_of_ids(ids)
     if encoding is None:
         return None
     if encoding.named(PAD_SEQUENCE):
@@ -92,21 +92,21 @@ def _is_of_single_rows(padding: CallEvent) -> bool:
     return False
 
 
-def _encoding_of(ids: Value, depth: int = 0) -> CallEvent | None:
+def encoding_of_ids(ids: Value, depth: int = 0) -> CallEvent | None:
     """The call that made ids or a batch of them, through moves to a device; None where several may have."""
     if depth > MAX_STEPS:
         return None
     if isinstance(ids, Choice):
-        made = [_encoding_of(option, depth + 1) for option in ids.options]
+        made = [encoding_of_ids(option, depth + 1) for option in ids.options]
         return made[0] if all(one is made[0] for one in made) else None
     if isinstance(ids, Attribute) and ids.name in ("input_ids", "data"):
-        return _encoding_of(ids.base, depth + 1)
+        return encoding_of_ids(ids.base, depth + 1)
     if isinstance(ids, Item) and constant_of(ids.key) == "input_ids":
-        return _encoding_of(ids.base, depth + 1)
+        return encoding_of_ids(ids.base, depth + 1)
     if not isinstance(ids, Result):
         return None
     if ids.call.method in MOVING_METHODS and ids.call.receiver is not None:
-        return _encoding_of(ids.call.receiver, depth + 1)
+        return encoding_of_ids(ids.call.receiver, depth + 1)
     return ids.call
 
 

@@ -1,0 +1,109 @@
+"""A job that is to fine-tune starts from random weights, because it names a config and no model.
+
+## What it does
+Reads the commands of shell scripts, job files and Dockerfiles that start a training script of transformers
+(`run_clm.py`, `run_mlm.py`, `run_fim.py` ..., also those `_no_trainer`) with `--config_name` or `--model_type` and
+without `--model_name_or_path`. It fires where the job says that it fine-tunes: the config is that of a chat model, or
+its file, output folder or comments speak of it. A job that says that it trains from scratch or pretrains, one with
+`--config_overrides`, and one that continues from a checkpoint are left alone.
+
+## Why it is bad
+With a config alone these scripts make a model of random weights ("Training new model from scratch", one line of the
+log). The run ends well, its loss falls, and nothing of the pretrained model is in what it saves.
+
+## Example
+```bash
+python run_clm.py --config_name Qwen/Qwen2.5-0.5B --tokenizer_name Qwen/Qwen2.5-0.5B --train_file train.txt \
+  --do_train --num_train_epochs 3 --output_dir out/qwen-finetuned
+```
+
+## Use instead
+```bash
+python run_clm.py --model_name_or_path Qwen/Qwen2.5-0.5B --train_file train.txt \
+  --do_train --num_train_epochs 3 --output_dir out/qwen-finetuned
+```
+
+## Fix safety
+There is no automatic fix: who means to train from scratch can ignore the line.
+
+## References
+- huggingface/transformers `examples/pytorch/language-modeling/run_clm.py`: "Training new model from scratch"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.random_weights_in_runs import (
+    CHAT_MODEL,
+    is_said_to_be_new,
+    sign_in_words,
+)
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+
+SCRIPT = re.compile(r"(^|/)run_(clm|mlm|plm|fim|summarization|translation)(_\w+)?\.py$")
+"""Example scripts of transformers that make a new model where they are given a config alone"""
+CONTINUES = ("--resume_from_checkpoint", "--config_overrides")
+
+
+class NewModel(NamedTuple):
+    """A command that trains a new model."""
+
+    command: ShellCommand
+    option: str
+    """`--config_name` or `--model_type`"""
+    source: str
+
+
+class JobTrainsRandomWeights(CommandRule):
+    code = "CMD040"
+    severity = "error"
+    what = "commands that train a new model by a script of transformers"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[NewModel]:
+        return _new_models(file)
+
+    def findings(self) -> Iterator[Finding]:
+        file = self.subject
+        if is_said_to_be_new(file.path, file.text):
+            return
+        for new in _new_models(file):
+            sign = _sign_of_tuning(file, new)
+            if sign is not None:
+                name = new.source if new.option == "--config_name" else "the pretrained model"
+                yield self.finding(
+                    f"{new.option} {new.source} without --model_name_or_path: the training begins with random"
+                    " weights",
+                    f"give --model_name_or_path {name} in place of {new.option}",
+                    evidence=[f"it is a fine-tuning: {sign}"],
+                    cases=[self.case(new.command, f"{new.option} {new.source}")],
+                )
+
+
+def _new_models(file: CommandFile) -> Iterator[NewModel]:
+    """The commands of a file that train a model which they name no weights of."""
+    for command in file.commands:
+        words = command.words
+        if not any(SCRIPT.search(word) for word in words):
+            continue
+        # A variable may hold any options.
+        is_open = any(word.startswith("$") for word in words)
+        if is_open or last_option(words, "--model_name_or_path", *CONTINUES) is not None:
+            continue
+        for option in ("--config_name", "--model_type"):
+            source = last_option(words, option)
+            if source and "$" not in source:
+                yield NewModel(command, option, source)
+                break
+
+
+def _sign_of_tuning(file: CommandFile, new: NewModel) -> str | None:
+    """What says that a command fine-tunes; None where nothing does."""
+    if CHAT_MODEL.search(new.source.rpartition("/")[2]):
+        return f"{new.source} is a chat model"
+    return sign_in_words(file.path, file.text)

@@ -1,0 +1,73 @@
+"""A fine-tuning trains a model whose weights are random.
+
+## What it does
+Follows the model of a trainer, or of an optimizer in a loop of one's own, back to the call that made it. It fires where
+that call makes a model of a pretrained model's config alone (`AutoModelForCausalLM.from_config(config)`,
+`LlamaForCausalLM(config)`), nothing loads weights behind it, and the run is one of fine-tuning: an adapter is put on
+the model, a trainer of TRL trains it, the config is that of a chat model, the rows hold questions and answers. A
+training from scratch that is meant is left alone: sizes or a tokenizer of one's own, or a script that says so.
+
+## Why it is bad
+A config holds the sizes of a model and no weights. The run ends without a warning and its loss falls, from that of
+guessing down to that of a model that knows the commonest words. An adapter on random weights learns even less. The
+answers are noise.
+
+## Example
+```python
+from datasets import load_dataset
+from transformers import AutoConfig, AutoModelForCausalLM
+from trl import SFTTrainer
+
+config = AutoConfig.from_pretrained("Qwen/Qwen2.5-1.5B-Instruct")
+model = AutoModelForCausalLM.from_config(config)
+trainer = SFTTrainer(model=model, train_dataset=load_dataset("me/chats", split="train"))
+trainer.train()
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B-Instruct")
+trainer = SFTTrainer(model=model, train_dataset=load_dataset("me/chats", split="train"))
+trainer.train()
+```
+
+## Fix safety
+There is no automatic fix: arguments of `from_config` and of `from_pretrained` are not the same.
+
+## References
+- transformers documentation, `AutoModel.from_config`: "Loading a model from its configuration file does not load the
+  model weights. It only affects the model's configuration."
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.random_weights_in_runs import RANDOM_MODELS, random_weights
+
+
+class RandomWeightsTrained(SourceRule):
+    code = "SRC150"
+    severity = "error"
+    looks_at = calls_of("models that are made of a config", *RANDOM_MODELS)
+
+    def findings(self) -> Iterator[Finding]:
+        for found in random_weights(self.subject):
+            made = found.construction.names[0].rpartition(".")[2]
+            source = f" of {found.source}" if found.source else ""
+            name = f'"{found.source}"' if found.source else "..."
+            yield self.finding(
+                f"the model is made of the config{source} alone: the training begins with random weights, and not"
+                " with the pretrained ones",
+                f"remove {made}, and load the weights by from_pretrained({name})",
+                evidence=[f"it is a fine-tuning: {found.sign}"],
+                cases=[case_at(self.subject, found.construction.node)],
+            )
