@@ -23,7 +23,10 @@ from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rule
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
-from truetune.checks.rows_of_ids_by_script import inspect_rows_of_ids
+from truetune.checks.rows_of_ids_by_script import (
+    inspect_rows_of_ids,
+    judge_columns_without_tokenizer,
+)
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_catalogue import DATA, all_rules, station_of_rule
 from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
@@ -261,6 +264,8 @@ def _judge_ids_of_script(
         names = {tokenizer_of_script(script) for script in training}
         name = names.pop() if len(names) == 1 else None
         if not _is_tokenizer_here(name):
+            sources = find_sources(run.data)
+            seen.judged.append(judge_columns_without_tokenizer(training, sources, run))
             return None
         run = run.model_copy(update={"tokenizer": name})
     if not training:

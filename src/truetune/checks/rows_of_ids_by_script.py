@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.findings import Case, Finding
@@ -28,6 +29,7 @@ from truetune.data.script_rows.trained_rows import ScriptRow, ScriptRows, read_t
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as batch_of
 from truetune.errors import DataError
+from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
@@ -47,8 +49,38 @@ def inspect_rows_of_ids(
     Raises:
         SpecError, TokenizerError, TemplateError: the tokenizer can't be used.
     """
-    files = [Path(str(source.path)) for source in sources]
     tokenizer = make_script_tokenizer(prepare_probes_of_run(run))
+    rows = _find_rows_of_ids(scripts, sources, tokenizer)
+    return None if rows is None else _inspect(rows, run)
+
+
+def judge_columns_without_tokenizer(
+    scripts: Iterable[str], sources: Iterable[Source], run: RunSpec
+) -> Judgement:
+    """What the rule on columns says of the one script that makes ids of these files, where no tokenizer is at hand.
+
+    Bytes stand in for the ids, and a plain rendering for the chat template: which columns the script's code reads does
+    not depend on them. Nothing else is judged by these ids.
+    """
+    stand_in = run.model_copy(update={"tokenizer": BYTE_TOKENIZER, "model": None})
+    tokenizer = make_script_tokenizer(prepare_probes_of_run(stand_in))
+    rows = _find_rows_of_ids(scripts, sources, replace(tokenizer, render=_render_plainly))
+    return Judgement() if rows is None else _judge_unread_columns(rows, stand_in)
+
+
+def _render_plainly(messages: list[Any], adds_generation_prompt: bool) -> str | None:
+    """A chat as text, in the place of a template that is not known."""
+    if not all(isinstance(one, dict) for one in messages):
+        return None
+    turns = [f"<{one.get('role')}>{one.get('content')}</s>" for one in messages]
+    return "".join(turns) + ("<assistant>" if adds_generation_prompt else "")
+
+
+def _find_rows_of_ids(
+    scripts: Iterable[str], sources: Iterable[Source], tokenizer: ScriptTokenizer
+) -> ScriptRows | None:
+    """The rows of the one script that makes ids of these files; None without one, or with several."""
+    files = [Path(str(source.path)) for source in sources]
     found = []
     for script in scripts:
         try:
@@ -57,7 +89,7 @@ def inspect_rows_of_ids(
             continue  # no ids, or nothing that can be followed
         if any(rows.rows_of_file(file) is not None for file in files):
             found.append(rows)
-    return _inspect(found[0], run) if len(found) == 1 else None
+    return found[0] if len(found) == 1 else None
 
 
 def make_script_tokenizer(probes: Probes) -> ScriptTokenizer:

@@ -51,11 +51,11 @@ def set_items(target: Sequence, key: Value, value: Value) -> bool:
         for place in places:
             target.items[place] = value
         return True
-    if isinstance(value, Sequence) and not value.is_open and len(value.items) == len(places):
-        for place, item in zip(places, value.items, strict=True):
-            target.items[place] = item
-        return True
-    return False
+    if not isinstance(value, Sequence) or value.is_open or key.step is not None:
+        return False
+    # As lists do it, whose length may change.
+    target.items[slice(*limits)] = value.items
+    return True
 
 
 def call_tensor(numbers: Sequence, method: str) -> Value | None:

@@ -1,0 +1,122 @@
+"""The token ids that a training script makes of its rows are judged, at the lines of the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.parts.lay_out import tokenizer_folder
+from truetune.checks.check_paths import check_paths
+from truetune.checks.inspect_tokenized import TokenizedReport
+from truetune.checks.reports import Report
+from truetune.settings.run_spec import RunSpec
+
+ROWS = [
+    {"frage": f"Wie alt ist Turm {n}?", "answer": f"Er ist {n * 7} Jahre alt."}
+    for n in range(1, 25)
+]
+SCRIPT = """
+from datasets import load_dataset
+from transformers import (
+    AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
+)
+
+tok = AutoTokenizer.from_pretrained("TOKENIZER")
+
+def encode(row):
+    chat = [{"role": "user", "content": row["frage"]}]
+    whole = chat + [{"role": "assistant", "content": row["answer"]}]
+    head = tok.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    text = tok.apply_chat_template(whole, tokenize=False)
+    n = len(tok(head, add_special_tokens=False).input_ids)
+    enc = tok(text, add_special_tokens=False, truncation=True, max_length=LIMIT)
+    labels = enc["input_ids"].copy()
+    LABELS
+    enc["labels"] = labels
+    return enc
+
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+rows = rows.map(encode, remove_columns=rows.column_names)
+trainer = Trainer(
+    model=AutoModelForCausalLM.from_pretrained("TOKENIZER"),
+    args=TrainingArguments(output_dir="out"),
+    train_dataset=rows,
+    data_collator=DataCollatorForSeq2Seq(tok, label_pad_token_id=-100),
+)
+trainer.train()
+"""
+
+
+def project(
+    folder: Path, labels: str, *, limit: int = 512, tokenizer: str = "org/model", text: str = SCRIPT
+) -> str:
+    """A folder with rows and a script that masks labels so."""
+    lines = "\n".join(json.dumps(row) for row in ROWS)
+    (folder / "rows.jsonl").write_text(lines + "\n", encoding="utf-8")
+    code = dedent(text).replace("LABELS", labels).replace("LIMIT", str(limit))
+    (folder / "train.py").write_text(code.replace("TOKENIZER", tokenizer), encoding="utf-8")
+    return str(folder)
+
+
+def rules_of(report: Report) -> set[str]:
+    return {finding.rule for finding in report.findings if finding.severity != "info"}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> str:
+    return str(tokenizer_folder("qwen2.5-instruct"))
+
+
+MASKS = {
+    "labels[:n] = [-100] * n": set(),
+    "labels = [-100] * n + labels[n:]": set(),
+    "labels = [-100 if i < n else one for i, one in enumerate(labels)]": set(),
+    "for i in range(n): labels[i] = -100": set(),
+    "labels = labels": {"prompts-supervised-in-token-rows"},
+    "labels[n:] = [-100] * (len(labels) - n)": {
+        "answers-masked-in-token-rows",
+        "prompts-supervised-in-token-rows",
+    },
+    "labels = [-100] * len(labels)": {"answers-masked-in-token-rows"},
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_labels_are_judged_however_they_are_masked(
+    mask: str, tokenizer: str, tmp_path: Path
+) -> None:
+    report = check_paths([project(tmp_path, mask)], RunSpec(tokenizer=tokenizer))
+    assert isinstance(report, TokenizedReport)
+    assert report.rows == len(ROWS)
+    assert (
+        rules_of(report)
+        & {
+            "prompts-supervised-in-token-rows",
+            "answers-masked-in-token-rows",
+        }
+        == MASKS[mask]
+    )
+    files = {case.origin.file for one in report.findings for case in one.cases if case.origin}
+    assert all(Path(name).name == "rows.jsonl" for name in files)
+
+
+def test_the_tokenizer_that_the_script_names_is_used(tokenizer: str, tmp_path: Path) -> None:
+    mask = "labels = [-100 if i < n else one for i, one in enumerate(labels)]"
+    folder = project(tmp_path, mask, limit=12, tokenizer=tokenizer)
+    report = check_paths([folder], RunSpec())
+    assert isinstance(report, TokenizedReport)
+    assert "answers-masked-in-token-rows" in rules_of(report)
+
+
+def test_a_column_that_is_read_nowhere_is_named_without_a_tokenizer(tmp_path: Path) -> None:
+    text = SCRIPT.replace('row["answer"]', 'row["frage"]')
+    report = check_paths([project(tmp_path, "labels[:n] = [-100] * n", text=text)], RunSpec())
+    [found] = [one for one in report.findings if one.rule == "unused-columns"]
+    assert "answer (24 rows)" in found.message
+    other = tmp_path / "sound"
+    other.mkdir()
+    sound = check_paths([project(other, "labels[:n] = [-100] * n")], RunSpec())
+    assert "unused-columns" not in {one.rule for one in sound.findings}
