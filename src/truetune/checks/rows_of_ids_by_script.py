@@ -20,10 +20,14 @@ from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.findings import Case, Finding
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
 from truetune.checks.judgement import Judgement
+from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
 from truetune.checks.rows.unused_columns import UnusedColumns
+from truetune.checks.rule import DataRule
+from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import DataRules
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import Source
+from truetune.data.script_rows.find_shaping_script import within_time
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.data.script_rows.trained_rows import ScriptRow, ScriptRows, read_token_rows
 from truetune.encoding.encoder import Encoder
@@ -34,6 +38,10 @@ from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
 
 FILE_NAME = "rows.jsonl"
+IGNORED = -100
+"""The label of a token that is not learned"""
+RULES_ON_CACHES = ("token-rows-of-another-template", "cache-made-with-other-settings")
+"""They tell a cache that was made for another run. A script's rows are of this run, and its form is its own"""
 
 
 def inspect_rows_of_ids(
@@ -65,7 +73,7 @@ def judge_columns_without_tokenizer(
     stand_in = run.model_copy(update={"tokenizer": BYTE_TOKENIZER, "model": None})
     tokenizer = make_script_tokenizer(prepare_probes_of_run(stand_in))
     rows = _find_rows_of_ids(scripts, sources, replace(tokenizer, render=_render_plainly))
-    return Judgement() if rows is None else _judge_unread_columns(rows, stand_in)
+    return Judgement() if rows is None else _judge_texts_of_ids(rows, stand_in)
 
 
 def _render_plainly(messages: list[Any], adds_generation_prompt: bool) -> str | None:
@@ -82,7 +90,7 @@ def _find_rows_of_ids(
     """The rows of the one script that makes ids of these files; None without one, or with several."""
     files = [Path(str(source.path)) for source in sources]
     found = []
-    for script in scripts:
+    for script in within_time(scripts):
         try:
             rows = read_token_rows(script, tokenizer)
         except DataError:
@@ -115,9 +123,10 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
         with path.open("w", encoding="utf-8") as file:
             for row in rows.rows:
                 file.write(json.dumps(row.row) + "\n")
-        report = inspect_tokenized(str(path), run)
+        chosen = run.model_copy(update={"ignore": (*run.ignore, *RULES_ON_CACHES)})
+        report = inspect_tokenized(str(path), chosen)
         findings = tuple(_at_file(finding, str(path), rows.rows) for finding in report.findings)
-    unread = _judge_unread_columns(rows, run)
+    unread = _judge_texts_of_ids(rows, run)
     [subject] = report.subjects
     how = f"made by {rows.script}, whose code was followed, not run"
     facts = (*subject.facts, ("note", how), *(("note", note) for note in rows.notes))
@@ -129,21 +138,31 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
     )
 
 
-def _judge_unread_columns(rows: ScriptRows, run: RunSpec) -> Judgement:
-    """What the rule on columns that reach nothing says, where the script's code reads a column nowhere."""
+TEXT_RULES: tuple[type[DataRule], ...] = (UnusedColumns, AnswersNearlyAllAlike)
+"""Rules on texts that hold whatever the script writes around prompt and answer"""
+
+
+def _judge_texts_of_ids(rows: ScriptRows, run: RunSpec) -> Judgement:
+    """What rules on texts say of prompts and answers as the labels divide them, and of columns that nothing reads."""
     setup = prepare_rule_setup(run.model_copy(update={"format": rows.script}))
     decode = setup.tokenizer.backend.decode
-    conversations = [
-        Conversation(
-            Origin(row.file, row.line, number),
-            "text",
-            text=decode(row.row["input_ids"], skip_special_tokens=False),
-            unused=tuple(row.left_over),
-            raw=dict(row.left_over),
+    conversations = []
+    for number, row in enumerate(rows.rows):
+        ids = row.row["input_ids"]
+        labels = row.row.get("labels", ids)
+        learned = [one for one, label in zip(ids, labels, strict=False) if label != IGNORED]
+        context = [one for one, label in zip(ids, labels, strict=False) if label == IGNORED]
+        conversations.append(
+            Conversation(
+                Origin(row.file, row.line, number),
+                "prompt-completion",
+                prompt=decode(context),
+                completion=decode(learned),
+                unused=tuple(row.left_over),
+                raw=dict(row.left_over),
+            )
         )
-        for number, row in enumerate(rows.rows)
-    ]
-    rules = DataRules([UnusedColumns], setup)
+    rules = DataRules([rule for rule in choose_rules(run, DataRule) if rule in TEXT_RULES], setup)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     rules.take(batch_of(conversations, setup.probes.renderer(), encoder))
     return rules.judgement()

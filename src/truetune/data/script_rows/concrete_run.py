@@ -36,8 +36,9 @@ from truetune.data.script_rows.script_tokenizer import (
     encode_text,
 )
 from truetune.data.script_rows.token_lists import (
-    MAKERS_OF_TENSORS,
     call_tensor,
+    compare_tensor,
+    make_tensor,
     repeat_list,
     set_items,
 )
@@ -67,7 +68,7 @@ from truetune.source.symbolic_execution.values import (
 
 MAX_STEPS = 4_000_000
 """Statements and expressions of one run: about twelve seconds. A row takes some hundred"""
-MAX_SECONDS = 30.0
+MAX_SECONDS = 10.0
 """Of one run: what a step costs depends on the texts"""
 MAX_TEXT = 1_000_000
 """Characters of a text that is put together"""
@@ -79,6 +80,7 @@ TOKENIZER_LOADS = (
 )
 PAIR_LOADS = ("unsloth.*.from_pretrained",)
 """Loads of a model together with its tokenizer"""
+JSON_PARSERS = ("json.loads", "orjson.loads", "ujson.loads")
 OPENERS = ("open", "io.open", "gzip.open", "codecs.open", "bz2.open", "lzma.open")
 FILE_READERS = (
     "datasets.Dataset.from_json",
@@ -126,6 +128,11 @@ class ConcreteRun(Interpreter):
         self.files = files
         self._tokenizer = tokenizer
         self._deadline = time.monotonic() + MAX_SECONDS
+
+    def call_method(self, instance: Value, name: str, args: tuple[Value, ...]) -> Value | None:
+        """What a method of an object of the script gives; None where its class has none of that name."""
+        method = self._attribute(instance, name, None)
+        return self.call_with(method, args) if isinstance(method, Function) else None
 
     def call_with(
         self, function: Value, args: tuple[Value, ...], named: dict[str, Value] | None = None
@@ -225,6 +232,9 @@ class ConcreteRun(Interpreter):
             return Constant("".join(plain)) if sum(map(len, plain)) <= MAX_TEXT else None
         if sign == "/" and _are_texts(plain):
             return Constant("/".join(plain))
+        compared = compare_tensor(sign, operands)
+        if compared is not None:
+            return compared
         if sign == "*":
             return repeat_list(operands[0], operands[1])
         if sign in ("in", "not in") and isinstance(operands[1], Mapping):
@@ -335,7 +345,7 @@ class ConcreteRun(Interpreter):
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
             return self._call_tokenizer(name, given)
         if isinstance(receiver, Sequence):
-            return call_tensor(receiver, name)
+            return call_tensor(receiver, name, given.args)
         return None
 
     def _call_tokenizer(self, name: str, given: Arguments) -> Value | None:
@@ -423,10 +433,10 @@ class ConcreteRun(Interpreter):
             rows = first or given.keywords.get("mapping") or given.keywords.get("data")
             if rows is None:
                 return None
-            places = self.files.places_of_rows()
+            places = self.files.places_of(rows)
             return table_of_values(rows, places) or table_of_columns(rows, places)
         if name == "datasets.Dataset.from_dict" and first is not None:
-            return table_of_columns(first, self.files.places_of_rows())
+            return table_of_columns(first, self.files.places_of(first))
         if name == "datasets.DatasetDict" and isinstance(first, Mapping):
             return first
         if name == "datasets.concatenate_datasets" and isinstance(first, Sequence):
@@ -446,9 +456,12 @@ class ConcreteRun(Interpreter):
             args = (self.files.text_lines(args[0].path), *args[1:])
         if any(isinstance(one, Table) for one in args) and name not in ("list", "len", "tuple"):
             return self._over_table(name, args)
-        if name in MAKERS_OF_TENSORS and len(args) == 1:
-            return call_tensor(args[0], "clone") if isinstance(args[0], Sequence) else None
-        return call_known_function(name, args, given.keywords)
+        tensor = make_tensor(name, args, given.keywords)
+        known = tensor if tensor is not None else call_known_function(name, args, given.keywords)
+        if name in JSON_PARSERS and isinstance(known, Mapping):
+            # A row that the script parses: what is read of it is noted.
+            return Row(known.entries)
+        return known
 
     def _over_table(self, name: str, args: tuple[Value, ...]) -> Value | None:
         """`enumerate(rows)`, `zip(rows, others)`, `tqdm(rows)`."""
@@ -479,7 +492,7 @@ class ConcreteRun(Interpreter):
             else {}
         )
         rows = self.call_with(given.args[0], (), keywords)
-        return table_of_values(rows, self.files.places_of_rows())
+        return table_of_values(rows, self.files.places_of(rows))
 
     def _table_of_file(self, name: Value | None) -> Table | None:
         """The rows of a file that a script names."""

@@ -9,6 +9,7 @@ can be fixed there. Where two scripts read the files, it is not known which one 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -24,8 +25,10 @@ COMPARED_ROWS = 5
 """Rows that are read both ways. All rows of a file go the same way through a script"""
 MAX_SCRIPTS = 40
 """Scripts that are followed. Chosen, not measured: a folder of more is a collection of examples"""
-MARK = b"train_dataset"
-"""What a script that gives rows to a trainer has in its text"""
+MARKS = (b"train_dataset", b"DataLoader")
+"""What a script that gives rows to a trainer or a loop has in its text, one of these"""
+MAX_SECONDS_OF_ALL = 30.0
+"""After that no further script is followed: a check of a large folder must not take minutes"""
 
 
 class ShapingScript(NamedTuple):
@@ -74,16 +77,26 @@ def training_scripts(scripts: Iterable[str]) -> list[str]:
     training: list[str] = []
     for script in islice(scripts, MAX_SCRIPTS):
         try:
-            if MARK in Path(script).read_bytes():
+            text = Path(script).read_bytes()
+            if any(mark in text for mark in MARKS):
                 training.append(script)
         except OSError:
             continue  # who lints it says what is wrong with it
     return training
 
 
+def within_time(scripts: Iterable[str]) -> Iterator[str]:
+    """The scripts, as long as there is time for them."""
+    deadline = time.monotonic() + MAX_SECONDS_OF_ALL
+    for script in scripts:
+        if time.monotonic() > deadline:
+            return
+        yield script
+
+
 def _followed(scripts: Iterable[str]) -> Iterator[ScriptRows]:
     """The rows of the scripts that can be followed."""
-    for script in scripts:
+    for script in within_time(scripts):
         try:
             yield read_trained_rows(script)
         except TruetuneError:

@@ -48,6 +48,8 @@ class RowFiles:
     """The rows as they stand in their file, by place"""
     columns_read: set[Any] = field(default_factory=set)
     """Names of columns that the script's own code reads of some row"""
+    _parsed: set[Path] = field(default_factory=set)
+    """Files that the script read as text, whose rows were looked up"""
     cut: set[Path] = field(default_factory=set)
     """Those that hold more than MAX_ROWS rows"""
 
@@ -62,9 +64,16 @@ class RowFiles:
                 return path
         return None
 
-    def places_of_rows(self) -> list[Place] | None:
-        """The places of the rows of the one file that was read; None where several were."""
-        return next(iter(self.read.values())) if len(self.read) == 1 else None
+    def places_of(self, rows: Value) -> list[Place] | None:
+        """The places of a list that may be made row by row of a file; None where no file, or several, has as many rows.
+
+        Args:
+            rows: The list, or a dictionary of lists.
+        """
+        first = next(iter(rows.entries.values()), rows) if isinstance(rows, Mapping) else rows
+        count = len(first.items) if isinstance(first, Sequence) else 0
+        fitting = [places for places in self.read.values() if len(places) == count]
+        return fitting[0] if len(fitting) == 1 else None
 
     def table(self, path: Path) -> Table | None:
         """The rows of a file; None where it holds none that can be read."""
@@ -98,18 +107,30 @@ class RowFiles:
             place: Where the row stands.
             trained: The values of the columns that the trainer reads.
         """
-        row = self.raw.get(place)
+        row = self._row_of_file(place)
         if row is None:
             return {}
         kept = {id(value) for value in trained}
+        # A row that the script parses itself holds the same texts in other objects.
+        kept_texts = {one.value for one in trained if isinstance(one, Constant) and _is_text(one)}
         return {
             name: value.value
             for name, value in row.entries.items()
             if name not in self.columns_read
-            and id(value) not in kept
             and isinstance(value, Constant)
-            and isinstance(value.value, str)
+            and _is_text(value)
+            and id(value) not in kept
+            and value.value not in kept_texts
         }
+
+    def _row_of_file(self, place: Place) -> Row | None:
+        """A row as it stands in its file, which the script may have read as text."""
+        if place not in self.raw and place.file not in self._parsed:
+            self._parsed.add(place.file)
+            beside = RowFiles(self.folders)
+            beside.table(place.file)
+            self.raw.update(beside.raw)
+        return self.raw.get(place)
 
     def text_lines(self, path: Path) -> Sequence:
         """The lines of a file of text, with their ends; open where it holds more than MAX_ROWS."""
@@ -125,3 +146,8 @@ class RowFiles:
             lines.pop()
         self.read[path] = [Place(path, n) for n, line in enumerate(lines, 1) if line.strip()]
         return Sequence("list", [Constant(line) for line in lines])
+
+
+def _is_text(value: Value) -> bool:
+    """Is it a text that is known?"""
+    return isinstance(value, Constant) and isinstance(value.value, str)

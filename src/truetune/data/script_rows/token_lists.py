@@ -5,13 +5,18 @@ The trade-off: a tensor is its list. What a method of tensors computes stays unk
 
 from __future__ import annotations
 
-from truetune.source.symbolic_execution.constants import constant_of
+from typing import Any
+
+from truetune.source.symbolic_execution.constants import BY_SIGN, constant_of
 from truetune.source.symbolic_execution.values import Constant, Sequence, Slice, Value
 
 MAX_ITEMS = 200_000
 """Of a list that is repeated: far more tokens than a row has"""
 SAME_LIST = ("clone", "copy", "tolist", "detach", "contiguous", "long", "int", "cpu", "numpy")
 """Methods of tensors and lists whose result has the same numbers"""
+TENSOR = "tensor"
+"""The kind of a list that is a tensor: comparisons and masks go item by item"""
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 MAKERS_OF_TENSORS = (
     "torch.tensor",
     "torch.LongTensor",
@@ -36,6 +41,15 @@ def repeat_list(one: Value, other: Value) -> Sequence | None:
 
 def set_items(target: Sequence, key: Value, value: Value) -> bool:
     """Set one item of a list, or a slice of it; False where it is not known which, or what."""
+    if isinstance(key, Sequence) and key.kind == "tuple" and len(key.items) == 2:
+        # `labels[row, :n] = ...` of a batch.
+        row = _item_of(target, key.items[0])
+        return row is not None and set_items(row, key.items[1], value)
+    chosen = _chosen_by_mask(target, key)
+    if chosen is not None and isinstance(value, Constant):
+        for place in chosen:
+            target.items[place] = value
+        return True
     if not isinstance(key, Slice):
         number = constant_of(key)
         if type(number) is not int or not -len(target.items) <= number < len(target.items):
@@ -58,13 +72,111 @@ def set_items(target: Sequence, key: Value, value: Value) -> bool:
     return True
 
 
-def call_tensor(numbers: Sequence, method: str) -> Value | None:
+def _item_of(target: Sequence, number: Value) -> Sequence | None:
+    """One row of a batch; None where it is not known which."""
+    plain = constant_of(number)
+    if type(plain) is not int or not -len(target.items) <= plain < len(target.items):
+        return None
+    row = target.items[plain]
+    return row if isinstance(row, Sequence) else None
+
+
+def _chosen_by_mask(target: Sequence, mask: Value) -> list[int] | None:
+    """The places of a tensor where a mask is true; None where the key is no mask of its length."""
+    plain = constant_of(mask) if isinstance(mask, Sequence) else None
+    if not isinstance(plain, list | tuple) or len(plain) != len(target.items):
+        return None
+    if not all(isinstance(one, bool) for one in plain):
+        return None
+    return [place for place, is_chosen in enumerate(plain) if is_chosen]
+
+
+def compare_tensor(sign: str, operands: tuple[Value, ...]) -> Sequence | None:
+    """`labels == pad`, item by item; None where that is no comparison of a tensor with a number."""
+    tensor, other = operands if len(operands) == 2 else (None, None)
+    number = constant_of(other)
+    if sign not in COMPARISONS or not isinstance(tensor, Sequence) or tensor.kind != TENSOR:
+        return None
+    plain = constant_of(tensor)
+    if type(number) not in (int, float) or not isinstance(plain, list):
+        return None
+    if any(isinstance(one, list) for one in plain):
+        # A batch of one, compared as the rows that it holds.
+        rows = [compare_tensor(sign, (one, Constant(number))) for one in tensor.items]
+        return Sequence(TENSOR, [one for one in rows if one is not None])
+    return Sequence(TENSOR, [Constant(bool(BY_SIGN[sign](one, number))) for one in plain])
+
+
+def call_tensor(numbers: Sequence, method: str, args: tuple[Value, ...] = ()) -> Value | None:
     """What a method of a tensor gives; None where it is not known here."""
     if numbers.is_open:
         return None
     if method in SAME_LIST:
-        return Sequence("list", list(numbers.items))
+        return Sequence("list" if method == "tolist" else numbers.kind, list(numbers.items))
+    if method == "unsqueeze":
+        return Sequence(TENSOR, [numbers])
     if method in ("squeeze", "flatten") and len(numbers.items) == 1:
         inner = numbers.items[0]
         return inner if isinstance(inner, Sequence) else None
+    if method == "masked_fill" and len(args) == 2:
+        changed = Sequence(numbers.kind, list(numbers.items))
+        return changed if set_items(changed, args[0], args[1]) else None
     return None
+
+
+def make_tensor(name: str, args: tuple[Value, ...], keywords: dict[str, Value]) -> Value | None:
+    """What a function of torch gives on lists that are known; None where it is not one of those here."""
+    given = args[0] if args else None
+    if name in MADE_BY_SIZE or name == "torch.full":
+        return _tensor_of_size(name, args)
+    if not isinstance(given, Sequence) or given.is_open:
+        return None
+    if name in MAKERS_OF_TENSORS:
+        return as_tensor(given)
+    if name in JOINS_ROWS and len(given.items) == 1:
+        # Of a batch of one: there is nothing to pad.
+        return Sequence(TENSOR, list(given.items))
+    fill = FILLED.get(name)
+    if fill is None and name == "torch.full_like" and len(args) == 2:
+        fill = constant_of(args[1])
+    return None if fill is None else _filled(given, fill)
+
+
+def _tensor_of_size(name: str, args: tuple[Value, ...]) -> Sequence | None:
+    """`torch.full((rows, width), number)` and the like; None where size or number is not known."""
+    plain = [constant_of(one) for one in args]
+    size = list(plain[0]) if plain and isinstance(plain[0], list | tuple) else plain
+    fill: Any = MADE_BY_SIZE.get(name)
+    if name == "torch.full":
+        fill = plain[1] if len(plain) > 1 else None
+    if fill is None or not 1 <= len(size) <= 2 or not all(type(one) is int for one in size):
+        return None
+    if min(size) < 0 or size[0] * size[-1] > MAX_ITEMS:
+        return None
+    row = Sequence(TENSOR, [Constant(fill) for _ in range(size[-1])])
+    if len(size) == 1:
+        return row
+    return Sequence(TENSOR, [Sequence(TENSOR, list(row.items)) for _ in range(size[0])])
+
+
+def as_tensor(numbers: Sequence) -> Sequence:
+    """A list of numbers, or of lists of them, as a tensor."""
+    items = [as_tensor(one) if isinstance(one, Sequence) else one for one in numbers.items]
+    return Sequence(TENSOR, list(items))
+
+
+def _filled(numbers: Sequence, fill: Any) -> Sequence:
+    """A tensor of the same shape that holds one number."""
+    items = [
+        _filled(one, fill) if isinstance(one, Sequence) else Constant(fill) for one in numbers.items
+    ]
+    return Sequence(TENSOR, list(items))
+
+
+JOINS_ROWS = (
+    "torch.stack",
+    "torch.nn.utils.rnn.pad_sequence",
+    "torch.utils.data.default_collate",
+)
+MADE_BY_SIZE: dict[str, int] = {"torch.zeros": 0, "torch.ones": 1}
+FILLED: dict[str, int] = {"torch.ones_like": 1, "torch.zeros_like": 0}

@@ -24,22 +24,27 @@ from truetune.data.script_rows.concrete_run import (
     RenderedChat,
 )
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
-from truetune.data.script_rows.row_table import Place, Row, Table
+from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.errors import DataError, TruetuneError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
 from truetune.source.module import Module, decode_source_file, read_module
 from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.elements import LOADERS
 from truetune.source.symbolic_execution.interpreter import LimitReached, run_symbolically
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
+    Constant,
     Function,
     Instance,
+    Item,
+    Mapping,
     Partial,
     Result,
     Sequence,
+    Unknown,
     Value,
 )
 
@@ -57,6 +62,8 @@ OPTIONAL_COLUMNS = ("prompt", "tools")
 TEXT_FIELD = "dataset_text_field"
 MAX_HELPERS = 200
 """Python files beside a script that are looked at for what it imports"""
+MAX_STEPS_TO_LOADER = 6
+"""Calls between a loop and its loader: `enumerate(tqdm(accelerator.prepare(loader)))` has three"""
 TOKEN_COLUMNS = ("input_ids", "labels")
 
 
@@ -234,20 +241,100 @@ def _module_with_helpers(path: Path) -> Module:
 
 
 def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:
-    """The trainer whose rows are known. Raises DataError where there is none, or more than one."""
-    trainers = [one for one in run.trace.calls(*TRAINERS) if "train_dataset" in one.keywords]
-    known = [
-        (one, rows)
-        for one in trainers
-        if isinstance(rows := one.keywords["train_dataset"], Table) and not rows.is_open
+    """The trainer, or the loop, whose rows are known. Raises DataError where there is none, or more than one."""
+    given = [
+        (one, one.keywords["train_dataset"])
+        for one in run.trace.calls(*TRAINERS)
+        if "train_dataset" in one.keywords
     ]
-    if not trainers:
-        raise DataError(f"{script}: it gives no rows to a trainer of TRL or transformers")
-    if len({id(one.node) for one in trainers}) > 1:
+    given = given or list(_rows_of_loops(run.trace))
+    if not given:
+        raise DataError(
+            f"{script}: it gives no rows to a trainer of TRL or transformers, or a loop"
+        )
+    if len({id(one.node) for one, _ in given}) > 1:
         raise DataError(f"{script}: it makes several trainers; which one is meant is not known")
-    if not known:
-        raise DataError(f"{script}: the code that shapes its rows could not be followed")
-    return known[0]
+    for one, rows in given:
+        table = _table_of_dataset(run, rows, _own_collator(one))
+        if table is not None and not table.is_open:
+            return one, table
+    raise DataError(f"{script}: the code that shapes its rows could not be followed")
+
+
+def _own_collator(call: CallEvent) -> Value | None:
+    """The function or object of the script that makes batches for a trainer or loader; None where it has none."""
+    collator = call.keywords.get("data_collator") or call.argument(6, "collate_fn")
+    return collator if isinstance(collator, Function | Partial | Instance) else None
+
+
+def _rows_of_loops(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
+    """The loaders that loops with `backward` iterate, each with its data set."""
+    seen: set[int] = set()
+    for backward in trace.methods("backward"):
+        for frame in backward.frames("loop"):
+            loader = _loader_of(frame.value)
+            rows = None if loader is None else loader.argument(0, "dataset")
+            if loader is not None and rows is not None and id(loader.node) not in seen:
+                seen.add(id(loader.node))
+                yield loader, rows
+
+
+def _loader_of(value: Value | None) -> CallEvent | None:
+    """The call of DataLoader behind what a loop iterates, through `enumerate`, `tqdm` and `prepare`."""
+    for _ in range(MAX_STEPS_TO_LOADER):
+        if isinstance(value, Item):
+            value = value.base
+        if not isinstance(value, Result):
+            return None
+        if value.call.named(*LOADERS):
+            return value.call
+        value = next((one for one in value.call.args if isinstance(one, Result)), None)
+    return None
+
+
+def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> Table | None:
+    """The rows of a data set: of `datasets`, a list, or an object of the script with `__getitem__`.
+
+    A collator of the script is given each row as a batch of one, so that it pads nothing.
+    """
+    items = _items_of_dataset(run, rows)
+    if items is None:
+        return None
+    places = [one.place for one in items if isinstance(one, Row) and one.place is not None]
+    if len(places) != len(items):
+        places = run.files.places_of(Sequence("list", items)) or []
+    if collator is not None:
+        batches = [run.call_with(collator, (Sequence("list", [one]),)) for one in items]
+        items = [_only_row_of_batch(one) for one in batches]
+    made = table_of_values(Sequence("list", items), places)
+    if made is not None and isinstance(rows, Table):
+        made.notes += rows.notes
+    return made
+
+
+def _items_of_dataset(run: ConcreteRun, rows: Value) -> list[Value] | None:
+    """The items of a data set, whatever they are; None where they are not known."""
+    if isinstance(rows, Sequence):
+        return None if rows.is_open or len(rows.items) > MAX_ROWS else list(rows.items)
+    if not isinstance(rows, Instance):
+        return None
+    count = constant_of(run.call_method(rows, "__len__", ()))
+    if type(count) is not int or not 0 < count <= MAX_ROWS:
+        return None
+    items = [run.call_method(rows, "__getitem__", (Constant(n),)) for n in range(count)]
+    return [Unknown("an item") if one is None else one for one in items]
+
+
+def _only_row_of_batch(batch: Value) -> Value:
+    """The one row of a batch of one; the batch as it is where its columns are no lists of one item."""
+    if not isinstance(batch, Mapping) or batch.is_open:
+        return batch
+    columns = {
+        name: one.items[0]
+        for name, one in batch.entries.items()
+        if isinstance(one, Sequence) and len(one.items) == 1 and not one.is_open
+    }
+    return Mapping(columns) if len(columns) == len(batch.entries) else batch
 
 
 def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
