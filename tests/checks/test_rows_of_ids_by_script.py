@@ -120,3 +120,100 @@ def test_a_column_that_is_read_nowhere_is_named_without_a_tokenizer(tmp_path: Pa
     other.mkdir()
     sound = check_paths([project(other, "labels[:n] = [-100] * n")], RunSpec())
     assert "unused-columns" not in {one.rule for one in sound.findings}
+
+
+LOOPS = {
+    "a list and a collator": """
+rows = [json.loads(line) for line in open("rows.jsonl")]
+def collate(batch):
+    ids, labels = zip(*[encode(row) for row in batch])
+    width = max(len(one) for one in ids)
+    return {
+        "input_ids": torch.tensor([one + [tok.pad_token_id] * (width - len(one)) for one in ids]),
+        "labels": torch.tensor([one + [-100] * (width - len(one)) for one in labels]),
+    }
+loader = DataLoader(rows, batch_size=4, collate_fn=collate)
+""",
+    "a data set of the script": """
+class Towers(Dataset):
+    def __init__(self, path):
+        self.rows = [json.loads(line) for line in open(path)]
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, i):
+        ids, labels = encode(self.rows[i])
+        return {"input_ids": torch.tensor(ids), "labels": torch.tensor(labels)}
+loader = DataLoader(Towers("rows.jsonl"), batch_size=4)
+""",
+    "tensors that are filled": """
+rows = [json.loads(line) for line in open("rows.jsonl")]
+def collate(batch):
+    made = [encode(row) for row in batch]
+    width = max(len(ids) for ids, _ in made)
+    ids = torch.full((len(made), width), tok.pad_token_id)
+    labels = torch.full((len(made), width), -100)
+    for i, (x, y) in enumerate(made):
+        ids[i, : len(x)] = torch.tensor(x)
+        labels[i, : len(y)] = torch.tensor(y)
+    return {"input_ids": ids, "labels": labels}
+loader = DataLoader(rows, batch_size=4, collate_fn=collate)
+""",
+    "pads masked by their id": """
+rows = [json.loads(line) for line in open("rows.jsonl")]
+def collate(batch):
+    made = [encode(row) for row in batch]
+    ids = pad_sequence([torch.tensor(x) for x, _ in made], batch_first=True, padding_value=0)
+    labels = pad_sequence([torch.tensor(y) for _, y in made], batch_first=True, padding_value=0)
+    labels[labels == 0] = -100
+    return dict(input_ids=ids, labels=labels)
+loader = DataLoader(rows, batch_size=4, collate_fn=collate)
+""",
+}
+LOOP = """
+import json
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("org/model")
+
+def encode(row):
+    chat = [{"role": "user", "content": row["frage"]}]
+    head = tok.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    p = tok(head, add_special_tokens=False)["input_ids"]
+    a = tok(row["answer"] + "<|im_end|>", add_special_tokens=False)["input_ids"]
+    return p + a, MASK
+
+ROWS
+model = AutoModelForCausalLM.from_pretrained("org/model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("way", LOOPS)
+@pytest.mark.parametrize("is_masked", [True, False])
+def test_rows_of_own_loops_are_judged(
+    way: str, is_masked: bool, tokenizer: str, tmp_path: Path
+) -> None:
+    mask = "[-100] * len(p) + a" if is_masked else "p + a"
+    text = LOOP.replace("MASK", mask).replace("ROWS", LOOPS[way].strip())
+    report = check_paths([project(tmp_path, "", text=text)], RunSpec(tokenizer=tokenizer))
+    assert isinstance(report, TokenizedReport)
+    found = "prompts-supervised-in-token-rows" in rules_of(report)
+    assert found is not is_masked
+    assert report.rows == len(ROWS)
+
+
+def test_answers_that_are_all_alike_are_found_in_what_the_script_makes(
+    tokenizer: str, tmp_path: Path
+) -> None:
+    text = LOOP.replace("MASK", "[-100] * len(p) + a")
+    text = text.replace("ROWS", LOOPS["a list and a collator"].strip())
+    text = text.replace('row["answer"]', '"CONCLUDE"')
+    report = check_paths([project(tmp_path, "", text=text)], RunSpec(tokenizer=tokenizer))
+    assert "answers-nearly-all-alike" in rules_of(report)

@@ -151,6 +151,21 @@ rows = Dataset.from_pandas(frame[["text"]])
         + TRAIN,
         TEXT,
     ),
+    "a pattern of names": (
+        LOAD.replace("rows.jsonl", "*.jsonl")
+        + "rows = rows.rename_columns({'frage': 'prompt', 'antwort': 'completion'})\n"
+        + TRAIN,
+        PAIR,
+    ),
+    "settings of a JSON file": (
+        """
+settings = json.load(open("settings.json"))
+rows = load_dataset("json", data_files=settings["rows"], split="train")
+rows = rows.map(lambda r: {"text": settings["lead"] + r["frage"] + "\\nA: " + r["antwort"]})
+"""
+        + TRAIN,
+        TEXT,
+    ),
     "options and a path": (
         """
 import argparse
@@ -172,6 +187,7 @@ def write(
     folder: Path, code: str, rows: list[dict[str, Any]] = ROWS, name: str = "train.py"
 ) -> str:
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (folder / "settings.json").write_text('{"rows": "rows.jsonl", "lead": "F: "}')
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / name).write_text(HEAD + dedent(code), encoding="utf-8")
     return str(folder / name)

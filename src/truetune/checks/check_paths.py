@@ -174,7 +174,9 @@ def _judge_run_beside(
     try:
         return _judge_run(run, seen, progress)
     except DataError as error:
-        if not seen.subjects or not set(run.data).isdisjoint(named):
+        # A folder is named for all that it holds; a file is named for its rows.
+        files_named = [path for path in run.data if path in named and Path(path).is_file()]
+        if not seen.subjects or files_named:
             raise
         files = name_list([Path(path).name for path in run.data])
         seen.judged.append(Judgement(not_judged=(NotJudged(f"the rows of {files}", str(error)),)))

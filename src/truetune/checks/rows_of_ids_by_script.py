@@ -25,6 +25,9 @@ from truetune.checks.rows.unused_columns import UnusedColumns
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import DataRules
+from truetune.checks.tokenized.prompts_supervised_in_token_rows import (
+    PromptsSupervisedInTokenRows,
+)
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import Source
 from truetune.data.script_rows.find_shaping_script import within_time
@@ -125,7 +128,9 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
                 file.write(json.dumps(row.row) + "\n")
         chosen = run.model_copy(update={"ignore": (*run.ignore, *RULES_ON_CACHES)})
         report = inspect_tokenized(str(path), chosen)
-        findings = tuple(_at_file(finding, str(path), rows.rows) for finding in report.findings)
+        findings = tuple(
+            _at_file(_as_chosen(finding), str(path), rows.rows) for finding in report.findings
+        )
     unread = _judge_texts_of_ids(rows, run)
     [subject] = report.subjects
     how = f"made by {rows.script}, whose code was followed, not run"
@@ -138,6 +143,15 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
     )
 
 
+def _as_chosen(finding: Finding) -> Finding:
+    """A finding on prompts in the loss as a warning, where the script makes no difference between prompt and answer.
+
+    A cache without labels of its own is a fault; a script may mean to learn the whole text.
+    """
+    is_whole = finding.rule == PromptsSupervisedInTokenRows.name() and bool(finding.evidence)
+    return replace(finding, severity="warning") if is_whole else finding
+
+
 TEXT_RULES: tuple[type[DataRule], ...] = (UnusedColumns, AnswersNearlyAllAlike)
 """Rules on texts that hold whatever the script writes around prompt and answer"""
 
@@ -148,8 +162,8 @@ def _judge_texts_of_ids(rows: ScriptRows, run: RunSpec) -> Judgement:
     decode = setup.tokenizer.backend.decode
     conversations = []
     for number, row in enumerate(rows.rows):
-        ids = row.row["input_ids"]
-        labels = row.row.get("labels", ids)
+        ids: list[int] = row.row["input_ids"]
+        labels: list[int] = row.row.get("labels") or ids
         learned = [one for one, label in zip(ids, labels, strict=False) if label != IGNORED]
         context = [one for one, label in zip(ids, labels, strict=False) if label == IGNORED]
         conversations.append(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import time
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
@@ -443,7 +444,9 @@ class ConcreteRun(Interpreter):
             return _concatenated(first)
         if name == "datasets.Dataset.from_generator":
             return self._generated(given)
-        if name in ("json.load", "csv.DictReader") and isinstance(first, OpenFile):
+        if name == "json.load" and isinstance(first, OpenFile):
+            return self.files.document(first.path) or self.files.table(first.path)
+        if name == "csv.DictReader" and isinstance(first, OpenFile):
             return self.files.table(first.path)
         return None
 
@@ -517,10 +520,17 @@ class ConcreteRun(Interpreter):
         if wanted is NO_CONSTANT or wanted is None:
             return Mapping(tables)
         # Of "train[:90%]" the split alone counts: which rows are left out changes none of the others.
-        return tables.get(str(wanted).partition("[")[0])
+        split, part, _ = str(wanted).partition("[")
+        chosen = tables.get(split)
+        if part and isinstance(chosen, Table):
+            chosen.notes.append(f"of the split {wanted} all rows are taken")
+        return chosen
 
     def _table_of_files(self, names: Value | None) -> Table | None:
-        """The rows of one file, or of a list of files one after the other."""
+        """The rows of one file, or of a list of files or a pattern of names, one after the other."""
+        pattern = constant_of(names)
+        if isinstance(pattern, str) and has_magic(pattern):
+            names = Sequence("list", [Constant(name) for name in self.files.matching(pattern)])
         if not isinstance(names, Sequence):
             return self._table_of_file(names)
         tables = [self._table_of_file(one) for one in names.items]

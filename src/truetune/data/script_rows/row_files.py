@@ -20,11 +20,15 @@ from truetune.data.script_rows.row_table import Place, Row, Table, make_table
 from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import bounded_lines
+from truetune.parsing.input_limits import SETTINGS
+from truetune.parsing.json_reader import read_json
 from truetune.source.symbolic_execution.containers import to_value
 from truetune.source.symbolic_execution.values import Constant, Mapping, Opaque, Sequence, Value
 
 MAX_ROWS = 2_000
 """Rows of a file that are followed through the script. A row takes about a millisecond, so a file two seconds"""
+MAX_FILES = 100
+"""Files that a pattern stands for. Chosen, not measured: MAX_ROWS bounds the rows of each"""
 MAX_LINE_BYTES = 1 << 20
 """Of one line of text that a script reads: a row of 250,000 tokens"""
 
@@ -63,6 +67,17 @@ class RowFiles:
             if is_inside and path.is_file():
                 return path
         return None
+
+    def matching(self, pattern: str) -> list[str]:
+        """The names of the files that a pattern fits, `data/*.jsonl`, in order."""
+        for folder in self.folders:
+            try:
+                names = [str(path) for path in islice(folder.glob(pattern), MAX_FILES)]
+            except (ValueError, NotImplementedError, OSError):
+                return []  # an absolute or broken pattern
+            if names:
+                return sorted(names)
+        return []
 
     def places_of(self, rows: Value) -> list[Place] | None:
         """The places of a list that may be made row by row of a file; None where no file, or several, has as many rows.
@@ -131,6 +146,14 @@ class RowFiles:
             beside.table(place.file)
             self.raw.update(beside.raw)
         return self.raw.get(place)
+
+    def document(self, path: Path) -> Mapping | None:
+        """A file that is one JSON object, such as settings; None for any other."""
+        try:
+            value = to_value(read_json(path, SETTINGS))
+        except (OSError, ValueError):
+            return None
+        return value if isinstance(value, Mapping) else None
 
     def text_lines(self, path: Path) -> Sequence:
         """The lines of a file of text, with their ends; open where it holds more than MAX_ROWS."""

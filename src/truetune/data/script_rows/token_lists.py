@@ -45,6 +45,10 @@ def set_items(target: Sequence, key: Value, value: Value) -> bool:
         # `labels[row, :n] = ...` of a batch.
         row = _item_of(target, key.items[0])
         return row is not None and set_items(row, key.items[1], value)
+    if isinstance(key, Sequence) and key.items and isinstance(key.items[0], Sequence):
+        # A mask of a batch, row by row.
+        rows = zip(target.items, key.items, strict=False)
+        return all(isinstance(one, Sequence) and set_items(one, mask, value) for one, mask in rows)
     chosen = _chosen_by_mask(target, key)
     if chosen is not None and isinstance(value, Constant):
         for place in chosen:
