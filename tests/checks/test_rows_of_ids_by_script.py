@@ -217,3 +217,36 @@ def test_answers_that_are_all_alike_are_found_in_what_the_script_makes(
     text = text.replace('row["answer"]', '"CONCLUDE"')
     report = check_paths([project(tmp_path, "", text=text)], RunSpec(tokenizer=tokenizer))
     assert "answers-nearly-all-alike" in rules_of(report)
+
+
+TEXTS = """
+from datasets import load_dataset
+from transformers import AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+tok = AutoTokenizer.from_pretrained("org/model")
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+rows = rows.map(lambda r: {"text": "F: " + r["frage"] + " A: " + r["answer"] + END})
+SFTTrainer(model="org/model", train_dataset=rows, args=SFTConfig(max_length=512)).train()
+"""
+
+
+@pytest.mark.parametrize("end", ["tok.eos_token", '"."'])
+def test_the_special_tokens_of_the_tokenizer_are_those_of_the_script(
+    end: str, tokenizer: str, tmp_path: Path
+) -> None:
+    folder = project(tmp_path, "", text=TEXTS.replace("END", end))
+    run = RunSpec(tokenizer=tokenizer, trained_by="transformers")
+    found = "eos-not-appended-by-tokenizer" in rules_of(check_paths([folder], run))
+    assert found is (end == '"."')
+
+
+def test_pads_that_a_call_writes_are_in_the_ids(tokenizer: str, tmp_path: Path) -> None:
+    """The length of a padded prompt is that of the whole row: all answers are masked."""
+    text = SCRIPT.replace("add_special_tokens=False).input_ids", PADDED)
+    mask = "labels = [-100 if i < n else one for i, one in enumerate(labels)]"
+    folder = project(tmp_path, mask, limit=64, text=text)
+    report = check_paths([folder], RunSpec(tokenizer=tokenizer))
+    assert "answers-masked-in-token-rows" in rules_of(report)
+
+
+PADDED = 'padding="max_length", truncation=True, max_length=64).input_ids'

@@ -151,6 +151,46 @@ rows = Dataset.from_pandas(frame[["text"]])
         + TRAIN,
         TEXT,
     ),
+    "columns of a frame": (
+        """
+import pandas as pd
+frame = pd.read_json("rows.jsonl", lines=True)
+frame = frame.dropna(subset=["frage"]).drop_duplicates("frage")
+frame["text"] = "F: " + frame["frage"].str.strip() + "\\nA: " + frame["antwort"]
+rows = Dataset.from_pandas(frame[["text"]], preserve_index=False)
+"""
+        + TRAIN,
+        TEXT,
+    ),
+    "the best of candidates": (
+        LOAD
+        + """
+def shape(row):
+    candidates = [{"text": row["antwort"], "stars": 3}, {"text": "Nein.", "stars": 1}]
+    best = max(candidates, key=lambda c: c["stars"])
+    return {"prompt": row["frage"], "completion": best["text"]}
+rows = rows.map(shape)
+"""
+        + TRAIN,
+        PAIR,
+    ),
+    "settings of a YAML file": (
+        """
+import csv
+import yaml
+from pathlib import Path
+ROOT = Path(__file__).resolve().parent
+settings = yaml.safe_load((ROOT / "settings.yaml").read_text())
+def read():
+    with (ROOT / settings["rows"]).open() as file:
+        for line in file:
+            row = json.loads(line)
+            yield {"prompt": row[settings["ask"]], "completion": row["antwort"]}
+rows = Dataset.from_generator(read)
+"""
+        + TRAIN,
+        PAIR,
+    ),
     "a pattern of names": (
         LOAD.replace("rows.jsonl", "*.jsonl")
         + "rows = rows.rename_columns({'frage': 'prompt', 'antwort': 'completion'})\n"
@@ -188,6 +228,7 @@ def write(
 ) -> str:
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     (folder / "settings.json").write_text('{"rows": "rows.jsonl", "lead": "F: "}')
+    (folder / "settings.yaml").write_text("rows: rows.jsonl\nask: frage\n")
     (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / name).write_text(HEAD + dedent(code), encoding="utf-8")
     return str(folder / name)
@@ -360,3 +401,24 @@ def test_an_answer_that_the_script_never_reads_is_named(tmp_path: Path) -> None:
     assert found.severity == "warning"
     assert "answer (30 rows)" in found.message
     assert script in found.remedy
+
+
+def test_a_column_with_a_number_of_a_dialogue_is_no_chat(tmp_path: Path) -> None:
+    """A script that groups its rows is not followed, and nothing is said of chats that are none."""
+    rows = [
+        {"dialogue": f"D{n // 2}", "speaker": "agent", "utterance": f"Line {n}."} for n in range(8)
+    ]
+    write(tmp_path, LOAD + "from magic import group\n" + "rows = group(rows)\n" + TRAIN, rows)
+    report = check_paths([str(tmp_path)], RunSpec())
+    assert not {"malformed-rows", "duplicate-rows"} & {one.rule for one in report.findings}
+    assert any("no format fits" in one.reason for one in report.not_judged)
+
+
+def test_rows_below_the_folder_of_the_script_are_judged(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    lines = [json.dumps({"frage": "Ist es gut?", "antwort": "Ja."}) for _ in range(8)]
+    (tmp_path / "data" / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    code = WAYS["renamed"][0].replace("rows.jsonl", "data/rows.jsonl")
+    (tmp_path / "train.py").write_text(HEAD + code)
+    report = check_paths([str(tmp_path)], RunSpec())
+    assert "duplicate-rows" in {finding.rule for finding in report.findings}

@@ -24,8 +24,10 @@ from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rows_of_ids_by_script import (
+    find_trained_files,
     inspect_rows_of_ids,
     judge_columns_without_tokenizer,
+    make_script_tokenizer,
 )
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_catalogue import DATA, all_rules, station_of_rule
@@ -39,11 +41,13 @@ from truetune.data.script_rows.find_shaping_script import find_shaping_script, t
 from truetune.data.script_rows.trained_rows import (
     MAX_FOLLOWED_ROWS,
     ScriptRows,
+    bring_tokenizer,
     tokenizer_of_script,
 )
 from truetune.data.sort_folder_files import sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
+from truetune.render.probes import prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings import located_document
 from truetune.settings.config import Config, WeightUse
@@ -178,7 +182,7 @@ def _judge_run_beside(
         files_named = [path for path in run.data if path in named and Path(path).is_file()]
         if not seen.subjects or files_named:
             raise
-        files = name_list([Path(path).name for path in run.data])
+        files = name_list([Path(path).name or path for path in run.data])
         seen.judged.append(Judgement(not_judged=(NotJudged(f"the rows of {files}", str(error)),)))
         return None
 
@@ -213,16 +217,27 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
 def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     """The run with what the script that trains its files says of them: tokenizer, evaluation rows, and how it shapes
     the rows, where that is not as they stand."""
+    if run.data and run.format is not None and is_script_format(run.format):
+        if run.tokenizer is not None or run.model is not None:
+            _bring_tokenizer(run.format, run)
+        return run
     if not run.data or run.format is not None or run.map:
         return run
-    scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
+    scripts = training_scripts(str(file) for _, file in find_source_files(seen.trainers.sources))
+    update: dict[str, object] = {}
+    if scripts and run.tokenizer is None and run.model is None:
+        names = {tokenizer_of_script(script) for script in scripts}
+        name = names.pop() if len(names) == 1 else None
+        if _is_tokenizer_here(name):
+            update["tokenizer"] = name
+    with_tokenizer = run.model_copy(update=update)
+    if with_tokenizer.tokenizer is not None or with_tokenizer.model is not None:
+        for script in scripts:
+            _bring_tokenizer(script, with_tokenizer)
     shaping = find_shaping_script(scripts, run.data)
     if shaping is None:
         return run
     rows = shaping.rows
-    update: dict[str, object] = {}
-    if run.tokenizer is None and run.model is None and _is_tokenizer_here(rows.tokenizer):
-        update["tokenizer"] = rows.tokenizer
     if not run.eval_data and rows.evaluation:
         update["eval_data"] = rows.evaluation_files
         update["data"] = rows.files
@@ -234,6 +249,14 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     if "data" in update:
         seen.judged.append(Judgement(not_judged=tuple(_rows_left_out(run, rows))))
     return run.model_copy(update=update)
+
+
+def _bring_tokenizer(script: str, run: RunSpec) -> None:
+    """Let a script be followed with the tokenizer of the run; without it where it can't be used: the check says why."""
+    try:
+        bring_tokenizer(script, make_script_tokenizer(prepare_probes_of_run(run)))
+    except TruetuneError:
+        return
 
 
 def _rows_left_out(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:
@@ -618,6 +641,9 @@ def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     # Rows that need columns mapped, or are of no known form, would be judged wrongly: the script reads them in its
     # own way.
     if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
+        scripts = [str(file) for _, file in find_source_files([str(folder)])]
+        seen.data += find_trained_files(scripts)
+        seen.rows_of_scripts = bool(seen.data)
         return
     settings = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set - {"data"}}
     seen.run = run.model_copy(update=settings)

@@ -30,9 +30,14 @@ from truetune.checks.tokenized.prompts_supervised_in_token_rows import (
 )
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.find_data_files import Source
-from truetune.data.script_rows.find_shaping_script import within_time
+from truetune.data.script_rows.find_shaping_script import training_scripts, within_time
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
-from truetune.data.script_rows.trained_rows import ScriptRow, ScriptRows, read_token_rows
+from truetune.data.script_rows.trained_rows import (
+    ScriptRow,
+    ScriptRows,
+    read_token_rows,
+    read_trained_rows,
+)
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as batch_of
 from truetune.errors import DataError
@@ -74,9 +79,28 @@ def judge_columns_without_tokenizer(
     not depend on them. Nothing else is judged by these ids.
     """
     stand_in = run.model_copy(update={"tokenizer": BYTE_TOKENIZER, "model": None})
-    tokenizer = make_script_tokenizer(prepare_probes_of_run(stand_in))
-    rows = _find_rows_of_ids(scripts, sources, replace(tokenizer, render=_render_plainly))
+    rows = _find_rows_of_ids(scripts, sources, make_stand_in_tokenizer(run))
     return Judgement() if rows is None else _judge_texts_of_ids(rows, stand_in)
+
+
+def find_trained_files(scripts: Iterable[str]) -> tuple[str, ...]:
+    """The files of rows that the one script among these trains which can be followed; none where several can."""
+    stand_in = make_stand_in_tokenizer(RunSpec())
+    found: list[tuple[str, ...]] = []
+    for script in within_time(training_scripts(scripts)):
+        for read in (read_trained_rows, lambda name: read_token_rows(name, stand_in)):
+            try:
+                found.append(read(script).files)
+                break
+            except DataError:
+                continue  # not of this kind, or it can't be followed
+    return found[0] if len(found) == 1 else ()
+
+
+def make_stand_in_tokenizer(run: RunSpec) -> ScriptTokenizer:
+    """Bytes for ids and a plain rendering for the template, where no tokenizer is at hand."""
+    spec = run.model_copy(update={"tokenizer": BYTE_TOKENIZER, "model": None})
+    return replace(make_script_tokenizer(prepare_probes_of_run(spec)), render=_render_plainly)
 
 
 def _render_plainly(messages: list[Any], adds_generation_prompt: bool) -> str | None:

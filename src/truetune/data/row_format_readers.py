@@ -295,7 +295,17 @@ def _guess_format(row: Row, there: ColumnTest) -> FormatName | None:
 def _guess_base_format(row: Row, there: ColumnTest) -> FormatName | None:
     """The format without its verdict or its other side."""
     others = (name for name in row_formats() if name not in ("preference", "kto"))
-    return next((name for name in others if _has_columns_of(row, name, there)), None)
+    fitting = (name for name in others if _has_columns_of(row, name, there))
+    return next((name for name in fitting if _may_hold_turns(row, name)), None)
+
+
+def _may_hold_turns(row: Row, format: FormatName) -> bool:
+    """May the column of a chat hold turns? A column `dialogue` with the number of a dialogue holds none."""
+    if format not in ("messages", "sharegpt"):
+        return True
+    name, value = find_column(row, format if format == "messages" else "conversations")
+    is_own_name = name in ("messages", "conversations")
+    return is_own_name or not isinstance(value, str) or value.lstrip()[:1] in ("[", "{", "")
 
 
 def _columns_in_words(format: FormatName) -> str:

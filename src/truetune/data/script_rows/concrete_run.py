@@ -4,8 +4,8 @@ How it works: as the run of `truetune.source.symbolic_execution`, but files of r
 known run once for each item, and options of the command line have their defaults. So what a script makes of its rows is
 known as text, as far as nothing but the script and its files decides it. Nothing is executed.
 
-The trade-off: of the tokenizer nothing is known. A text that the chat template renders is kept as the conversation that
-it renders (`RenderedChat`), and special tokens are empty texts: the rows are for rules and encoders that add them.
+The trade-off: where no tokenizer is at hand, special tokens are empty texts. A text that the chat template renders is
+kept as the conversation that it renders (`RenderedChat`), so that rules and encoders see its turns.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from truetune.data.script_rows.known_functions import call_known_function, format_text
 from truetune.data.script_rows.row_files import OpenFile, RowFiles
 from truetune.data.script_rows.row_table import (
+    COLUMN,
     Row,
     Table,
     add_column,
@@ -43,9 +44,12 @@ from truetune.data.script_rows.token_lists import (
     repeat_list,
     set_items,
 )
+from truetune.errors import TruetuneError
+from truetune.parsing import InputLimitError
+from truetune.parsing.yaml_reader import parse_yaml
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import plain_key
+from truetune.source.symbolic_execution.containers import plain_key, text_method, to_value
 from truetune.source.symbolic_execution.interpreter import (
     Arguments,
     Interpreter,
@@ -81,6 +85,7 @@ TOKENIZER_LOADS = (
 )
 PAIR_LOADS = ("unsloth.*.from_pretrained",)
 """Loads of a model together with its tokenizer"""
+YAML_PARSERS = ("yaml.safe_load", "yaml.load", "yaml.full_load")
 JSON_PARSERS = ("json.loads", "orjson.loads", "ujson.loads")
 OPENERS = ("open", "io.open", "gzip.open", "codecs.open", "bz2.open", "lzma.open")
 FILE_READERS = (
@@ -112,7 +117,8 @@ class RenderedChat(Opaque):
     """A text that the chat template makes of a conversation."""
 
     messages: Value
-    adds_generation_prompt: bool = False
+    text: str | None = None
+    """What the template writes; None where no tokenizer is at hand"""
 
 
 class ConcreteRun(Interpreter):
@@ -122,11 +128,24 @@ class ConcreteRun(Interpreter):
     max_calls_of_function = MAX_STEPS
 
     def __init__(
-        self, entry: Module, files: RowFiles, tokenizer: ScriptTokenizer | None = None
+        self,
+        entry: Module,
+        files: RowFiles,
+        tokenizer: ScriptTokenizer | None = None,
+        *,
+        keeps_chats: bool = True,
     ) -> None:
-        """`tokenizer` is the one that the script loads, where it is at hand."""
+        """Prepare a run.
+
+        Args:
+            entry: The script.
+            files: The files that it may read.
+            tokenizer: The one that it loads, where it is at hand.
+            keeps_chats: Keep a text that the template renders as its conversation; else it is a text like any other.
+        """
         super().__init__(entry)
         self.files = files
+        self._keeps_chats = keeps_chats
         self._tokenizer = tokenizer
         self._deadline = time.monotonic() + MAX_SECONDS
 
@@ -226,13 +245,20 @@ class ConcreteRun(Interpreter):
         """Operators that the plain run leaves out: long texts, paths, and what a template rendered."""
         chats = [one for one in operands if isinstance(one, RenderedChat)]
         if chats and sign in ("+", "format"):
-            others = [one for one in operands if one is not chats[0]]
-            return chats[0] if all(constant_of(one) == "" for one in others) else None
+            others = [constant_of(one) for one in operands if one is not chats[0]]
+            # An EOS behind a rendered chat is what trainers see to themselves.
+            if all(one in ("", self._eos(), "\n") for one in others):
+                return chats[0]
+            operands = tuple(_as_text(one) for one in operands)
         plain = [constant_of(one) for one in operands]
         if sign in ("+", "format") and _are_texts(plain):
             return Constant("".join(plain)) if sum(map(len, plain)) <= MAX_TEXT else None
         if sign == "/" and _are_texts(plain):
             return Constant("/".join(plain))
+        if sign == "+" and any(
+            isinstance(one, Sequence) and one.kind == COLUMN for one in operands
+        ):
+            return self._add_columns(operands)
         compared = compare_tensor(sign, operands)
         if compared is not None:
             return compared
@@ -246,11 +272,33 @@ class ConcreteRun(Interpreter):
             return Constant((plain[0] in plain[1]) == (sign == "in"))
         return None
 
+    def _add_columns(self, operands: tuple[Value, ...]) -> Value | None:
+        """A sum with a column of a frame, item by item."""
+        counts = {len(one.items) for one in operands if isinstance(one, Sequence)}
+        if len(counts) != 1:
+            return None
+        made: list[Value] = []
+        for place in range(counts.pop()):
+            parts = [
+                constant_of(one.items[place] if isinstance(one, Sequence) else one)
+                for one in operands
+            ]
+            if not _are_texts(parts):
+                return None
+            made.append(Constant("".join(parts)))
+        return Sequence(COLUMN, made)
+
+    def _eos(self) -> str:
+        """The text of the EOS token; empty where no tokenizer is at hand."""
+        return "" if self._tokenizer is None else self._tokenizer.special.get("eos_token", "")
+
     def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
         if isinstance(base, Table) and name == "column_names":
             return base.column_names()
         if isinstance(base, Table) and name in ("features", "columns"):
             return base.column_names()
+        if isinstance(base, Sequence) and base.kind == COLUMN and name == "str":
+            return base
         if isinstance(base, Constant) and isinstance(base.value, str) and name == "parent":
             return Constant(str(Path(base.value).parent))
         value = super()._attribute(base, name, node)
@@ -345,14 +393,37 @@ class ConcreteRun(Interpreter):
             return self._call_text(receiver.value, name, given)
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
             return self._call_tokenizer(name, given)
+        if isinstance(receiver, Sequence) and receiver.kind == COLUMN:
+            return self._call_column(receiver, name, given)
         if isinstance(receiver, Sequence):
             return call_tensor(receiver, name, given.args)
         return None
 
+    def _call_column(self, column: Sequence, name: str, given: Arguments) -> Value | None:
+        """A method of a column of a frame, item by item; None where its result is not known."""
+        if name in ("tolist", "to_list", "astype", "fillna", "reset_index", "copy"):
+            return Sequence("list" if "list" in name else COLUMN, list(column.items))
+        made: list[Value] = []
+        for item in column.items:
+            if name in ("map", "apply") and given.args:
+                made.append(self.call_with(given.args[0], (item,)))
+                continue
+            text = constant_of(item)
+            changed = text_method(text, name, given.args) if isinstance(text, str) else None
+            if changed is None:
+                return None
+            made.append(changed)
+        return Sequence(COLUMN, made)
+
     def _call_tokenizer(self, name: str, given: Arguments) -> Value | None:
         """A method of the tokenizer; None where its result is not known."""
+        if name == "apply_chat_template" and self._keeps_chats:
+            chat = _rendered_chat(given)
+            if chat is not None and self._tokenizer is not None:
+                chat.text = plain_text(encode_chat(self._tokenizer, given.args, given.keywords))
+            return chat
         if self._tokenizer is None:
-            return _rendered_chat(given) if name == "apply_chat_template" else None
+            return None
         if name == "apply_chat_template":
             return encode_chat(self._tokenizer, given.args, given.keywords)
         if name == "encode":
@@ -405,6 +476,11 @@ class ConcreteRun(Interpreter):
         """A method of a text that the plain run leaves out: formats, and files whose path it is."""
         if name == "format":
             return format_text(text, given.args, given.keywords)
+        if name in ("resolve", "absolute", "expanduser"):
+            return Constant(text)
+        if name == "joinpath":
+            parts = [constant_of(one) for one in given.args]
+            return Constant("/".join([text, *parts])) if _are_texts(parts) else None
         path = self.files.find(text) if name in ("open", "read_text", "exists", "is_file") else None
         if path is None:
             return None
@@ -421,13 +497,32 @@ class ConcreteRun(Interpreter):
         return super()._call_library(name, given, node, home) if known is None else known
 
     def _call_reader(self, name: str, given: Arguments) -> Value | None:
-        """A function that reads rows, or makes a data set; None for any other."""
+        """A function that reads files, or makes a data set; None for any other."""
         first = given.args[0] if given.args else None
+        read = self._call_file_reader(name, first or given.keywords.get("file"))
+        return self._call_dataset_maker(name, first, given) if read is None else read
+
+    def _call_file_reader(self, name: str, first: Value | None) -> Value | None:
+        """A function that opens or reads a file."""
         if name in OPENERS:
-            path = self.files.find(constant_of(first or given.keywords.get("file")))
+            path = self.files.find(constant_of(first))
             return None if path is None else OpenFile(path)
         if name in FILE_READERS:
             return self._table_of_file(first)
+        if name == "json.load" and isinstance(first, OpenFile):
+            return self.files.document(first.path) or self.files.table(first.path)
+        if name == "csv.DictReader" and isinstance(first, OpenFile):
+            return self.files.table(first.path)
+        if name in YAML_PARSERS and first is not None:
+            return self._yaml_document(first)
+        if name == "glob.glob":
+            pattern = constant_of(first)
+            names = self.files.matching(pattern) if isinstance(pattern, str) else []
+            return Sequence("list", [Constant(one) for one in names]) if names else None
+        return None
+
+    def _call_dataset_maker(self, name: str, first: Value | None, given: Arguments) -> Value | None:
+        """A function that makes a data set of rows."""
         if name == "datasets.load_dataset":
             return self._loaded(given)
         if name in TABLES_OF_VALUES:
@@ -444,14 +539,22 @@ class ConcreteRun(Interpreter):
             return _concatenated(first)
         if name == "datasets.Dataset.from_generator":
             return self._generated(given)
-        if name == "json.load" and isinstance(first, OpenFile):
-            return self.files.document(first.path) or self.files.table(first.path)
-        if name == "csv.DictReader" and isinstance(first, OpenFile):
-            return self.files.table(first.path)
         return None
+
+    def _yaml_document(self, given: Value) -> Value | None:
+        """Settings that a script reads from YAML, of an open file or a text."""
+        if isinstance(given, OpenFile):
+            given = self._read_file(given.path, "read") or given
+        text = constant_of(given)
+        try:
+            return to_value(parse_yaml(text).value) if isinstance(text, str) else None
+        except (InputLimitError, ValueError, TruetuneError):
+            return None
 
     def _call_on_values(self, name: str, given: Arguments) -> Value | None:
         """A function of Python on values that are known."""
+        if name in ("sorted", "max", "min") and "key" in given.keywords and given.args:
+            return self._ordered(name, given)
         if name in ("map", "filter") and len(given.args) == 2:
             return self._mapped_list(name, given.args[0], given.args[1])
         args = given.args
@@ -469,6 +572,26 @@ class ConcreteRun(Interpreter):
     def _over_table(self, name: str, args: tuple[Value, ...]) -> Value | None:
         """`enumerate(rows)`, `zip(rows, others)`, `tqdm(rows)`."""
         return call_known_function(name, args, {})
+
+    def _ordered(self, name: str, given: Arguments) -> Value | None:
+        """`sorted`, `max` and `min` of items by a function of the script."""
+        items = self._items_of(given.args[0])
+        function = given.keywords["key"]
+        if not items or not isinstance(function, Function | Partial):
+            return None
+        keys = [constant_of(self.call_with(function, (one,))) for one in items]
+        if any(key is NO_CONSTANT for key in keys):
+            return None
+        is_reversed = constant_of(given.keywords.get("reverse")) is True
+        try:
+            order = sorted(range(len(items)), key=lambda place: keys[place], reverse=is_reversed)
+        except TypeError:
+            return None
+        if name == "sorted":
+            return Sequence("list", [items[place] for place in order])
+        # Of equal items Python takes the first one.
+        best = keys[order[0]] if name == "min" else keys[order[-1]]
+        return items[keys.index(best)]
 
     def _mapped_list(self, name: str, function: Value, items: Value) -> Value | None:
         """`map(function, items)` and `filter(function, items)` of Python."""
@@ -562,11 +685,24 @@ def _concatenated(tables: Sequence) -> Table | None:
     return make_table([row for part in parts for row in part.rows], parts[0])
 
 
-def _rendered_chat(given: Arguments) -> Value | None:
+def plain_text(value: Value | None) -> str | None:
+    """The text that a value is; None where it is none, or not known."""
+    if isinstance(value, RenderedChat):
+        return value.text
+    plain = constant_of(value)
+    return plain if isinstance(plain, str) else None
+
+
+def _as_text(value: Value) -> Value:
+    """A rendered chat as its text, where that is known."""
+    is_known = isinstance(value, RenderedChat) and value.text is not None
+    return Constant(plain_text(value)) if is_known else value
+
+
+def _rendered_chat(given: Arguments) -> RenderedChat | None:
     """What `apply_chat_template(messages, tokenize=False)` gives; None where it gives ids, or of unknown messages."""
     messages = given.args[0] if given.args else given.keywords.get("conversation")
     is_text = constant_of(given.keywords.get("tokenize")) is False
     if messages is None or not is_text or not isinstance(messages, Sequence):
         return None
-    adds = constant_of(given.keywords.get("add_generation_prompt")) is True
-    return RenderedChat(messages, adds)
+    return RenderedChat(messages)

@@ -24,6 +24,8 @@ from truetune.source.symbolic_execution.values import (
     Value,
 )
 
+COLUMN = "column"
+"""The kind of a list that is a column: sums and methods of texts go item by item"""
 BATCH_ROWS = 1_000
 """Rows that `map` gives to a batched function at once, where the script does not say; the default of `datasets`"""
 RANDOM_SPLIT = "the rows of the random split are not known: all rows are taken as training rows"
@@ -143,8 +145,10 @@ def change_table(
     """What a method of a table gives; None where it is not known here."""
     if method in KEEPS_ALL_ROWS:
         return make_table(table.rows, table)
-    if method in ("map", "apply"):
-        return _mapped(table, args, keywords, call) if method == "map" else None
+    if method == "map":
+        return _mapped(table, args, keywords, call)
+    if method in ("dropna", "drop_duplicates"):
+        return _without_some(table, method, args, keywords)
     if method == "filter":
         return _filtered(table, args, keywords, call)
     if method == "train_test_split":
@@ -274,6 +278,26 @@ def _filtered(
     return made
 
 
+def _without_some(
+    table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value]
+) -> Table | None:
+    """`dropna` and `drop_duplicates` of a frame."""
+    names = _plain_names(_argument(args, keywords, 0, "subset")) or list(
+        table.rows[0].entries if table.rows else ()
+    )
+    kept: list[Row] = []
+    seen: list[list[Any]] = []
+    for row in table.rows:
+        values = [constant_of(row.entries.get(name)) for name in names]
+        if any(value is NO_CONSTANT for value in values):
+            return None
+        is_out = None in values if method == "dropna" else values in seen
+        if not is_out:
+            kept.append(row)
+            seen.append(values)
+    return make_table(kept, table)
+
+
 def _part(
     table: Table, method: str, args: tuple[Value, ...], keywords: dict[str, Value]
 ) -> Table | None:
@@ -365,7 +389,7 @@ def item_of_table(table: Table, key: Value) -> Value | None:
     if isinstance(plain, str):
         column = [row.entries.get(plain) for row in table.rows]
         known = [one for one in column if one is not None]
-        return Sequence("list", known) if known and len(known) == len(column) else None
+        return Sequence(COLUMN, known) if known and len(known) == len(column) else None
     if isinstance(plain, int) and -len(table.items) <= plain < len(table.items):
         return table.items[plain]
     if isinstance(plain, list) and all(isinstance(one, str) for one in plain):

@@ -36,6 +36,18 @@ class ScriptTokenizer:
     id_of: Callable[[str], int | None]
     """The id of a token"""
 
+    def pad_id(self) -> int:
+        """The id that fills a row; that of EOS where there is no pad token, as scripts set it; else 0."""
+        token = self.special.get("pad_token") or self.special.get("eos_token")
+        return (self.id_of(token) if token is not None else None) or 0
+
+
+@dataclass(eq=False, slots=True)
+class PaddedIds(Sequence):
+    """Ids of one text, with pads behind them."""
+
+    pads: int = 0
+
 
 @dataclass(eq=False, slots=True)
 class ChatIds(Sequence):
@@ -101,11 +113,22 @@ def _encode_one(tokenizer: ScriptTokenizer, text: str, keywords: dict[str, Value
     limit = constant_of(keywords.get("max_length"))
     if constant_of(keywords.get("truncation")) in (True, "longest_first") and type(limit) is int:
         ids = ids[:limit]
-    return Sequence("list", [Constant(one) for one in ids])
+    pads = 0
+    if constant_of(keywords.get("padding")) == "max_length" and type(limit) is int:
+        pads = max(limit - len(ids), 0)
+        ids = ids + [tokenizer.pad_id()] * pads
+    kind = "tensor" if _gives_tensors(keywords) else "list"
+    return PaddedIds(kind, [Constant(one) for one in ids], pads=pads)
 
 
 def _mask_of(ids: Value) -> Sequence:
-    """An attention mask of ones, as long as the ids."""
+    """An attention mask of ones, as long as the ids, with zeros for pads behind them."""
     items = ids.items if isinstance(ids, Sequence) else []
-    ones = [_mask_of(one) if isinstance(one, Sequence) else Constant(1) for one in items]
-    return Sequence("list", list(ones))
+    pads = ids.pads if isinstance(ids, PaddedIds) else 0
+    kind = ids.kind if isinstance(ids, Sequence) else "list"
+    real = len(items) - pads
+    mask = [
+        _mask_of(one) if isinstance(one, Sequence) else Constant(int(place < real))
+        for place, one in enumerate(items)
+    ]
+    return Sequence(kind, list(mask))

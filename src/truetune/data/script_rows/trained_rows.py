@@ -122,6 +122,16 @@ class ScriptRows:
         return {row.line: row for row in (*self.evaluation, *self.rows) if row.file in own}
 
 
+_BROUGHT: dict[str, ScriptTokenizer] = {}
+"""Tokenizers by script. Rows are read from many places by the names of their files and their format alone"""
+
+
+def bring_tokenizer(script: str, tokenizer: ScriptTokenizer) -> None:
+    """Let the rows of a script be read with this tokenizer from now on: special tokens and templates are its own."""
+    _BROUGHT[script] = tokenizer
+    _read_trained_rows.cache_clear()
+
+
 def read_trained_rows(script: str) -> ScriptRows:
     """The rows of the one trainer that a script makes.
 
@@ -149,27 +159,29 @@ def read_token_rows(script: str, tokenizer: ScriptTokenizer) -> ScriptRows:
     Raises:
         DataError: as `read_trained_rows`; also where the rows are no token ids.
     """
-    return _follow(script, str(Path.cwd()), tokenizer)
+    return _follow(script, str(Path.cwd()), tokenizer, gives_ids=True)
 
 
 @lru_cache(maxsize=8)
 def _read_trained_rows(script: str, changed: int, folder: str) -> ScriptRows:
     """As `read_trained_rows`; kept until the script changes, for rows are read more than once."""
-    return _follow(script, folder, None)
+    return _follow(script, folder, _BROUGHT.get(script), gives_ids=False)
 
 
-def _follow(script: str, folder: str, tokenizer: ScriptTokenizer | None) -> ScriptRows:
+def _follow(
+    script: str, folder: str, tokenizer: ScriptTokenizer | None, *, gives_ids: bool
+) -> ScriptRows:
     """Follow a script up to its trainer: to rows of text, or with a tokenizer to rows of ids."""
     module = _module_with_helpers(Path(script))
     own = Path(script).resolve().parent
     files = RowFiles((own, own.parent, Path(folder)))
-    run = ConcreteRun(module, files, tokenizer)
+    run = ConcreteRun(module, files, tokenizer, keeps_chats=not gives_ids)
     try:
         run.run()
         trainer, table = _one_trainer(script, run)
-        read = _rows_of_trainer if tokenizer is None else _token_rows
+        read = _token_rows if gives_ids else _rows_of_trainer
         rows = read(run, trainer, table)
-        evaluation = [] if tokenizer is not None else _evaluation_rows(run, trainer, table)
+        evaluation = [] if gives_ids else _evaluation_rows(run, trainer, table)
     except (LimitReached, RecursionError):
         raise DataError(f"{script}: its rows take too long to follow") from None
     if not rows:
@@ -410,6 +422,18 @@ def _formatted(run: ConcreteRun, shape: Value, row: Row) -> PlainRow | None:
     return _row_of_text(given)
 
 
+def _with_texts(value: Value) -> Value:
+    """A value whose rendered chats are texts, such as one in the content of a message."""
+    if isinstance(value, RenderedChat) and value.text is not None:
+        return Constant(value.text)
+    if isinstance(value, Sequence):
+        return Sequence(value.kind, [_with_texts(one) for one in value.items], value.is_open)
+    if isinstance(value, Mapping):
+        entries = {name: _with_texts(one) for name, one in value.entries.items()}
+        return Mapping(entries, value.rest, value.is_open)
+    return value
+
+
 def _row_of_text(given: Value) -> PlainRow | None:
     """A row of one text, or of the conversation that the template renders as it."""
     if isinstance(given, RenderedChat):
@@ -437,7 +461,7 @@ def _plain_columns(row: Row, columns: tuple[str, ...]) -> PlainRow | None:
     plain: dict[str, Any] = {}
     for name in columns:
         if name in row.entries:
-            plain[name] = constant_of(row.entries[name])
+            plain[name] = constant_of(_with_texts(row.entries[name]))
             if plain[name] is NO_CONSTANT:
                 return None
     return plain or None

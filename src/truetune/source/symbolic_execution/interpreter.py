@@ -886,7 +886,9 @@ class Interpreter:
     def _value_of_bin_op(self, node: ast.BinOp, scope: Scope) -> Value:
         operands = (self.evaluate(node.left, scope), self.evaluate(node.right, scope))
         left, right = operands
-        if isinstance(node.op, ast.Add) and isinstance(left, Sequence):
+        # Columns of frames and tensors are added item by item: see the runs that know them.
+        is_list = isinstance(left, Sequence) and left.kind in ("list", "tuple", "set")
+        if isinstance(node.op, ast.Add) and isinstance(left, Sequence) and is_list:
             if isinstance(right, Sequence):
                 return self._keep(join_lists(left, right, node))
         if isinstance(node.op, ast.BitOr) and isinstance(left, Mapping):
