@@ -272,6 +272,7 @@ NOT_FOLLOWED = {
     "two trainers": LOAD + TRAIN + TRAIN,
     "no trainer": LOAD,
     "a file above": LOAD.replace("rows.jsonl", "../../rows.jsonl") + TRAIN,
+    "a hidden file": LOAD.replace("rows.jsonl", ".keys/rows.jsonl") + TRAIN,
     "an absolute file": LOAD.replace("rows.jsonl", "/etc/hostname") + TRAIN,
     "token ids": LOAD
     + "rows = rows.map(lambda r: {'input_ids': [1, 2], 'labels': [1, 2]})\n"
@@ -282,7 +283,8 @@ NOT_FOLLOWED = {
 @pytest.mark.parametrize("why", NOT_FOLLOWED)
 def test_what_is_not_known_gives_no_rows(why: str, tmp_path: Path) -> None:
     inner = tmp_path / "project" / "code"
-    inner.mkdir(parents=True)
+    (inner / ".keys").mkdir(parents=True)
+    (inner / ".keys" / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     with pytest.raises(DataError, match=r"train\.py: "):
         read_trained_rows(write(inner, NOT_FOLLOWED[why]))

@@ -218,8 +218,7 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     """The run with what the script that trains its files says of them: tokenizer, evaluation rows, and how it shapes
     the rows, where that is not as they stand."""
     if run.data and run.format is not None and is_script_format(run.format):
-        if run.tokenizer is not None or run.model is not None:
-            _bring_tokenizer(run.format, run)
+        _bring_tokenizer(run.format, run)
         return run
     if not run.data or run.format is not None or run.map:
         return run
@@ -231,9 +230,8 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
         if _is_tokenizer_here(name):
             update["tokenizer"] = name
     with_tokenizer = run.model_copy(update=update)
-    if with_tokenizer.tokenizer is not None or with_tokenizer.model is not None:
-        for script in scripts:
-            _bring_tokenizer(script, with_tokenizer)
+    for script in scripts:
+        _bring_tokenizer(script, with_tokenizer)
     shaping = find_shaping_script(scripts, run.data)
     if shaping is None:
         return run
@@ -252,11 +250,12 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
 
 
 def _bring_tokenizer(script: str, run: RunSpec) -> None:
-    """Let a script be followed with the tokenizer of the run; without it where it can't be used: the check says why."""
+    """Let a script be followed with the tokenizer of the run, if it has a usable one: the check says why not."""
     try:
-        bring_tokenizer(script, make_script_tokenizer(prepare_probes_of_run(run)))
+        tokenizer = make_script_tokenizer(prepare_probes_of_run(run))
     except TruetuneError:
-        return
+        tokenizer = None
+    bring_tokenizer(script, tokenizer)
 
 
 def _rows_left_out(run: RunSpec, rows: ScriptRows) -> Iterator[NotJudged]:

@@ -3,8 +3,8 @@
 How it works: a name in the script is looked up beside the script and in the current folder; rows are read by the
 readers of `truetune.data`, with their limits.
 
-The trade-off: a script is untrusted, so a file elsewhere is never opened, whatever name the script gives. Of a large
-file only the first rows are read.
+The trade-off: a script is untrusted, so a file elsewhere, or a hidden one, is never opened, whatever name the script
+gives. Of a large file only the first rows are read.
 """
 
 from __future__ import annotations
@@ -63,16 +63,24 @@ class RowFiles:
             return None
         for folder in self.folders:
             path = (folder / name).resolve()
-            is_inside = any(path.is_relative_to(allowed) for allowed in self.folders)
-            if is_inside and path.is_file():
+            if self._may_read(path) and path.is_file():
                 return path
         return None
+
+    def _may_read(self, path: Path) -> bool:
+        """Does a file lie in one of the folders, and in no hidden folder of theirs?"""
+        for folder in self.folders:
+            if path.is_relative_to(folder):
+                parts = path.relative_to(folder).parts
+                return not any(part.startswith(".") for part in parts)
+        return False
 
     def matching(self, pattern: str) -> list[str]:
         """The names of the files that a pattern fits, `data/*.jsonl`, in order."""
         for folder in self.folders:
             try:
-                names = [str(path) for path in islice(folder.glob(pattern), MAX_FILES)]
+                found = (path.resolve() for path in islice(folder.glob(pattern), MAX_FILES))
+                names = [str(path) for path in found if self._may_read(path)]
             except (ValueError, NotImplementedError, OSError):
                 return []  # an absolute or broken pattern
             if names:

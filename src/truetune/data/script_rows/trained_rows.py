@@ -126,9 +126,17 @@ _BROUGHT: dict[str, ScriptTokenizer] = {}
 """Tokenizers by script. Rows are read from many places by the names of their files and their format alone"""
 
 
-def bring_tokenizer(script: str, tokenizer: ScriptTokenizer) -> None:
-    """Let the rows of a script be read with this tokenizer from now on: special tokens and templates are its own."""
-    _BROUGHT[script] = tokenizer
+def bring_tokenizer(script: str, tokenizer: ScriptTokenizer | None) -> None:
+    """Let the rows of a script be read with this tokenizer from now on: special tokens and templates are its own.
+
+    Args:
+        script: The path of the script, as it is read later.
+        tokenizer: None where none is at hand any more.
+    """
+    if tokenizer is None:
+        _BROUGHT.pop(script, None)
+    else:
+        _BROUGHT[script] = tokenizer
     _read_trained_rows.cache_clear()
 
 
@@ -174,7 +182,7 @@ def _follow(
     """Follow a script up to its trainer: to rows of text, or with a tokenizer to rows of ids."""
     module = _module_with_helpers(Path(script))
     own = Path(script).resolve().parent
-    files = RowFiles((own, own.parent, Path(folder)))
+    files = RowFiles((own, Path(folder)))
     run = ConcreteRun(module, files, tokenizer, keeps_chats=not gives_ids)
     try:
         run.run()
