@@ -24,6 +24,9 @@ SPLIT = 'parts = ds["train"].train_test_split(0.1)\n'
         (trained('ds["train"]', 'ds["train"]'), True),
         (trained('ds["train"]', 'ds["train"] if args.evaluates else None'), True),
         (trained('ds["train"]', 'ds["train"].select(range(100))'), True),
+        (trained('ds["train"]', 'ds["train"].select(range(len(ds) - 8, len(ds)))'), True),
+        (trained('ds["train"]', 'ds["train"].select(chosen)'), True),
+        (trained('ds["train"].select(some)', 'ds["train"].select(others)'), False),
         (trained("rows", "rows"), True),
         (
             trained(

@@ -169,7 +169,10 @@ def _step_back(value: Value) -> tuple[Value | None, Step | None]:
     if call.method in PARTS:
         return call.receiver, Step("filter", call.number)
     limits = _limits_of(call)
-    return (None, None) if limits is None else (call.receiver, Step("range", limits))
+    if limits is not None:
+        return call.receiver, Step("range", limits)
+    # Which rows `select` takes is not known; that they are rows of the same set is.
+    return (call.receiver, Step("filter", call.number)) if call.method == "select" else (None, None)
 
 
 def _step_of_item(value: Item) -> tuple[Value | None, Step | None]:
@@ -181,7 +184,8 @@ def _step_of_item(value: Item) -> tuple[Value | None, Step | None]:
         return base.call.args[0], Step("side", (base.call.number, plain_key(key)))
     if isinstance(key, Slice):
         limits = _limits_of_slice(key)
-        return (None, None) if limits is None else (base, Step("range", limits))
+        step = Step("filter", id(value)) if limits is None else Step("range", limits)
+        return base, step
     name = constant_of(key)
     if isinstance(name, str):
         return base, Step("split", name)
