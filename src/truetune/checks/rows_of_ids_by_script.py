@@ -40,7 +40,7 @@ from truetune.data.script_rows.trained_rows import (
 )
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream_batches import batch as batch_of
-from truetune.errors import DataError
+from truetune.errors import DataError, name_list
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
 from truetune.render.probes import Probes, prepare_probes_of_run
 from truetune.settings.run_spec import RunSpec
@@ -158,7 +158,13 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
     unread = _judge_texts_of_ids(rows, run)
     [subject] = report.subjects
     how = f"made by {rows.script}, whose code was followed, not run"
-    facts = (*subject.facts, ("note", how), *(("note", note) for note in rows.notes))
+    unread = rows.unread_columns()
+    facts = (
+        *subject.facts,
+        *((("never read", name_list(unread)),) if unread else ()),
+        ("note", how),
+        *(("note", note) for note in rows.notes),
+    )
     return replace(
         report,
         findings=(*findings, *unread.findings),

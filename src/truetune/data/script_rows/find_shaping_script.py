@@ -19,7 +19,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.find_data_files import Source, find_sources
 from truetune.data.rows import read_conversations
 from truetune.data.script_rows.trained_rows import ScriptRows, read_trained_rows
-from truetune.errors import DataError, TruetuneError
+from truetune.errors import DataError, TruetuneError, name_list
 
 COMPARED_ROWS = 5
 """Rows that are read both ways. All rows of a file go the same way through a script"""
@@ -41,8 +41,10 @@ class ShapingScript(NamedTuple):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What a report says of it."""
         how = "its code was followed, not run; options of the command line have their defaults"
+        unread = self.rows.unread_columns()
         return (
             ("makes", f"{len(self.rows.rows):,} rows for its trainer"),
+            *((("never reads", name_list(unread)),) if unread else ()),
             ("note", how),
             *(("note", note) for note in self.rows.notes),
         )

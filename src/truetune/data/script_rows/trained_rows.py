@@ -112,6 +112,10 @@ class ScriptRows:
         """The files of the evaluation set."""
         return tuple(dict.fromkeys(row.file for row in self.evaluation))
 
+    def unread_columns(self) -> tuple[str, ...]:
+        """The columns of text that the script neither reads nor gives to the trainer, in any row."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.left_over))
+
     def rows_of_file(self, path: Path) -> dict[int, ScriptRow] | None:
         """Line -> the row that is made of it; None for a file that the script does not read."""
         wanted = path.resolve()
