@@ -191,6 +191,19 @@ rows = Dataset.from_generator(read)
         + TRAIN,
         PAIR,
     ),
+    "a counter over all lines": (
+        """
+rows, n = [], 0
+for line in open("rows.jsonl"):
+    row = json.loads(line)
+    n += 1
+    if n % 2 == 1 or n > 0:
+        rows.append({"prompt": row["frage"], "completion": row["antwort"]})
+rows = Dataset.from_list(rows)
+"""
+        + TRAIN,
+        PAIR,
+    ),
     "a pattern of names": (
         LOAD.replace("rows.jsonl", "*.jsonl")
         + "rows = rows.rename_columns({'frage': 'prompt', 'antwort': 'completion'})\n"

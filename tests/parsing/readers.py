@@ -473,6 +473,11 @@ TYPES_ALONE = (
 )
 OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
+    "data.script_rows.row_files": SWALLOWS,
+    "data.script_rows.known_functions": SWALLOWS,
+    "data.script_rows.concrete_run": SWALLOWS,
+    "checks.source.evidence.eos_behind_prompts_in_runs": SWALLOWS,
+    "checks.commands.job_trains_random_weights": TYPES_ALONE,
     "fixing.row_body": OF_A_ROW,
     "fixing.row_edits": OF_A_ROW,
     "fixing.json_source": OF_A_ROW,

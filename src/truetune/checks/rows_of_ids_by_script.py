@@ -155,7 +155,7 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
         findings = tuple(
             _at_file(_as_chosen(finding), str(path), rows.rows) for finding in report.findings
         )
-    unread = _judge_texts_of_ids(rows, run)
+    texts = _judge_texts_of_ids(rows, run)
     [subject] = report.subjects
     how = f"made by {rows.script}, whose code was followed, not run"
     unread = rows.unread_columns()
@@ -167,8 +167,8 @@ def _inspect(rows: ScriptRows, run: RunSpec) -> TokenizedReport:
     )
     return replace(
         report,
-        findings=(*findings, *unread.findings),
-        examined=(*report.examined, *unread.examined),
+        findings=(*findings, *texts.findings),
+        examined=(*report.examined, *texts.examined),
         subjects=(replace(subject, path=", ".join(rows.files), facts=facts),),
     )
 

@@ -253,7 +253,7 @@ class Interpreter:
             whole = self._as_list(added, node)
             change_list(earlier, "extend", (whole,), in_loop=self._is_in_loop())
             value: Value = earlier
-        elif _is_number(earlier) and self._counts_passes(target):
+        elif _is_number(earlier) and _is_number(added) and self._counts_passes(target):
             # Two passes stand for any number of them, so 1 and 2 would be two of its values.
             value = self._keep(Element(Constant(COUNTER), node=node))
         else:
@@ -560,7 +560,7 @@ class Interpreter:
         loop = next((frame for frame in frames if frame.kind in ends), None)
         if loop is None or not isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
             return False
-        if loop.value is not None and items_to_unroll(loop.value) is not None:
+        if loop.value is not None and self._items_of(loop.value) is not None:
             return False
         return not _is_set_inside(loop.node, ast.unparse(target))
 
