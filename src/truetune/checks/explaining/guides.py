@@ -183,7 +183,8 @@ GUIDES = (
                   "model.enable_input_require_grads()",
                   "gradient checkpointing was switched on with LoRA, and the loss is the same in every epoch since; "
                   "None of the inputs have requires_grad=True",
-                  ("gradient-checkpointing-kills-grads", "trained-tensors-without-gradient")),
+                  ("reentrant-checkpoints-lose-gradients", "gradient-checkpointing-kills-grads",
+                   "trained-tensors-without-gradient")),
             Cause("no token has a label: the loss is 0 or NaN",
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",

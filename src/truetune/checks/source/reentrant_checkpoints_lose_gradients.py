@@ -1,0 +1,89 @@
+"""Gradient checkpointing is reentrant, and the gradients do not pass it.
+
+## What it does
+Follows the script to checkpoints with `use_reentrant=True` (also as the default of a pinned transformers 4) over a
+model whose embedding is frozen: by `get_peft_model`, by `requires_grad_(False)`, by a loop over its parameters. It
+looks at `gradient_checkpointing_enable`, at the arguments of a plain `Trainer`, and at `torch.utils.checkpoint` in the
+model's own code. Under DDP with `find_unused_parameters=True` such checkpoints raise an error.
+
+## Why it is bad
+A reentrant checkpoint computes gradients only where one of its inputs requires them. The output of a frozen embedding
+does not, so that no layer gets a gradient: the step fails with "does not require grad", or trains the head alone.
+
+## Example
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("some/model")
+model = get_peft_model(model, LoraConfig(target_modules="all-linear"))
+model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+model.train()
+for batch in loader:
+    model(**batch).loss.backward()
+```
+
+## Use instead
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("some/model")
+model = get_peft_model(model, LoraConfig(target_modules="all-linear"))
+model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+model.train()
+for batch in loader:
+    model(**batch).loss.backward()
+```
+
+## Fix safety
+Safe: the same gradients are computed, and the memory is the same within a few per cent.
+
+## References
+- https://pytorch.org/docs/stable/checkpoint.html ("at least one of the inputs needs requires_grad=True")
+- huggingface/transformers#42947, huggingface/peft#137
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.reentrant_checkpoints import (
+    ReentrantCheckpoints,
+    checkpoint_places,
+    reentrant_checkpoints,
+)
+
+
+class ReentrantCheckpointsLoseGradients(SourceRule):
+    code = "SRC153"
+    severity = "error"
+    looks_at = CodePlaces("places that switch gradient checkpointing on", checkpoint_places)
+
+    def findings(self) -> Iterator[Finding]:
+        for found in reentrant_checkpoints(self.subject):
+            yield self._refused(found) if found.kind == "ddp" else self._without_gradients(found)
+
+    def _without_gradients(self, found: ReentrantCheckpoints) -> Finding:
+        """The finding on checkpoints over a frozen embedding."""
+        return self.finding(
+            "gradient checkpointing is reentrant over a frozen embedding: no input of the first layer requires"
+            " gradients, so that no layer gets any, the adapter's weights neither",
+            "say use_reentrant=False, or call model.enable_input_require_grads() before the training",
+            evidence=["nothing in these files makes the embedding's output require gradients"],
+            cases=[case_at(found.home, found.place), case_at(found.other_home, found.other)],
+        )
+
+    def _refused(self, found: ReentrantCheckpoints) -> Finding:
+        """The finding on checkpoints that DDP refuses."""
+        return self.finding(
+            "gradient checkpointing is reentrant, and DDP looks for unused parameters: each is marked ready twice, and"
+            " the first backward pass fails",
+            "say use_reentrant=False, or find_unused_parameters=False",
+            evidence=["a reentrant checkpoint runs a backward pass of its own inside of DDP's"],
+            cases=[case_at(found.home, found.place), case_at(found.other_home, found.other)],
+        )
