@@ -276,6 +276,100 @@ def test_a_helper_beside_the_script_is_followed(tmp_path: Path) -> None:
     assert read_trained_rows(write(tmp_path, code)).rows[0].row == PAIR
 
 
+FRAME = "import pandas as pd\nframe = pd.read_json('votes.jsonl', lines=True)\n"
+FRAME_TRAIN = (
+    "from trl import KTOConfig, KTOTrainer\nrows = Dataset.from_pandas(frame)\n"
+    "KTOTrainer(model='m', args=KTOConfig(max_length=64), train_dataset=rows).train()\n"
+)
+NAMED = "frame = frame.rename(columns={'q': 'prompt', 'a': 'completion'})\n"
+FRAMES = {
+    "a comparison": ("frame['label'] = frame['vote'] == 1\n", [True, False, True]),
+    "a cast of -1": ("frame['label'] = frame['vote'].astype(bool)\n", [True, True, True]),
+    "a method": ("frame['label'] = frame['vote'].gt(0)\n", [True, False, True]),
+    "a dictionary": (
+        "frame['label'] = frame['vote'].map({1: True, -1: False})\n",
+        [True, False, True],
+    ),
+    "a function": ("frame['label'] = frame['vote'].apply(lambda v: v > 0)\n", [True, False, True]),
+    "a negation": ("frame['label'] = ~(frame['vote'] < 0)\n", [True, False, True]),
+    "two conditions": (
+        "frame['label'] = (frame['vote'] > 0) & (frame['a'].str.len() > 1)\n",
+        [True, False, False],
+    ),
+    "assigned": ("frame = frame.assign(label=lambda f: f['vote'] > 0)\n", [True, False, True]),
+    "chosen rows": (
+        "frame = frame[frame['vote'] > 0]\nframe['label'] = frame['vote'].isin([1])\n",
+        [True, True],
+    ),
+    "a row function": (
+        "frame = frame.apply(lambda r: pd.Series({'prompt': r['prompt'], 'completion': r['completion'],"
+        " 'label': r['vote'] > 0}), axis=1)\n",
+        [True, False, True],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", FRAMES)
+def test_columns_of_frames_are_followed(way: str, tmp_path: Path) -> None:
+    shaping, labels = FRAMES[way]
+    votes = [("ab", 1), ("cd", -1), ("e", 1)]
+    lines = [json.dumps({"q": "Q", "a": text, "vote": vote}) for text, vote in votes]
+    (tmp_path / "votes.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    column = "a" if "two" in way else None
+    named = NAMED if column is None else ""
+    later = "" if column is None else NAMED
+    script = tmp_path / "train.py"
+    script.write_text(HEAD + FRAME + named + shaping + later + FRAME_TRAIN, encoding="utf-8")
+    assert [row.row["label"] for row in read_trained_rows(str(script)).rows] == labels
+
+
+def test_packages_around_the_script_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data, "")
+    package = tmp_path / "src" / "project"
+    (package / "rows").mkdir(parents=True)
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "rows" / "__init__.py").write_text("from .load import read\n", encoding="utf-8")
+    (package / "rows" / "load.py").write_text(
+        "from pathlib import Path\nfrom datasets import load_dataset\n"
+        "FOLDER = Path(__file__).resolve().parents[3] / 'data'\n"
+        "def read():\n"
+        "    rows = load_dataset('json', data_files=str(FOLDER / 'rows.jsonl'), split='train')\n"
+        "    return rows.rename_columns({'frage': 'prompt', 'antwort': 'completion'})\n",
+        encoding="utf-8",
+    )
+    script = tmp_path / "scripts" / "train.py"
+    script.parent.mkdir()
+    text = HEAD + "from project.rows import read\nrows = read()\n" + TRAIN
+    script.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert read_trained_rows("scripts/train.py").rows[0].row == PAIR
+
+
+def test_one_object_for_both_sides_makes_both_alike(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+TURN = {"role": "assistant"}
+def say(text):
+    TURN["content"] = text
+    return TURN
+def shape(row):
+    return {"prompt": row["frage"], "chosen": [say(row["antwort"])], "rejected": [say(row["art"])]}
+"""
+        + LOAD
+        + "rows = rows.map(shape)\nfrom trl import DPOTrainer\n"
+        + TRAIN.replace("SFTTrainer", "DPOTrainer"),
+    )
+    rows = [row.row for row in read_trained_rows(str(script)).rows]
+    # Each row is written when it is made, so that the rows differ and the sides of one do not.
+    assert [row["chosen"][0]["content"] for row in rows] == ["kurz", "kurz", "lang"]
+    assert all(row["chosen"] == row["rejected"] for row in rows)
+
+
 NOT_FOLLOWED = {
     "a library shapes them": "from magic import shape\n"
     + LOAD

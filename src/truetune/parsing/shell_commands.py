@@ -19,7 +19,12 @@ from truetune.parsing.docker_compose_services import is_compose_file, services
 from truetune.parsing.harness_results import TEMPLATE_KEY, harness_words, is_harness_results
 from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
 from truetune.parsing.json_reader import parse_json
+from truetune.parsing.shell_arrays import ARRAY_WORD, is_array_line, is_open_array, plain_arrays
 
+MAX_ARRAY_LINES = 200
+"""Lines of one array. Behind that a parenthesis that never closes is taken for a slip"""
+MAX_ARRAY_CHARACTERS = 20_000
+"""The same of characters, since each line reads those before it again"""
 SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
 DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))
 ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
@@ -143,11 +148,13 @@ def parse_commands(text: str, path: str) -> CommandFile:
     """A CommandFile of a text."""
     lines = list(_logical_lines(text))
     variables = _plain_variables(lines)
+    arrays = plain_arrays(line for _, line in lines)
     if not _is_dockerfile(path):
         commands = tuple(
             command
             for number, line in lines
-            for command in _commands_of_line(line, number, variables)
+            if not is_array_line(line)
+            for command in _commands_of_line(line, number, variables, arrays)
         )
         return CommandFile(path, text, commands, _scheduler_requests(text))
     matches = [DOCKER_IMAGE.match(line) for _, line in lines]
@@ -180,6 +187,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             whole += line[:-1] + " "
             continue
         whole += line
+        is_short = number < begin + MAX_ARRAY_LINES and len(whole) < MAX_ARRAY_CHARACTERS
+        if is_short and is_open_array(whole):
+            whole += "\n"
+            continue
         if whole.strip():
             yield begin, whole.strip()
         here = HERE_DOCUMENT.search(whole)
@@ -224,7 +235,10 @@ def _plain_variables(lines: list[tuple[int, str]]) -> dict[str, str]:
 
 
 def _commands_of_line(
-    line: str, number: int, variables: Mapping[str, str]
+    line: str,
+    number: int,
+    variables: Mapping[str, str],
+    arrays: Mapping[str, list[str]] | None = None,
 ) -> Iterator[ShellCommand]:
     """The commands of a line; none where its quotes do not close on it."""
     # With punctuation_chars, `a;b` and `a&&b` are three words.
@@ -238,14 +252,19 @@ def _commands_of_line(
     # The semicolon ends the last command like all others.
     for word in (*words, ";"):
         if word not in ENDS_A_COMMAND:
-            part.append(
-                VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
-            )
+            array = ARRAY_WORD.fullmatch(word)
+            known = (arrays or {}).get(array[1], [word]) if array else [word]
+            part += [_with_variables(one, variables) for one in known]
             continue
         command = _command_of_words(part, number)
         if command is not None:
             yield command
         part = []
+
+
+def _with_variables(word: str, variables: Mapping[str, str]) -> str:
+    """A word with the variables that are known; the others keep their `$`."""
+    return VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
 
 
 def _command_of_words(words: list[str], number: int) -> ShellCommand | None:

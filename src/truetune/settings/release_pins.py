@@ -322,10 +322,17 @@ def _read_lock_file(path: str, _changed: int) -> tuple[tuple[str, Pin], ...]:
 
 
 def project_folders(path: Path) -> list[Path]:
-    """The file's folder, and those above it where one of them is the root of a project."""
+    """The file's folder, and those above it up to the root of the project.
+
+    Where no folder has the signs of a root, it is the one that the command runs in, if the file lies below it: people
+    stand at the top of what they work on. A home folder holds many projects, so it is no root.
+    """
     above = list(path.absolute().parents)[:MAX_FOLDERS]
-    root = next((number for number, folder in enumerate(above) if _is_root(folder)), 0)
-    return above[: root + 1]
+    root = next((number for number, folder in enumerate(above) if _is_root(folder)), None)
+    current = Path.cwd()
+    if root is None and current in above and current not in (Path.home(), Path(current.anchor)):
+        root = above.index(current)
+    return above[: (root or 0) + 1]
 
 
 def _is_root(folder: Path) -> bool:

@@ -57,6 +57,43 @@ def test_requests_that_name_the_base(serve: str, ask: str, count: int, tmp_path:
     assert len(messages) == count
 
 
+FIRST_LISTED = {
+    "attribute": "client.models.list().data[0].id",
+    "item": "requests.get(URL + '/v1/models').json()['data'][0]['id']",
+    "list": "list(client.models.list())[0].id",
+}
+OTHER_LISTED = {
+    "last": "client.models.list().data[-1].id",
+    "chosen": "[m for m in client.models.list() if m.parent][0].id",
+    "any": "[m.id for m in client.models.list()][-1]",
+    "other list": "client.files.list().data[0].id",
+}
+LISTED = "import requests\nURL = 'http://localhost:80'\n" + ASK.replace(
+    "{given}", "served()"
+).replace("NAME =", "def served():\n    return {given}\nNAME =")
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [*((one, 1) for one in FIRST_LISTED.values()), *((one, 0) for one in OTHER_LISTED.values())],
+    ids=[*FIRST_LISTED, *OTHER_LISTED],
+)
+def test_the_first_model_of_a_server_is_its_base(given: str, count: int, tmp_path: Path) -> None:
+    ask = LISTED.replace("{name!r}", "''").replace("{given}", given)
+    messages = found(tmp_path, "client-asks-for-the-base", serve__sh=SERVE, ask__py=ask)
+    assert len(messages) == count
+
+
+def test_a_command_in_an_array_is_read_whole(tmp_path: Path) -> None:
+    serve = (
+        "ARGS=(\n  some/base  # the base\n  --port 80\n)\n"
+        'if [[ "$1" == tuned ]]; then\n  ARGS+=(--enable-lora --lora-modules support=out/final)\nfi\n'
+        'exec vllm serve "${ARGS[@]}"\n'
+    )
+    ask = ASK.format(name="some/base", given="NAME")
+    assert len(found(tmp_path, "client-asks-for-the-base", serve__sh=serve, ask__py=ask)) == 1
+
+
 LORA = """
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer

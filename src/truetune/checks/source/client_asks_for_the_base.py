@@ -48,6 +48,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.listed_models import first_listed_models
 from truetune.checks.source.evidence.served_model_folders import (
     requested_models,
     served_names,
@@ -60,6 +61,8 @@ from truetune.parsing.shell_commands import is_command_file, last_option, read_c
 from truetune.settings.stacks.find_config_consumer import files_around
 from truetune.source.module import Module
 
+FIRST_LISTED = "models.list().data[0]"
+"""Stands for a name that is the first of the server's list, whatever it is"""
 OLLAMA = ("ollama.chat", "ollama.generate")
 
 
@@ -71,6 +74,8 @@ class AdapterServer(NamedTuple):
     bases: frozenset[str]
     """Names under which the base answers"""
     adapters: frozenset[str]
+    lists_base_first: bool = False
+    """Does its list of models begin with the base, as vLLM's does?"""
 
 
 def _adapter_servers(module: Module) -> Iterator[AdapterServer]:
@@ -80,7 +85,8 @@ def _adapter_servers(module: Module) -> Iterator[AdapterServer]:
         if adapters:
             command = server.command
             case = Case(command.text.strip(), file=path, line=command.line)
-            yield AdapterServer(case, _base_names(server), adapters)
+            bases = _base_names(server)
+            yield AdapterServer(case, bases, adapters, lists_base_first=bool(bases))
 
 
 def _ollama_models(module: Module) -> Iterator[AdapterServer]:
@@ -140,7 +146,11 @@ class ClientAsksForTheBase(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        named = [(node, module.flow.value(node)) for node in _requested_models(module)]
+        listed = first_listed_models(module)
+        named = [
+            (node, FIRST_LISTED if node in listed else module.flow.value(node))
+            for node in _requested_models(module)
+        ]
         asked = {name for _, name in named if isinstance(name, str)}
         if not asked or len(asked) < len({ast.unparse(node) for node, _ in named}):
             return  # a name that only the program knows may be that of an adapter
@@ -149,26 +159,30 @@ class ClientAsksForTheBase(SourceRule):
         if any(server.adapters & asked for server in servers):
             return
         for one in servers:
-            node = next((node for node, name in named if name in one.bases), None)
-            if node is not None:
+            bases = {*one.bases, FIRST_LISTED} if one.lists_base_first else one.bases
+            request = next((one for one in named if one[1] in bases), None)
+            if request is not None:
                 # One server is enough: a second one says the same of the same requests.
-                yield self._finding(one, node)
+                yield self._finding(one, *request)
                 return
 
-    def _finding(self, one: AdapterServer, node: ast.expr) -> Finding:
+    def _finding(self, one: AdapterServer, node: ast.expr, asked: object) -> Finding:
         """The finding on the first request that names the base of a server with adapters."""
         module = self.subject
-        asked = module.flow.value(node)
         if not one.adapters:
             return self.finding(
                 f"requests name the base {asked}, and the adapter is part of another model, which the Modelfile makes",
                 "ask for the model that ollama create makes of the Modelfile",
                 cases=[case_at(module, node), one.case],
             )
+        base = (
+            f"requests name the first model that the server lists, which is its base {min(one.bases)}"
+            if asked == FIRST_LISTED
+            else f"requests name the base {asked}"
+        )
         adapters = ", ".join(sorted(one.adapters))
         return self.finding(
-            f"requests name the base {asked}, and the server has the adapter {adapters} under that name: it answers"
-            " none of them",
+            f"{base}, and the server has the adapter {adapters} under that name: it answers none of them",
             f'ask for the adapter: model="{min(one.adapters)}"',
             cases=[case_at(module, node), one.case],
         )

@@ -17,7 +17,14 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
+from truetune.data.script_rows.frame_columns import (
+    call_column,
+    is_column,
+    operate_on_columns,
+    rows_where,
+)
 from truetune.data.script_rows.known_functions import call_known_function, format_text
+from truetune.data.script_rows.path_texts import attribute_of_path, path_of_method
 from truetune.data.script_rows.row_files import OpenFile, RowFiles
 from truetune.data.script_rows.row_table import (
     COLUMN,
@@ -49,7 +56,7 @@ from truetune.parsing import InputLimitError
 from truetune.parsing.yaml_reader import parse_yaml
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.containers import plain_key, text_method, to_value
+from truetune.source.symbolic_execution.containers import plain_key, to_value
 from truetune.source.symbolic_execution.interpreter import (
     Arguments,
     Interpreter,
@@ -255,10 +262,8 @@ class ConcreteRun(Interpreter):
             return Constant("".join(plain)) if sum(map(len, plain)) <= MAX_TEXT else None
         if sign == "/" and _are_texts(plain):
             return Constant("/".join(plain))
-        if sign == "+" and any(
-            isinstance(one, Sequence) and one.kind == COLUMN for one in operands
-        ):
-            return self._add_columns(operands)
+        if any(map(is_column, operands)):
+            return operate_on_columns(sign, operands)
         compared = compare_tensor(sign, operands)
         if compared is not None:
             return compared
@@ -272,22 +277,6 @@ class ConcreteRun(Interpreter):
             return Constant((plain[0] in plain[1]) == (sign == "in"))
         return None
 
-    def _add_columns(self, operands: tuple[Value, ...]) -> Value | None:
-        """A sum with a column of a frame, item by item."""
-        counts = {len(one.items) for one in operands if isinstance(one, Sequence)}
-        if len(counts) != 1:
-            return None
-        made: list[Value] = []
-        for place in range(counts.pop()):
-            parts = [
-                constant_of(one.items[place] if isinstance(one, Sequence) else one)
-                for one in operands
-            ]
-            if not _are_texts(parts):
-                return None
-            made.append(Constant("".join(parts)))
-        return Sequence(COLUMN, made)
-
     def _eos(self) -> str:
         """The text of the EOS token; empty where no tokenizer is at hand."""
         return "" if self._tokenizer is None else self._tokenizer.special.get("eos_token", "")
@@ -299,8 +288,12 @@ class ConcreteRun(Interpreter):
             return base.column_names()
         if isinstance(base, Sequence) and base.kind == COLUMN and name == "str":
             return base
-        if isinstance(base, Constant) and isinstance(base.value, str) and name == "parent":
-            return Constant(str(Path(base.value).parent))
+        if isinstance(base, Table) and name == "loc":
+            return base
+        if isinstance(base, Constant) and isinstance(base.value, str):
+            part = attribute_of_path(base.value, name)
+            if part is not None:
+                return part
         value = super()._attribute(base, name, node)
         is_unset = isinstance(value, Opaque) and isinstance(base, Opaque)
         if not is_unset or name.removesuffix("_id") not in SPECIAL_TOKENS:
@@ -328,7 +321,11 @@ class ConcreteRun(Interpreter):
             return Sequence("list", base.items)
         if isinstance(base, Table):
             self._note_columns_read(base, key)
-            known = item_of_table(base, key)
+            known = (
+                rows_where(base, key)
+                if isinstance(key, Sequence) and is_column(key)
+                else item_of_table(base, key)
+            )
             if known is not None:
                 return known
         return super()._item(base, key, node)
@@ -394,26 +391,10 @@ class ConcreteRun(Interpreter):
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
             return self._call_tokenizer(name, given)
         if isinstance(receiver, Sequence) and receiver.kind == COLUMN:
-            return self._call_column(receiver, name, given)
+            return call_column(receiver, name, given.args, self.call_with)
         if isinstance(receiver, Sequence):
             return call_tensor(receiver, name, given.args)
         return None
-
-    def _call_column(self, column: Sequence, name: str, given: Arguments) -> Value | None:
-        """A method of a column of a frame, item by item; None where its result is not known."""
-        if name in ("tolist", "to_list", "astype", "fillna", "reset_index", "copy"):
-            return Sequence("list" if "list" in name else COLUMN, list(column.items))
-        made: list[Value] = []
-        for item in column.items:
-            if name in ("map", "apply") and given.args:
-                made.append(self.call_with(given.args[0], (item,)))
-                continue
-            text = constant_of(item)
-            changed = text_method(text, name, given.args) if isinstance(text, str) else None
-            if changed is None:
-                return None
-            made.append(changed)
-        return Sequence(COLUMN, made)
 
     def _call_tokenizer(self, name: str, given: Arguments) -> Value | None:
         """A method of the tokenizer; None where its result is not known."""
@@ -443,14 +424,30 @@ class ConcreteRun(Interpreter):
         """A method of a data set or a frame."""
         if name in ("apply", "progress_apply"):
             return self._applied(table, given)
+        if name == "assign":
+            return self._with_assigned(table, given)
         made = change_table(table, name, given.args, given.keywords, self.call_with)
         return made
 
     def _applied(self, table: Table, given: Arguments) -> Value | None:
-        """`frame.apply(function, axis=1)`: a column of what the function gives."""
+        """`frame.apply(function, axis=1)`: a column of what the function gives, or a frame where it gives rows."""
         if not given.args or constant_of(given.keywords.get("axis")) not in (1, "columns"):
             return None
-        return Sequence("list", [self.call_with(given.args[0], (row,)) for row in table.rows])
+        results = [self.call_with(given.args[0], (row,)) for row in table.rows]
+        if results and all(isinstance(one, Mapping) for one in results):
+            places = [row.place for row in table.rows if row.place is not None]
+            return table_of_values(Sequence("list", list(results)), places)
+        return Sequence(COLUMN, list(results))
+
+    def _with_assigned(self, table: Table, given: Arguments) -> Value | None:
+        """`frame.assign(label=...)`: the frame with more columns."""
+        made: Table | None = table
+        for name, value in given.keywords.items():
+            if made is None:
+                return None
+            is_function = isinstance(value, Function | Partial)
+            made = add_column(made, name, self.call_with(value, (made,)) if is_function else value)
+        return made
 
     def _call_tables(self, tables: Mapping, name: str, given: Arguments) -> Value | None:
         """A method of a dictionary of data sets, which does the same to each."""
@@ -476,11 +473,11 @@ class ConcreteRun(Interpreter):
         """A method of a text that the plain run leaves out: formats, and files whose path it is."""
         if name == "format":
             return format_text(text, given.args, given.keywords)
-        if name in ("resolve", "absolute", "expanduser"):
-            return Constant(text)
-        if name == "joinpath":
-            parts = [constant_of(one) for one in given.args]
-            return Constant("/".join([text, *parts])) if _are_texts(parts) else None
+        other = path_of_method(text, name, [constant_of(one) for one in given.args])
+        if other is not None:
+            return other
+        if name in ("glob", "rglob"):
+            return self._files_below(text, name, given)
         path = self.files.find(text) if name in ("open", "read_text", "exists", "is_file") else None
         if path is None:
             return None
@@ -489,6 +486,15 @@ class ConcreteRun(Interpreter):
         if name in ("exists", "is_file"):
             return Constant(True)
         return self._read_file(path, "read")
+
+    def _files_below(self, folder: str, method: str, given: Arguments) -> Value | None:
+        """`Path(folder).glob(pattern)`."""
+        pattern = constant_of(given.args[0]) if given.args else None
+        if not isinstance(pattern, str):
+            return None
+        below = f"**/{pattern}" if method == "rglob" else pattern
+        names = self.files.matching(f"{folder}/{below}")
+        return Sequence("list", [Constant(one) for one in names]) if names else None
 
     def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
         known = self._call_reader(name, given)
@@ -531,6 +537,8 @@ class ConcreteRun(Interpreter):
                 return None
             places = self.files.places_of(rows)
             return table_of_values(rows, places) or table_of_columns(rows, places)
+        if name == "pandas.Series" and isinstance(first, Mapping | Sequence):
+            return first if isinstance(first, Mapping) else Sequence(COLUMN, list(first.items))
         if name == "datasets.Dataset.from_dict" and first is not None:
             return table_of_columns(first, self.files.places_of(first))
         if name == "datasets.DatasetDict" and isinstance(first, Mapping):

@@ -219,9 +219,21 @@ def _joined(row: Row, given: Value) -> Row:
         return _copy(row)
     if not isinstance(given, Mapping):
         return Row(dict(row.entries), row.rest, is_open=True, place=row.place)
-    entries = {**row.entries, **given.entries}
+    # `datasets` writes each row down when it is made: an object that the next call changes keeps its texts here.
+    entries = {**row.entries, **{name: _as_written(one) for name, one in given.entries.items()}}
     is_open = row.is_open or given.is_open or given.rest is not None
     return Row(entries, row.rest, is_open, place=row.place)
+
+
+def _as_written(value: Value) -> Value:
+    """A list or dictionary as it is at this time."""
+    if isinstance(value, Sequence) and type(value) is Sequence:
+        items = [_as_written(one) for one in value.items]
+        return Sequence(value.kind, items, value.is_open, value.part_of)
+    if isinstance(value, Mapping) and type(value) is Mapping:
+        entries = {key: _as_written(one) for key, one in value.entries.items()}
+        return Mapping(entries, value.rest, value.is_open)
+    return value
 
 
 def _mapped_batches(

@@ -10,9 +10,10 @@ way is not known, there are no rows, and the reason is said: half of the rows wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from os.path import commonpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,13 +24,14 @@ from truetune.data.script_rows.concrete_run import (
     ConcreteRun,
     RenderedChat,
 )
+from truetune.data.script_rows.imported_files import texts_of_imports
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
-from truetune.errors import DataError, TruetuneError
+from truetune.errors import DataError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
-from truetune.source.module import Module, decode_source_file, read_module
+from truetune.source.module import Module, read_module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.elements import LOADERS
 from truetune.source.symbolic_execution.interpreter import LimitReached, run_symbolically
@@ -60,8 +62,6 @@ READ_COLUMNS = (
 """The columns that TRL's trainers read, the first of these groups whose columns a row has but for prompt and tools"""
 OPTIONAL_COLUMNS = ("prompt", "tools")
 TEXT_FIELD = "dataset_text_field"
-MAX_HELPERS = 200
-"""Python files beside a script that are looked at for what it imports"""
 MAX_STEPS_TO_LOADER = 6
 """Calls between a loop and its loader: `enumerate(tqdm(accelerator.prepare(loader)))` has three"""
 TOKEN_COLUMNS = ("input_ids", "labels")
@@ -249,19 +249,18 @@ def _evaluation_rows(run: ConcreteRun, trainer: CallEvent, train: Table) -> list
 
 def _module_with_helpers(path: Path) -> Module:
     """A script with the files beside it that it imports. Raises DataError where it can't be read."""
-    texts: dict[str, str] = {}
-    for file in (path, *sorted(path.parent.glob("*.py"))[:MAX_HELPERS]):
-        try:
-            texts[str(file)] = decode_source_file(file)[0]
-        except (TruetuneError, OSError):
-            if file == path:
-                raise
-    imports = ImportSearch(texts, [str(path.parent)])
+    texts = texts_of_imports(path)
+    imports = ImportSearch(texts, [str(_common_folder(texts))])
     group = next(one for one in group_by_imports(list(texts.items()), imports) if str(path) in one)
     modules = [read_module(Path(name)) for name in group]
     if len(modules) > 1:
         modules = list(Program(modules, imports).modules)
     return next(one for one in modules if one.path == str(path))
+
+
+def _common_folder(paths: Iterable[str]) -> Path:
+    """The folder that all files lie in."""
+    return Path(commonpath([str(Path(path).parent.absolute()) for path in paths]))
 
 
 def _one_trainer(script: str, run: ConcreteRun) -> tuple[CallEvent, Table]:

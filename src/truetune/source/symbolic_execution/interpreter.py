@@ -905,7 +905,7 @@ class Interpreter:
                 return Constant(compute_one(operand.value), node=node)
             except TypeError:
                 pass
-        return self._keep(Operation(sign, (operand,), node=node))
+        return self._operate(sign, (operand,), node)
 
     def _value_of_compare(self, node: ast.Compare, scope: Scope) -> Value:
         left = self.evaluate(node.left, scope)

@@ -1,0 +1,163 @@
+"""Columns of a frame, item by item: operators, methods of pandas, and rows that a column of truth values chooses.
+
+How it works: a column is a list of its own kind (`COLUMN`). An operator on it is the operator on each item, with a
+plain value or with the item of another column at the same place.
+
+The trade-off: where the result of one item is not known, that of the whole column is not. Missing values are None here,
+never NaN, so that what pandas does with NaN in a comparison (False) is what is done with None.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from truetune.data.script_rows.row_table import COLUMN, Call, Table, make_table
+from truetune.source.symbolic_execution.constants import compute, constant_of
+from truetune.source.symbolic_execution.containers import text_method
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Constant,
+    Library,
+    Mapping,
+    Sequence,
+    Value,
+)
+
+SAME_ITEMS = ("reset_index", "copy", "rename", "sort_index", "to_frame")
+COMPARING_METHODS = {"eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+ADDING_METHODS = {"add": "+", "sub": "-", "mul": "*"}
+OPERATORS = frozenset(("+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&", "|", "~"))
+TYPES: dict[str, type] = {
+    "bool": bool,
+    "boolean": bool,
+    "str": str,
+    "string": str,
+    "int": int,
+    "int8": int,
+    "int32": int,
+    "int64": int,
+    "float": float,
+    "float32": float,
+    "float64": float,
+}
+"""Names that `astype` takes"""
+
+
+def is_column(value: Value) -> bool:
+    """Is it a column of a frame?"""
+    return isinstance(value, Sequence) and value.kind == COLUMN
+
+
+def operate_on_columns(sign: str, operands: tuple[Value, ...]) -> Sequence | None:
+    """An operator with a column, item by item; None where the result of an item is not known."""
+    columns = [one for one in operands if isinstance(one, Sequence) and one.kind == COLUMN]
+    counts = {len(one.items) for one in columns}
+    if len(counts) != 1 or sign not in OPERATORS:
+        return None
+    results: list[Value] = []
+    for place in range(counts.pop()):
+        parts = [_plain_item(one, place) for one in operands]
+        result = _operate(sign, parts)
+        if result is NO_CONSTANT:
+            return None
+        results.append(Constant(result))
+    return Sequence(COLUMN, results)
+
+
+def _plain_item(operand: Value, place: int) -> Any:
+    """The plain value of an operand at one place of the columns."""
+    is_list = isinstance(operand, Sequence) and operand.kind == COLUMN
+    return constant_of(
+        operand.items[place] if is_list and isinstance(operand, Sequence) else operand
+    )
+
+
+def _operate(sign: str, parts: list[Any]) -> Any:
+    """An operator on the plain values of one place."""
+    if any(one is NO_CONSTANT for one in parts):
+        return NO_CONSTANT
+    if sign == "~":
+        return not parts[0] if isinstance(parts[0], bool) else NO_CONSTANT
+    if None in parts and sign not in ("==", "!="):
+        return False if sign in ("<", "<=", ">", ">=") else NO_CONSTANT
+    return compute(sign, *parts)
+
+
+def call_column(column: Sequence, method: str, args: tuple[Value, ...], call: Call) -> Value | None:
+    """What a method of a column gives; None where it is not known here.
+
+    Args:
+        column: The column, or its `.str`.
+        method: The method's name.
+        args: Its arguments by position.
+        call: Calls a function of the script.
+    """
+    if method in ("tolist", "to_list"):
+        return Sequence("list", list(column.items))
+    if method in SAME_ITEMS:
+        return Sequence(COLUMN, list(column.items))
+    if method in COMPARING_METHODS or method in ADDING_METHODS:
+        sign = COMPARING_METHODS.get(method) or ADDING_METHODS[method]
+        return operate_on_columns(sign, (column, args[0])) if args else None
+    results = [_call_item(item, method, args, call) for item in column.items]
+    known = [one for one in results if one is not None]
+    return Sequence(COLUMN, list(known)) if len(known) == len(results) else None
+
+
+def _call_item(item: Value, method: str, args: tuple[Value, ...], call: Call) -> Value | None:
+    """What a method of a column makes of one item."""
+    plain = constant_of(item)
+    first = args[0] if args else None
+    if method in ("map", "apply") and first is not None:
+        return _mapped_item(item, first, call)
+    if method == "astype" and first is not None:
+        return _cast_item(item, plain, first)
+    if method in ("isna", "isnull", "notna", "notnull"):
+        is_empty = plain is None
+        known = plain is not NO_CONSTANT or isinstance(item, Sequence | Mapping)
+        return Constant(is_empty == (method in ("isna", "isnull"))) if known else None
+    if method == "fillna" and first is not None:
+        return first if plain is None else item
+    if method == "isin" and first is not None:
+        chosen = constant_of(first)
+        is_known = isinstance(chosen, list | tuple | set) and plain is not NO_CONSTANT
+        return Constant(plain in chosen) if is_known else None
+    if method == "len":
+        return Constant(len(plain)) if isinstance(plain, str | list) else None
+    return text_method(plain, method, args) if isinstance(plain, str) else None
+
+
+def _mapped_item(item: Value, function: Value, call: Call) -> Value | None:
+    """What `map` makes of an item: by a function, or by a dictionary, which has None for what it does not hold."""
+    if not isinstance(function, Mapping):
+        return call(function, (item,), {})
+    plain = constant_of(item)
+    if function.is_open or function.rest is not None or plain is NO_CONSTANT:
+        return None
+    try:
+        return function.entries.get(plain, Constant(None))
+    except TypeError:
+        return None  # a list can't be looked up
+
+
+def _cast_item(item: Value, plain: Any, wanted: Value) -> Value | None:
+    """What `astype` makes of an item. It calls the type, so that `bool` of -1, 2 and any text is True."""
+    name = wanted.name if isinstance(wanted, Library) else constant_of(wanted)
+    kind = TYPES.get(name.rpartition(".")[2]) if isinstance(name, str) else None
+    if kind is None:
+        return item  # a category, or a type that changes no text
+    if plain is NO_CONSTANT:
+        return None
+    try:
+        return Constant(kind(plain))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def rows_where(table: Table, column: Sequence) -> Table | None:
+    """`frame[frame["score"] > 3]`: the rows at whose place a column of truth values is true."""
+    verdicts = [constant_of(one) for one in column.items]
+    if len(verdicts) != len(table.rows) or not all(isinstance(one, bool) for one in verdicts):
+        return None
+    kept = [row for row, verdict in zip(table.rows, verdicts, strict=True) if verdict]
+    return make_table(kept, table)

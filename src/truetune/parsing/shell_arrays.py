@@ -1,0 +1,105 @@
+"""Arrays of a shell script, which commands are put together in: `ARGS=(model --port 8000)`, `ARGS+=(--enable-lora)`.
+
+How it works: the lines are read in order. What is appended under an `if` without an `else` counts as appended: the
+command with all that it may have is the one that a reader asks about.
+
+The trade-off: an array that is set twice, in a function's loop, or in the arms of `else` and `case`, is not known, and
+its word keeps the `$`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+ARRAY_BEGIN = re.compile(
+    r"\s*(?:(?:local|declare|export|readonly|typeset)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=\((.*)",
+    re.S,
+)
+# The boundary keeps the search of one long word from beginning anew at each of its letters.
+ARRAY_SET = re.compile(r"\b([A-Za-z_]\w*)\+?=\(")
+"""Anywhere on a line, so also behind `then` or `&&`"""
+ARRAY_WORD = re.compile(r"\$\{(\w+)\[[@*]\]\}")
+REPEATS_OR_CHOOSES = re.compile(r"(?:for|while|until|case|else|elif)\b")
+BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
+
+
+def is_array_line(line: str) -> bool:
+    """Does a line set an array, or append to one?"""
+    return ARRAY_BEGIN.match(line) is not None
+
+
+def is_open_array(line: str) -> bool:
+    """Does a line begin an array that goes on on the next one?"""
+    match = ARRAY_BEGIN.match(line)
+    return match is not None and _inside(match[3]) is None
+
+
+def plain_arrays(lines: Iterable[str]) -> dict[str, list[str]]:
+    """The arrays of a script whose words are known, by name.
+
+    Args:
+        lines: Its logical lines, an array on one.
+
+    Returns:
+        Words as they stand, without quotes; variables in them keep their `$`.
+    """
+    arrays: dict[str, list[str]] = {}
+    unknown: set[str] = set()
+    depth_of_choice = 0
+    for line in lines:
+        match = ARRAY_BEGIN.match(line)
+        behind = line if match is None else match[3]
+        # What stands behind a condition on one line is not told from what always runs.
+        unknown.update(name for name in ARRAY_SET.findall(behind))
+        if match is None:
+            depth_of_choice = _depth_behind(line, depth_of_choice)
+            continue
+        name, is_appended, rest = match[1], bool(match[2]), match[3]
+        words = _words(rest)
+        is_set_again = not is_appended and name in arrays
+        if words is None or depth_of_choice or is_set_again or (is_appended and name not in arrays):
+            unknown.add(name)
+            continue
+        arrays[name] = [*arrays.get(name, []), *words]
+    return {name: words for name, words in arrays.items() if name not in unknown}
+
+
+def _depth_behind(line: str, depth: int) -> int:
+    """How many blocks that repeat or choose are open behind a line. The arms behind `else` are one until `fi`."""
+    if BLOCK_END.match(line):
+        return max(0, depth - 1)
+    if not REPEATS_OR_CHOOSES.match(line):
+        return depth
+    is_arm = line.startswith(("else", "elif"))
+    return max(depth, 1) if is_arm else depth + 1
+
+
+def _words(rest: str) -> list[str] | None:
+    """The words between the parentheses; None where they do not close, or hold a command of their own."""
+    inside = _inside(rest)
+    if inside is None or "$(" in inside or "`" in inside:
+        return None
+    try:
+        return shlex.split(inside, comments=True)
+    except ValueError:
+        return None
+
+
+def _inside(rest: str) -> str | None:
+    """The text up to the parenthesis that closes an array; None where there is none yet."""
+    quote = ""
+    depth = 0
+    for place, sign in enumerate(rest):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        elif sign == "(":
+            depth += 1
+        elif sign == ")" and depth:
+            depth -= 1
+        elif sign == ")":
+            return rest[:place]
+    return None
