@@ -3,7 +3,8 @@
 How it works: the symbolic run gives the value of `model` in each request; it is followed back to the list of the
 server, by the client of OpenAI or by a plain request of `/v1/models`.
 
-The trade-off: only an index of 0 is told, not `next(iter(...))`, whose item is taken for any of the list. A name that a loop or a condition chooses from it may be any.
+The trade-off: only an index of 0 is told, not `next(iter(...))`, whose item is taken for any of the list. A name that a
+loop or a condition chooses from it may be any.
 """
 
 from __future__ import annotations
