@@ -1,4 +1,4 @@
-"""What a script reads from a YAML file beside it is followed as if it stood in the script."""
+"""What a script reads from a file of settings beside it is followed as if it stood in the script."""
 
 from __future__ import annotations
 
@@ -76,3 +76,51 @@ def test_a_value_has_its_place_in_the_settings(tmp_path: Path) -> None:
     node = module.flow.origins(printed.args[0])[0].node
     assert isinstance(node, ast.Constant)
     assert (Path(module.home(node).path).name, module.place(node)) == ("job.yaml", (4, 7))
+
+
+TOML = "title = 'x'\n\n[server]\nkeep_alive = 0\nnames = ['a', 'b']\n"
+ROOT = (
+    "from pathlib import Path\nimport json, os, tomllib\nROOT = Path(__file__).resolve().parent\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ('cfg = tomllib.loads((ROOT / "job.toml").read_text())', 0),
+        ('cfg = tomllib.load(open(ROOT / "job.toml", "rb"))', 0),
+        ('cfg = tomllib.load(open(os.path.join(os.path.dirname(__file__), "job.toml"), "rb"))', 0),
+        ('cfg = json.loads((ROOT / "sub" / "job.json").read_text())', 5),
+        ('cfg = json.load(open("sub/job.json"))', 5),
+        # A reader of another format fails on the file, so nothing is known.
+        ('cfg = json.load(open("job.toml"))', UNKNOWN),
+        # Which file it is stands on the command line, and JSON is never guessed.
+        ("import sys\ncfg = json.load(open(sys.argv[1]))", UNKNOWN),
+        ('import sys\ncfg = json.load(open(Path(sys.argv[1]) / "job.json"))', UNKNOWN),
+    ],
+)
+def test_settings_of_toml_and_json_by_their_paths(code: str, value: object, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "job.toml").write_text(TOML, encoding="utf-8")
+    (tmp_path / "sub" / "job.json").write_text('{"server": {"keep_alive": 5}}', encoding="utf-8")
+    (tmp_path / "job.json").write_text('{"server": {"keep_alive": 6}}', encoding="utf-8")
+    printed = ROOT + code + '\nprint(cfg["server"]["keep_alive"])'
+    assert value_of(tmp_path, printed) == value
+
+
+def test_a_value_of_toml_has_its_line(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(TOML, encoding="utf-8")
+    code = (
+        ROOT
+        + 'cfg = tomllib.loads((ROOT / "job.toml").read_text())\nprint(cfg["server"]["keep_alive"])'
+    )
+    module = module_of(tmp_path, code)
+    printed = list(module.calls("print"))[-1]
+    node = module.flow.origins(printed.args[0])[0].node
+    assert (Path(module.home(node).path).name, module.place(node)[0]) == ("job.toml", 4)
+
+
+def test_broken_toml_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text("[server\nkeep_alive 0", encoding="utf-8")
+    code = ROOT + 'cfg = tomllib.loads((ROOT / "job.toml").read_text())\nprint(cfg["server"])'
+    assert value_of(tmp_path, code) is UNKNOWN

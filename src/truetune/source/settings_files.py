@@ -1,19 +1,20 @@
-"""What a script reads from a YAML file of settings beside it, as expressions that rules can follow.
+"""What a script reads from a file of settings beside it (YAML, JSON, TOML), as expressions that rules can follow.
 
-How it works: a call that reads YAML (`yaml.safe_load(open(path))`, `OmegaConf.load(path)`), or the parameter that Hydra
-fills, stands for a dictionary literal made of the file. Its nodes have the places of the YAML file, so a finding names
-the line there, and no fix touches the script.
+How it works: a call that reads settings (`yaml.safe_load(open(path))`, `OmegaConf.load(path)`, `tomllib.loads(text)`),
+or the parameter that Hydra fills, stands for a dictionary literal made of the file. Its nodes have the places of that
+file, so a finding names the line there, and no fix touches the script.
 
 The trade-off: a script may be run with another file than the one that lies beside it. The file counts where its path
-stands in the code, where it is the only one that the code names, or the only one in the script's folder; else nothing
-is known. Values with interpolations (`${...}`), and files that Hydra puts together, stay unknown.
+stands in the code. One of YAML also counts where it is the only one that the code names, or the only one in the
+script's folder; JSON holds rows as often as settings, so there no file is guessed. Else nothing is known. Values with
+interpolations (`${...}`), and files that Hydra puts together, stay unknown.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,14 +24,30 @@ import yaml
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.yaml_reader import YamlDocument, YamlError, parse_yaml
+from truetune.parsing.toml_reader import parse_toml
+from truetune.parsing.yaml_reader import YamlError, parse_yaml
 from truetune.source.scopes import Scope, Scopes
 
 if TYPE_CHECKING:
     from truetune.source.data_flow import DataFlow
 
-READING_PACKAGES = frozenset(("yaml", "omegaconf", "hydra"))
+READING_PACKAGES = frozenset(("yaml", "omegaconf", "hydra", "json", "tomllib", "tomli", "toml"))
 YAML_READERS = ("yaml.safe_load", "yaml.load", "yaml.full_load", "omegaconf.OmegaConf.load")
+NAMED_FILE_READERS = {
+    "json.load": (".json",),
+    "json.loads": (".json",),
+    "tomllib.load": (".toml",),
+    "tomllib.loads": (".toml",),
+    "tomli.load": (".toml",),
+    "tomli.loads": (".toml",),
+    "toml.load": (".toml",),
+    "toml.loads": (".toml",),
+}
+"""Readers of files that count by their path alone, with the endings that they read"""
+YAML_SUFFIXES = (".yaml", ".yml")
+JOINING_CALLS = ("os.path.join",)
+TOML_SECTION = re.compile(r"\s*\[\[?\s*([\w.\"' -]+?)\s*\]\]?")
+TOML_KEY = re.compile(r"\s*([\w\"'-]+)\s*=")
 GIVES_ITS_ARGUMENT = ("omegaconf.OmegaConf.to_container", "omegaconf.OmegaConf.create")
 """Functions that give back the settings that they are given, as another kind of object"""
 OPENING_CALLS = ("open", "pathlib.Path", "io.open")
@@ -94,6 +111,12 @@ class SettingsFiles:
             return None
         if name in GIVES_ITS_ARGUMENT:
             return call.args[0]
+        if name in NAMED_FILE_READERS:
+            named = _path_text(flow, call.args[0])
+            if named is None or not self._paths.get(self._scopes.of[call].of_file):
+                return None
+            file = _existing_file(self._folder_of(call), named, NAMED_FILE_READERS[name])
+            return None if file is None else self._literal(file, call)
         if name not in YAML_READERS:
             return None
         path = self._find_file(call, _path_text(flow, call.args[0]))
@@ -156,17 +179,15 @@ class SettingsFiles:
             self._literals[path] = None
             try:
                 text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
-                document = parse_yaml(text)
-            except (OSError, InputLimitError, DataError, YamlError):
+                literal = _settings_of_text(text, path.suffix)
+            except (OSError, ValueError, InputLimitError, DataError, YamlError):
                 return None
-            if isinstance(document.value, dict):
-                self._literals[path] = self._register(path, text, document, reader)
+            if isinstance(literal, ast.Dict):
+                self._literals[path] = self._register(path, text, literal, reader)
         return self._literals[path]
 
-    def _register(self, path: Path, text: str, document: YamlDocument, reader: ast.AST) -> ast.Dict:
+    def _register(self, path: Path, text: str, literal: ast.Dict, reader: ast.AST) -> ast.Dict:
         """The dictionary, with a scope of its own: what scripts write to it is found whatever their order."""
-        literal = _expression_of(document.value, document.node)
-        assert isinstance(literal, ast.Dict)
         scope = Scope(literal, None)
         self._home_of_scope[scope] = SettingsText(str(path), text)
         for node in ast.walk(literal):
@@ -185,11 +206,17 @@ def _path_text(flow: DataFlow, node: ast.AST | None) -> str | None:
         if isinstance(value, str):
             return value
         origins = flow.origins(node) if node is not None else ()
-        if len(origins) != 1 or not isinstance(origins[0].node, ast.Call):
+        if len(origins) != 1:
+            return None
+        if isinstance(origins[0].node, ast.BinOp):
+            return _joined_path(flow, origins[0].node)
+        if not isinstance(origins[0].node, ast.Call):
             return None
         call = flow.call(origins[0].node)
         if call.method in OPENING_METHODS:
             node = call.receiver
+        elif call.named(*JOINING_CALLS):
+            return _path_of_parts(flow, call.args)
         elif call.named(*OPENING_CALLS) and len(call.args) > 0:
             node = call.args[0]
         else:
@@ -197,12 +224,92 @@ def _path_text(flow: DataFlow, node: ast.AST | None) -> str | None:
     return None
 
 
-def _existing_file(folder: Path, name: str) -> Path | None:
+def _joined_path(flow: DataFlow, node: ast.BinOp) -> str | None:
+    """`ROOT / "settings" / "run.toml"`; None where it is no path that is put together."""
+    parts: list[ast.expr] = []
+    left: ast.expr = node
+    while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Div):
+        parts.insert(0, left.right)
+        left = left.left
+    return _path_of_parts(flow, [left, *parts]) if parts else None
+
+
+def _path_of_parts(flow: DataFlow, parts: Sequence[ast.expr]) -> str | None:
+    """A path of its parts. A first part that comes from `__file__` is left out: the folders around the script are
+    tried anyway."""
+    first, *others = parts
+    texts = [flow.value(one) for one in others]
+    if not others or not all(isinstance(one, str) for one in texts):
+        return None
+    root = flow.value(first)
+    if isinstance(root, str):
+        return "/".join([root, *map(str, texts)])
+    return "/".join(map(str, texts)) if _comes_from_script(flow, first) else None
+
+
+def _comes_from_script(flow: DataFlow, node: ast.expr) -> bool:
+    """Is it the folder of the script, or one above it?"""
+    return any(
+        isinstance(part, ast.Name) and part.id == "__file__"
+        for origin in flow.origins(node)
+        for part in ast.walk(origin.node)
+    )
+
+
+def _settings_of_text(text: str, suffix: str) -> ast.expr:
+    """The settings of a file as an expression. Raises ValueError, InputLimitError and what the readers raise."""
+    if suffix == ".toml":
+        return _expression_of_toml(parse_toml(text), _toml_lines(text), ())
+    # JSON is YAML, too, but for tabs before values, which a file of settings seldom has.
+    document = parse_yaml(text)
+    return _expression_of(document.value, document.node)
+
+
+def _toml_lines(text: str) -> dict[tuple[str, ...], int]:
+    """Path of a key -> the line that sets it, by the sections above it."""
+    lines: dict[tuple[str, ...], int] = {}
+    section: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        begin = TOML_SECTION.match(line)
+        key = TOML_KEY.match(line)
+        if begin is not None:
+            section = tuple(part.strip("\"' ") for part in begin[1].split("."))
+        elif key is not None:
+            lines.setdefault((*section, key[1].strip("\"'")), number)
+    return lines
+
+
+def _expression_of_toml(
+    value: Any, lines: Mapping[tuple[str, ...], int], path: tuple[str, ...]
+) -> ast.expr:
+    """A value of TOML as the expression that a script would write, at its line."""
+    made: ast.expr
+    if isinstance(value, dict):
+        made = ast.Dict(
+            keys=[ast.Constant(key) for key in value],
+            values=[_expression_of_toml(one, lines, (*path, key)) for key, one in value.items()],
+        )
+    elif isinstance(value, list):
+        parts = [_expression_of_toml(one, lines, path) for one in value]
+        made = ast.List(elts=parts, ctx=ast.Load())
+    else:
+        made = ast.Constant(value)
+    place = lines.get(path, 1)
+    for node in (made, *(made.keys if isinstance(made, ast.Dict) else ())):
+        if node is not None:
+            node.lineno = node.end_lineno = place
+            node.col_offset = node.end_col_offset = 0
+    return made
+
+
+def _existing_file(
+    folder: Path, name: str, suffixes: tuple[str, ...] = YAML_SUFFIXES
+) -> Path | None:
     """The file of that path, from the script's folder or one of those above it, in which the script may be started."""
     for _ in range(MAX_FOLDERS_UP + 1):
         path = folder / name
         try:
-            if path.suffix in (".yaml", ".yml") and path.is_file():
+            if path.suffix in suffixes and path.is_file():
                 return path
         except (OSError, ValueError):
             return None
@@ -213,7 +320,7 @@ def _existing_file(folder: Path, name: str) -> Path | None:
 def _settings_in(folder: Path) -> list[Path]:
     """The YAML files of a folder that may hold settings of a script."""
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+        files = sorted(path for path in folder.iterdir() if path.suffix in YAML_SUFFIXES)
     except OSError:
         return []
     return [path for path in files if not NO_SETTINGS.search(path.name)]
