@@ -375,6 +375,14 @@ NOT_FOLLOWED = {
     + LOAD
     + "rows = rows.map(shape)\n"
     + TRAIN,
+    "a filter of a dictionary by what a library gives": "from magic import kind\n"
+    + LOAD
+    + "rows = rows.filter(lambda r: kind(r['art']) not in {'kurz': 1, 'lang': 2})\n"
+    + TRAIN,
+    "a filter of a list by what a library gives": "from magic import kind\n"
+    + LOAD
+    + "rows = rows.filter(lambda r: kind(r['art']) not in ['kurz', 'lang'])\n"
+    + TRAIN,
     "a name of the hub": "rows = load_dataset('org/rows', split='train')\n" + TRAIN,
     "two trainers": LOAD + TRAIN + TRAIN,
     "no trainer": LOAD,

@@ -17,7 +17,7 @@ ARRAY_BEGIN = re.compile(
     r"\s*(?:(?:local|declare|export|readonly|typeset)\s+(?:-\w+\s+)*)?([A-Za-z_]\w*)(\+?)=\((.*)",
     re.S,
 )
-# The boundary keeps the search of one long word from beginning anew at each of its letters.
+# The boundary keeps the search of one long word from beginning again at each of its letters.
 ARRAY_SET = re.compile(r"\b([A-Za-z_]\w*)\+?=\(")
 """Anywhere on a line, so also behind `then` or `&&`"""
 ARRAY_WORD = re.compile(r"\$\{(\w+)\[[@*]\]\}")
@@ -31,7 +31,7 @@ def is_array_line(line: str) -> bool:
 
 
 def is_open_array(line: str) -> bool:
-    """Does a line begin an array that goes on on the next one?"""
+    """Does a line begin an array that continues on the next one?"""
     match = ARRAY_BEGIN.match(line)
     return match is not None and _inside(match[3]) is None
 

@@ -187,8 +187,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             whole += line[:-1] + " "
             continue
         whole += line
-        is_short = number < begin + MAX_ARRAY_LINES and len(whole) < MAX_ARRAY_CHARACTERS
-        if is_short and is_open_array(whole):
+        if _is_array_that_continues(whole, number - begin):
             whole += "\n"
             continue
         if whole.strip():
@@ -198,6 +197,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         whole, begin = "", 0
     if whole.strip():
         yield begin, whole.strip()
+
+
+def _is_array_that_continues(text: str, lines: int) -> bool:
+    """Does an array of so many lines stay open behind this text?"""
+    is_short = lines < MAX_ARRAY_LINES and len(text) < MAX_ARRAY_CHARACTERS
+    return is_short and is_open_array(text)
 
 
 def variables_set_once(text: str) -> dict[str, str]:
@@ -238,7 +243,7 @@ def _commands_of_line(
     line: str,
     number: int,
     variables: Mapping[str, str],
-    arrays: Mapping[str, list[str]] | None = None,
+    arrays: Mapping[str, list[str]],
 ) -> Iterator[ShellCommand]:
     """The commands of a line; none where its quotes do not close on it."""
     # With punctuation_chars, `a;b` and `a&&b` are three words.
@@ -253,7 +258,7 @@ def _commands_of_line(
     for word in (*words, ";"):
         if word not in ENDS_A_COMMAND:
             array = ARRAY_WORD.fullmatch(word)
-            known = (arrays or {}).get(array[1], [word]) if array else [word]
+            known = arrays.get(array[1], [word]) if array else [word]
             part += [_with_variables(one, variables) for one in known]
             continue
         command = _command_of_words(part, number)
@@ -285,7 +290,7 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
         if match is None:
             continue
         rest = line[match.end() :]
-        commands = _parse_exec_form(rest, number) or list(_commands_of_line(rest, number, {}))
+        commands = _parse_exec_form(rest, number) or list(_commands_of_line(rest, number, {}, {}))
         kind = match[0].split()[0].upper()
         if kind == "ENTRYPOINT" and len(commands) == 1:
             entry = commands[0]

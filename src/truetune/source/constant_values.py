@@ -268,7 +268,7 @@ def _add_writes_before_use(
     while number < len(writes) and writes[number].lineno <= name.lineno:
         # What is written before the literal belongs to an earlier dictionary of this name.
         if writes[number].lineno > literal.lineno:
-            # Two dictionaries may be updated by each other: what asks again goes on behind this statement.
+            # Two dictionaries may be updated by each other: what asks again continues behind this statement.
             flow.written_dicts[literal, scope, name.id] = WrittenDict(
                 DictEntries(dict(by_name), whole), number + 1, name.lineno
             )

@@ -139,6 +139,14 @@ def _base_names(server: VllmServerCommand) -> frozenset[str]:
     return frozenset(served_names(server)) - frozenset(adapters_by_served_name(server))
 
 
+def _request_of_base(
+    server: AdapterServer, named: list[tuple[ast.expr, object]]
+) -> tuple[ast.expr, object] | None:
+    """The first request that names a server's base, with the name; None where none does."""
+    names = {*server.bases, FIRST_LISTED} if server.lists_base_first else server.bases
+    return next((request for request in named if request[1] in names), None)
+
+
 class ClientAsksForTheBase(SourceRule):
     code = "SRC035"
     severity = "warning"
@@ -158,12 +166,11 @@ class ClientAsksForTheBase(SourceRule):
         # A file that asks for the adapter as well compares the two on purpose.
         if any(server.adapters & asked for server in servers):
             return
-        for one in servers:
-            bases = {*one.bases, FIRST_LISTED} if one.lists_base_first else one.bases
-            request = next((one for one in named if one[1] in bases), None)
+        for server in servers:
+            request = _request_of_base(server, named)
             if request is not None:
                 # One server is enough: a second one says the same of the same requests.
-                yield self._finding(one, *request)
+                yield self._finding(server, *request)
                 return
 
     def _finding(self, one: AdapterServer, node: ast.expr, asked: object) -> Finding:

@@ -37,7 +37,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: the same gradients are computed, and the memory is the same within a few per cent.
+Safe: the same gradients are computed.
 
 ## References
 - https://pytorch.org/docs/stable/checkpoint.html ("at least one of the inputs needs requires_grad=True")

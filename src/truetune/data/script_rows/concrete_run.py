@@ -250,50 +250,42 @@ class ConcreteRun(Interpreter):
 
     def _operate_on_known(self, sign: str, operands: tuple[Value, ...]) -> Value | None:
         """Operators that the plain run leaves out: long texts, paths, and what a template rendered."""
-        chats = [one for one in operands if isinstance(one, RenderedChat)]
-        if chats and sign in ("+", "format"):
-            others = [constant_of(one) for one in operands if one is not chats[0]]
-            # An EOS behind a rendered chat is what trainers see to themselves.
-            if all(one in ("", self._eos(), "\n") for one in others):
-                return chats[0]
+        if sign in ("+", "format"):
+            chat = self._rendered_chat_in(operands)
+            if chat is not None:
+                return chat
             operands = tuple(_as_text(one) for one in operands)
-        plain = [constant_of(one) for one in operands]
-        if sign in ("+", "format") and _are_texts(plain):
-            return Constant("".join(plain)) if sum(map(len, plain)) <= MAX_TEXT else None
-        if sign == "/" and _are_texts(plain):
-            return Constant("/".join(plain))
         if any(map(is_column, operands)):
             return operate_on_columns(sign, operands)
+        plain = [constant_of(one) for one in operands]
+        if sign in ("+", "format", "/") and _are_texts(plain):
+            return _joined_texts(sign, plain)
         compared = compare_tensor(sign, operands)
         if compared is not None:
             return compared
         if sign == "*":
             return repeat_list(operands[0], operands[1])
-        if sign in ("in", "not in") and isinstance(operands[1], Mapping):
-            holds = plain[0] in operands[1].entries
-            is_sure = holds or not (operands[1].is_open or operands[1].rest is not None)
-            return Constant(holds == (sign == "in")) if is_sure else None
-        if sign in ("in", "not in") and isinstance(plain[1], list | tuple):
-            return Constant((plain[0] in plain[1]) == (sign == "in"))
+        if sign in ("in", "not in"):
+            holds = _is_inside(plain[0], operands[1])
+            return None if holds is None else Constant(holds == (sign == "in"))
         return None
+
+    def _rendered_chat_in(self, operands: tuple[Value, ...]) -> RenderedChat | None:
+        """The rendered chat to which nothing but an EOS is added, which trainers see to themselves."""
+        chats = [one for one in operands if isinstance(one, RenderedChat)]
+        if not chats:
+            return None
+        others = [constant_of(one) for one in operands if one is not chats[0]]
+        return chats[0] if all(one in ("", self._eos(), "\n") for one in others) else None
 
     def _eos(self) -> str:
         """The text of the EOS token; empty where no tokenizer is at hand."""
         return "" if self._tokenizer is None else self._tokenizer.special.get("eos_token", "")
 
     def _attribute(self, base: Value, name: str, node: ast.AST | None) -> Value:
-        if isinstance(base, Table) and name == "column_names":
-            return base.column_names()
-        if isinstance(base, Table) and name in ("features", "columns"):
-            return base.column_names()
-        if isinstance(base, Sequence) and base.kind == COLUMN and name == "str":
-            return base
-        if isinstance(base, Table) and name == "loc":
-            return base
-        if isinstance(base, Constant) and isinstance(base.value, str):
-            part = attribute_of_path(base.value, name)
-            if part is not None:
-                return part
+        known = _attribute_of_known(base, name)
+        if known is not None:
+            return known
         value = super()._attribute(base, name, node)
         is_unset = isinstance(value, Opaque) and isinstance(base, Opaque)
         if not is_unset or name.removesuffix("_id") not in SPECIAL_TOKENS:
@@ -321,11 +313,7 @@ class ConcreteRun(Interpreter):
             return Sequence("list", base.items)
         if isinstance(base, Table):
             self._note_columns_read(base, key)
-            known = (
-                rows_where(base, key)
-                if isinstance(key, Sequence) and is_column(key)
-                else item_of_table(base, key)
-            )
+            known = rows_where(base, key) if is_column(key) else item_of_table(base, key)
             if known is not None:
                 return known
         return super()._item(base, key, node)
@@ -678,6 +666,39 @@ def is_tokenizer(value: Value) -> bool:
 def _are_texts(plain: list[Any]) -> bool:
     """Are these plain values texts, at least one?"""
     return bool(plain) and all(isinstance(one, str) for one in plain)
+
+
+def _attribute_of_known(base: Value, name: str) -> Value | None:
+    """An attribute of a data set, a column or a path; None for any other."""
+    if isinstance(base, Table) and name in ("column_names", "features", "columns"):
+        return base.column_names()
+    is_accessor = (is_column(base) and name == "str") or (isinstance(base, Table) and name == "loc")
+    if is_accessor:
+        return base
+    if isinstance(base, Constant) and isinstance(base.value, str):
+        return attribute_of_path(base.value, name)
+    return None
+
+
+def _joined_texts(sign: str, texts: list[str]) -> Value | None:
+    """Texts behind one another, or the parts of a path; None where the text is too long to keep."""
+    if sign == "/":
+        return Constant("/".join(texts))
+    return Constant("".join(texts)) if sum(map(len, texts)) <= MAX_TEXT else None
+
+
+def _is_inside(plain: Any, container: Value) -> bool | None:
+    """Does a dictionary or list hold a plain value? None where that is not known."""
+    if plain is NO_CONSTANT:
+        return None
+    try:
+        if isinstance(container, Mapping):
+            is_whole = not container.is_open and container.rest is None
+            return True if plain in container.entries else (False if is_whole else None)
+        items = constant_of(container)
+        return plain in items if isinstance(items, list | tuple) else None
+    except TypeError:
+        return None  # a list is no key
 
 
 def _are_tables(value: Mapping) -> bool:

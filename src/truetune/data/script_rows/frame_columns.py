@@ -4,12 +4,12 @@ How it works: a column is a list of its own kind (`COLUMN`). An operator on it i
 plain value or with the item of another column at the same place.
 
 The trade-off: where the result of one item is not known, that of the whole column is not. Missing values are None here,
-never NaN, so that what pandas does with NaN in a comparison (False) is what is done with None.
+never NaN, so that what pandas does with NaN in a comparison is what is done with None.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from truetune.data.script_rows.row_table import COLUMN, Call, Table, make_table
 from truetune.source.symbolic_execution.constants import compute, constant_of
@@ -23,10 +23,15 @@ from truetune.source.symbolic_execution.values import (
     Value,
 )
 
-SAME_ITEMS = ("reset_index", "copy", "rename", "sort_index", "to_frame")
+SAME_ITEMS = ("reset_index", "copy", "rename")
+EMPTINESS_METHODS = {"isna": True, "isnull": True, "notna": False, "notnull": False}
+"""Methods that ask for missing values, and whether they say True of one"""
 COMPARING_METHODS = {"eq": "==", "ne": "!=", "gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 ADDING_METHODS = {"add": "+", "sub": "-", "mul": "*"}
-OPERATORS = frozenset(("+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&", "|", "~"))
+COMPARISONS = frozenset(COMPARING_METHODS.values())
+OPERATORS = COMPARISONS | frozenset(("+", "-", "*", "/", "%", "&", "|", "~"))
+METHODS_WITH_ARGUMENT = frozenset(("map", "apply", "astype", "fillna", "isin"))
+"""Methods of all columns, which take one argument; others are those of texts"""
 TYPES: dict[str, type] = {
     "bool": bool,
     "boolean": bool,
@@ -43,14 +48,14 @@ TYPES: dict[str, type] = {
 """Names that `astype` takes"""
 
 
-def is_column(value: Value) -> bool:
+def is_column(value: Value) -> TypeGuard[Sequence]:
     """Is it a column of a frame?"""
     return isinstance(value, Sequence) and value.kind == COLUMN
 
 
 def operate_on_columns(sign: str, operands: tuple[Value, ...]) -> Sequence | None:
     """An operator with a column, item by item; None where the result of an item is not known."""
-    columns = [one for one in operands if isinstance(one, Sequence) and one.kind == COLUMN]
+    columns = [one for one in operands if is_column(one)]
     counts = {len(one.items) for one in columns}
     if len(counts) != 1 or sign not in OPERATORS:
         return None
@@ -66,10 +71,7 @@ def operate_on_columns(sign: str, operands: tuple[Value, ...]) -> Sequence | Non
 
 def _plain_item(operand: Value, place: int) -> Any:
     """The plain value of an operand at one place of the columns."""
-    is_list = isinstance(operand, Sequence) and operand.kind == COLUMN
-    return constant_of(
-        operand.items[place] if is_list and isinstance(operand, Sequence) else operand
-    )
+    return constant_of(operand.items[place] if is_column(operand) else operand)
 
 
 def _operate(sign: str, parts: list[Any]) -> Any:
@@ -78,8 +80,9 @@ def _operate(sign: str, parts: list[Any]) -> Any:
         return NO_CONSTANT
     if sign == "~":
         return not parts[0] if isinstance(parts[0], bool) else NO_CONSTANT
-    if None in parts and sign not in ("==", "!="):
-        return False if sign in ("<", "<=", ">", ">=") else NO_CONSTANT
+    if None in parts:
+        # A missing value is unequal to all others, to another missing one too.
+        return sign == "!=" if sign in COMPARISONS else NO_CONSTANT
     return compute(sign, *parts)
 
 
@@ -107,24 +110,32 @@ def call_column(column: Sequence, method: str, args: tuple[Value, ...], call: Ca
 def _call_item(item: Value, method: str, args: tuple[Value, ...], call: Call) -> Value | None:
     """What a method of a column makes of one item."""
     plain = constant_of(item)
-    first = args[0] if args else None
-    if method in ("map", "apply") and first is not None:
-        return _mapped_item(item, first, call)
-    if method == "astype" and first is not None:
-        return _cast_item(item, plain, first)
-    if method in ("isna", "isnull", "notna", "notnull"):
-        is_empty = plain is None
-        known = plain is not NO_CONSTANT or isinstance(item, Sequence | Mapping)
-        return Constant(is_empty == (method in ("isna", "isnull"))) if known else None
-    if method == "fillna" and first is not None:
-        return first if plain is None else item
-    if method == "isin" and first is not None:
-        chosen = constant_of(first)
-        is_known = isinstance(chosen, list | tuple | set) and plain is not NO_CONSTANT
-        return Constant(plain in chosen) if is_known else None
+    if method in EMPTINESS_METHODS:
+        return _emptiness_of_item(item, plain, of_missing=EMPTINESS_METHODS[method])
     if method == "len":
         return Constant(len(plain)) if isinstance(plain, str | list) else None
-    return text_method(plain, method, args) if isinstance(plain, str) else None
+    if not args or method not in METHODS_WITH_ARGUMENT:
+        return text_method(plain, method, args) if isinstance(plain, str) else None
+    first = args[0]
+    if method in ("map", "apply"):
+        return _mapped_item(item, first, call)
+    if method == "astype":
+        return _cast_item(item, plain, first)
+    if method == "fillna":
+        return first if plain is None else item
+    return _is_item_in(plain, constant_of(first))
+
+
+def _emptiness_of_item(item: Value, plain: Any, *, of_missing: bool) -> Value | None:
+    """Is an item missing, or is it there? A list is there, also where its items are not known."""
+    is_known = plain is not NO_CONSTANT or isinstance(item, Sequence | Mapping)
+    return Constant((plain is None) == of_missing) if is_known else None
+
+
+def _is_item_in(plain: Any, chosen: Any) -> Value | None:
+    """What `isin` says of an item."""
+    is_known = isinstance(chosen, list | tuple | set) and plain is not NO_CONSTANT
+    return Constant(plain in chosen) if is_known else None
 
 
 def _mapped_item(item: Value, function: Value, call: Call) -> Value | None:

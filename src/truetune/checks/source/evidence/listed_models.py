@@ -26,6 +26,7 @@ from truetune.source.symbolic_execution.values import (
 
 LIST_ADDRESS = "/models"
 MAX_STEPS = 8
+"""Calls and attributes between the answer of a server and its list: `list(client.models.list()).data` has three"""
 
 
 def first_listed_models(module: Module) -> frozenset[ast.AST]:
