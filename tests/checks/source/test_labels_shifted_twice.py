@@ -119,6 +119,66 @@ for b in loader:
 """,
 }
 
+PAIRS = """
+class Pairs(Dataset):
+    def __init__(self, texts):
+        self.rows = [torch.tensor(tok(t)["input_ids"]) for t in texts]
+    def __getitem__(self, i):
+        ids = self.rows[i]
+        return {row}
+"""
+LOOP = """
+{collate}
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+for x, y in DataLoader(Pairs(open("a.txt")), 8, collate_fn={collator}):
+    model(input_ids=x.cuda(), labels=y.cuda()).loss.backward()
+"""
+LIGHTNING = """
+import lightning as L
+class Lm(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("gpt2")
+    {step}
+{fit}
+"""
+STEP = """def training_step(self, batch, i):
+        {taken}
+        return self.model(input_ids=x, labels=y).loss
+    {more}"""
+PAD = "nn.utils.rnn.pad_sequence(xs, True), nn.utils.rnn.pad_sequence(ys, True, -100)"
+COLLATORS = {
+    "zip": f"def collate(batch):\n    xs, ys = zip(*batch)\n    return {PAD}",
+    "map of zip": f"def collate(batch):\n    xs, ys = map(list, zip(*batch))\n    return {PAD}",
+    "list of zip": f"def collate(batch):\n    xs, ys = list(zip(*batch))\n    return {PAD}",
+    "stacked columns": "def collate(batch):\n    return [torch.stack(c) for c in zip(*batch)]",
+    "places of rows": "def collate(batch):\n    xs, ys = [b[0] for b in batch], [b[1] for b in batch]\n"
+    f"    return {PAD}",
+    "parts of rows": f"def collate(batch):\n    xs, ys = [], []\n    for x, y in batch:\n"
+    f"        xs.append(x)\n        ys.append(y)\n    return {PAD}",
+    "a class": "class Collate:\n    def __call__(self, batch):\n        xs, ys = zip(*batch)\n"
+    f"        return {PAD}\ncollate = Collate()",
+    "a lambda": "collate = lambda batch: tuple(torch.stack(c) for c in zip(*batch))",
+}
+FITS = {
+    "a loader": "L.Trainer().fit(Lm(), DataLoader(Pairs(open('a.txt')), 8))",
+    "a loader by name": "L.Trainer().fit(Lm(), train_dataloaders=DataLoader(Pairs(open('a.txt'))))",
+    "a data module": "class Data(L.LightningDataModule):\n    def setup(self, stage=None):\n"
+    "        self.rows = Pairs(open('a.txt'))\n    def train_dataloader(self):\n"
+    "        return DataLoader(self.rows, 8)\nL.Trainer().fit(Lm(), {given}Data())",
+}
+
+
+def loop_of(row: str, collator: str) -> str:
+    """A loop whose collate function makes arrays of such rows."""
+    return PAIRS.format(row=row) + LOOP.format(collate=COLLATORS[collator], collator="collate")
+
+
+def lightning_of(row: str, fit: str, taken: str, more: str = "") -> str:
+    """A Lightning module that is fitted to such rows."""
+    step = STEP.format(taken=taken, more=more)
+    return PAIRS.format(row=row) + LIGHTNING.format(step=step, fit=fit)
+
 
 def count_findings(text: str) -> int:
     rule = find_rule("labels-shifted-by-hand")
@@ -133,3 +193,74 @@ def test_labels_that_are_shifted_twice_are_found(text: str) -> None:
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_other_labels_are_left_alone(text: str) -> None:
     assert count_findings(HEAD + text) == 0
+
+
+@pytest.mark.parametrize("collator", COLLATORS)
+@pytest.mark.parametrize(("row", "faults"), [("ids[:-1], ids[1:]", 1), ("ids, ids.clone()", 0)])
+def test_arrays_of_a_collate_function_are_followed(row: str, faults: int, collator: str) -> None:
+    assert count_findings(HEAD + loop_of(row, collator)) == faults
+
+
+TUPLES = ("ids[:-1], ids[1:]", "ids, ids.clone()", "x, y = batch")
+MAPPINGS = (
+    '{"x": ids[:-1], "y": ids[1:].clone()}',
+    '{"x": ids, "y": ids.clone()}',
+    'x, y = batch["x"], batch["y"]',
+)
+
+
+@pytest.mark.parametrize(("shifted", "right", "taken"), [TUPLES, MAPPINGS])
+@pytest.mark.parametrize("given", ["", "datamodule="])
+@pytest.mark.parametrize("fit", FITS)
+def test_batches_of_lightning_are_followed(
+    shifted: str, right: str, taken: str, given: str, fit: str
+) -> None:
+    code = FITS[fit].replace("{given}", given)
+    assert count_findings(HEAD + lightning_of(shifted, code, taken)) == 1
+    assert count_findings(HEAD + lightning_of(right, code, taken)) == 0
+
+
+def test_a_module_of_lightning_that_makes_its_own_loader_is_followed() -> None:
+    more = "def train_dataloader(self):\n        return DataLoader(Pairs(open('a.txt')), 8)"
+    fit = "L.Trainer().fit(Lm())"
+    shifted, right, taken = TUPLES
+    assert count_findings(HEAD + lightning_of(shifted, fit, taken, more)) == 1
+    assert count_findings(HEAD + lightning_of(right, fit, taken, more)) == 0
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        "L.Trainer().fit(Lm(), train, val)",
+        "L.Trainer().fit(Lm(), train, val_dataloaders=val)",
+        "L.Trainer().validate(Lm(), val)",
+        "L.Trainer().validate(Lm(), dataloaders=val)",
+    ],
+)
+def test_a_validation_step_has_the_batches_of_its_own_loader(fit: str) -> None:
+    loaders = (
+        "train = DataLoader([(i, i) for i in ids])\nval = DataLoader(Pairs(open('a.txt')), 8)\n"
+    )
+    step = "def validation_step(self, batch, i):\n        x, y = batch\n        return self.model(x, labels=y).loss"
+    for row, faults in (("ids[:-1], ids[1:]", 1), ("ids, ids.clone()", 0)):
+        code = PAIRS.format(row=row) + LIGHTNING.format(step=step, fit=loaders + fit)
+        assert count_findings(HEAD + code) == faults
+
+
+@pytest.mark.parametrize(
+    ("model_call", "is_judged"),
+    [
+        ('model(input_ids=batch["x"], labels=batch["y"])', False),
+        ('model(input_ids=batch["x"], labels=batch["x"])', True),
+    ],
+)
+def test_labels_of_an_unknown_batch_are_not_judged(model_call: str, is_judged: bool) -> None:
+    code = f"""
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+for batch in loader:
+    {model_call}.loss.backward()
+"""
+    rule = find_rule("labels-shifted-by-hand")
+    result = run_rule(parse_module(HEAD + code, "train.py"), rule)
+    assert not result.findings
+    assert (not result.not_judged) == is_judged

@@ -55,6 +55,7 @@ from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.shifted_labels import leaves_last_out, shifted_part
@@ -93,8 +94,14 @@ class LabelsShiftedByHand(SourceRule):
     since = "0.1.0"
     looks_at = CodePlaces(
         "labels that are given beside their ids",
-        lambda module: (*_given_labels(module), *labels_of_model_losses(module)),
+        lambda module: (*_compared_labels(module), *labels_of_model_losses(module)),
     )
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None and any(True for _ in _given_labels(self.subject)):
+            return Unmet("the labels that the model is given can't be followed to what makes them")
+        return unmet
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -147,6 +154,17 @@ def _given_labels(module: Module) -> Iterator[GivenLabels]:
             labels = call.argument(1, "labels")
             if labels is not None and call.lacks("shift_labels"):
                 yield GivenLabels(labels, None, True)
+
+
+def _compared_labels(module: Module) -> Iterator[GivenLabels]:
+    """The labels of which the text says how they stand beside their ids.
+
+    A field of a batch that a model is given says nothing by itself: a data set may have shifted it.
+    """
+    for given in _given_labels(module):
+        is_same = given.ids is not None and ast.unparse(given.ids) == ast.unparse(given.labels)
+        if not given.to_model or is_same or shifted_part(module, given.labels) is not None:
+            yield given
 
 
 def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:

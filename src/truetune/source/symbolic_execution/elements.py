@@ -6,16 +6,20 @@ of its rows; a loader with a collator of the project gives what the collator ret
 
 from __future__ import annotations
 
+import ast
+
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.values import (
     Choice,
     Constant,
     Element,
+    Function,
     Instance,
     Item,
     Mapping,
     Opaque,
+    Parameter,
     Result,
     Sequence,
     Value,
@@ -100,10 +104,36 @@ def _element_of_opaque(iterable: Opaque, depth: int) -> Value:
         return inner if isinstance(inner, Mapping) else Element(iterable, node=iterable.node)
     if isinstance(iterable, Result):
         return _element_of_result(iterable.call, depth) or Element(iterable, node=iterable.node)
+    if isinstance(iterable, Parameter):
+        return _row_of_collator(iterable, depth) or Element(iterable, node=iterable.node)
     if isinstance(iterable, Instance):
         given = iterable.entries.get("<row>")
         return given if given is not None else Element(iterable, node=iterable.node)
     return Element(iterable, node=iterable.node)
+
+
+def _row_of_collator(rows: Parameter, depth: int) -> Value | None:
+    """One of the rows that a loader hands to its collator; None where they are not seen, or are no such rows."""
+    loader = rows.given_by
+    if loader is None or rows.position > 0 or not loader.named(*LOADERS) or not loader.args:
+        return None
+    collator = loader.argument(6, "collate_fn")
+    is_function = isinstance(collator, Function) and (
+        collator.definition is rows.function.definition
+    )
+    if not is_function and (collator is None or collator is not rows.function.receiver):
+        return None
+    row = element_of(loader.args[0], depth + 1)
+    is_known = all(isinstance(one, Mapping | Sequence) for one in options_of(row))
+    return row if is_known else None
+
+
+def columns_of(row: Value, node: ast.AST) -> Sequence | None:
+    """What `zip(*rows)` gives: of each place of a row a list; None where the places are not known."""
+    if not isinstance(row, Sequence) or row.is_open:
+        return None
+    columns = [Sequence("tuple", [one], is_open=True, node=one.node) for one in row.items]
+    return Sequence("list", list(columns), node=node)
 
 
 def _prepared(item: Item) -> Value | None:

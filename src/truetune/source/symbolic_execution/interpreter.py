@@ -48,7 +48,7 @@ from truetune.source.symbolic_execution.containers import (
     text_method,
     to_value,
 )
-from truetune.source.symbolic_execution.elements import element_of, items_to_unroll
+from truetune.source.symbolic_execution.elements import columns_of, element_of, items_to_unroll
 from truetune.source.symbolic_execution.library_functions import result_of_known_function
 from truetune.source.symbolic_execution.trace import (
     CallEvent,
@@ -123,6 +123,8 @@ class Arguments(NamedTuple):
     args: tuple[Value, ...]
     keywords: dict[str, Value]
     is_open: bool = False
+    spread: Value | None = None
+    """What is unpacked by `*rows`, where its items are not known"""
 
 
 class LimitReached(Exception):
@@ -410,7 +412,7 @@ class Interpreter:
         arms: list[Callable[[], int]] = [lambda: FALLS_THROUGH]
         arms += [self._handler_arm(handler, scope) for handler in node.handlers]
         after = self._alternatives(arms, scope) if node.handlers else FALLS_THROUGH
-        # A body that returns may have failed before it did so; then the handlers say how the run goes on.
+        # A body that returns may have failed before it did so; then the handlers say how the run continues.
         ending = (
             body if body in (FALLS_THROUGH, CONTINUES) or not node.handlers else min(body, after)
         )
@@ -555,7 +557,7 @@ class Interpreter:
     def _counts_passes(self, target: ast.expr) -> bool:
         """Is a name or attribute changed in each pass of a loop whose number of passes is not known?"""
         frames = () if self._frame is None else self._frame.around()
-        # A local name begins anew with each call; an attribute does not.
+        # A local name begins again with each call; an attribute does not.
         ends = ("loop",) if isinstance(target, ast.Attribute) else ("loop", "call")
         loop = next((frame for frame in frames if frame.kind in ends), None)
         if loop is None or not isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
@@ -1062,6 +1064,7 @@ class Interpreter:
         args: list[Value] = []
         keywords: dict[str, Value] = {}
         is_open = False
+        spread: Value | None = None
         for part in node.args:
             value = self.evaluate(part, scope)
             if not isinstance(part, ast.Starred):
@@ -1070,6 +1073,7 @@ class Interpreter:
                 args += value.items
             else:
                 is_open = True
+                spread = value
         for keyword in node.keywords:
             value = self.evaluate(keyword.value, scope)
             if keyword.arg is not None:
@@ -1081,7 +1085,7 @@ class Interpreter:
             if not isinstance(value, Mapping) or value.is_open or value.rest is not None:
                 is_open = True
                 keywords[UNPACKED] = value
-        return Arguments(tuple(args), keywords, is_open)
+        return Arguments(tuple(args), keywords, is_open, spread)
 
     def _super_of(self, scope: Scope, node: ast.Call) -> Value:
         """`super()` in a method."""
@@ -1249,22 +1253,44 @@ class Interpreter:
         event = self._event((name,), None, None, given, node, home)
         if settings is not None:
             return settings
-        known = result_of_known_function(name, given.args, given.keywords, node)
-        if name == "getattr" and len(given.args) > 1:
-            attribute = constant_of(given.args[1])
-            known = (
-                self._attribute(given.args[0], attribute, node)
-                if isinstance(attribute, str)
-                else None
-            )
-        elif name == "setattr" and len(given.args) == 3 and isinstance(node, ast.Call):
-            attribute = constant_of(given.args[1])
-            if isinstance(attribute, str):
-                scope = Scope({}, None, home)
-                self._set_attribute(given.args[0], attribute, given.args[2], scope, node)
-        elif name == "next" and given.args:
-            known = self._element(given.args[0], node)
+        known = self._result_of_builtin(name, given, node, home)
+        if known is None:
+            known = result_of_known_function(name, given.args, given.keywords, node)
         return event.result if known is None else self._keep(known)
+
+    def _result_of_builtin(
+        self, name: str, given: Arguments, node: ast.AST, home: Module
+    ) -> Value | None:
+        """What a function of Python's own gives that reads objects of the run; None where it is not known."""
+        args = given.args
+        if name == "getattr" and len(args) > 1:
+            attribute = constant_of(args[1])
+            return self._attribute(args[0], attribute, node) if isinstance(attribute, str) else None
+        if name == "setattr" and len(args) == 3:
+            self._set_named_attribute(args, node, home)
+        elif name == "next" and args:
+            return self._element(args[0], node)
+        elif name == "zip" and given.spread is not None and not args:
+            return columns_of(element_of(given.spread), node)
+        elif name == "map" and len(args) == 2 and isinstance(args[0], Library):
+            return self._mapped_items(args[0], args[1], node, home)
+        return None
+
+    def _set_named_attribute(self, args: tuple[Value, ...], node: ast.AST, home: Module) -> None:
+        """`setattr(object, name, value)`."""
+        attribute = constant_of(args[1])
+        if isinstance(attribute, str) and isinstance(node, ast.Call):
+            self._set_attribute(args[0], attribute, args[2], Scope({}, None, home), node)
+
+    def _mapped_items(
+        self, function: Library, iterable: Value, node: ast.AST, home: Module
+    ) -> Value | None:
+        """What `map(torch.stack, columns)` gives, where the items are known; None where they are not."""
+        items = items_to_unroll(iterable)
+        if items is None:
+            return None
+        made = [self.call(function, Arguments((one,), {}), node, home) for one in items]
+        return Sequence("list", made, node=node)
 
     def _read_settings(
         self, name: str, given: Arguments, node: ast.AST, home: Module
@@ -1362,7 +1388,10 @@ class Interpreter:
         """Run a function with arguments of which nothing is known."""
         outer = self._frame
         self._frame = Frame("callback", function.definition, outer, function, given_to=event)
-        self._call_function(function, Arguments((), {}), function.definition, given_by=event)
+        given = Arguments((), {})
+        returned = self._call_function(function, given, function.definition, given_by=event)
+        if event is not None:
+            event.returned_by_hooks.append((function, returned))
         self._frame = outer
 
     def _make_function(
@@ -1727,7 +1756,7 @@ def _unknown_arguments(function: Function, event: CallEvent) -> tuple[Value, ...
 
 @cache
 def _is_set_inside(loop: ast.For | ast.AsyncFor | ast.While, target: str) -> bool:
-    """Does a pass of a loop set a name or attribute anew, by anything but `+=` and the like?"""
+    """Does a pass of a loop replace a name or attribute, by anything but `+=` and the like?"""
     return any(
         ast.unparse(one) == target
         for node in ast.walk(loop)

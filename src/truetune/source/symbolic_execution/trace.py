@@ -95,6 +95,8 @@ class CallEvent(Event):
     result: Result = field(init=False)
     returned_by_callbacks: list[tuple[Function, Value]] = field(default_factory=list)
     """The functions of the project that it was handed, each with what it gives back"""
+    returned_by_hooks: list[tuple[Function, Value]] = field(default_factory=list)
+    """The methods of the project's objects that it calls by itself, each with what it gives back"""
 
     def __post_init__(self) -> None:
         self.result = Result(self, node=self.node)

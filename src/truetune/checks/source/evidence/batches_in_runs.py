@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.causal_models_in_runs import MOVING_METHODS
 from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.containers import item_of_sequence
 from truetune.source.symbolic_execution.elements import LOADERS, element_of
 from truetune.source.symbolic_execution.trace import CallEvent, is_none
 from truetune.source.symbolic_execution.values import (
@@ -25,6 +26,7 @@ from truetune.source.symbolic_execution.values import (
     Opaque,
     Parameter,
     Result,
+    Sequence,
     Value,
 )
 
@@ -37,6 +39,8 @@ COPYING_COLLATORS = ("transformers.*DataCollatorForLanguageModeling",)
 COMPLETION_COLLATORS = ("trl.*DataCollatorFor*",)
 FITTING_METHODS = ("fit", "validate", "test")
 """Methods of Lightning's trainer, which are given a module and its loaders"""
+LOADER_METHODS = {"validation_step": "val_dataloader", "test_step": "test_dataloader"}
+"""Steps of Lightning whose batches come from another loader than the training's, and the method that gives it"""
 FIELD_METHODS = ("get", "pop")
 COPYING_METHODS = MOVING_METHODS | {"copy"}
 """Methods whose result has the fields of the batch itself"""
@@ -91,6 +95,15 @@ def source_of_field(field: Field) -> Field | Value:
         return given
     maker = maker_of_batch(batch)
     return Field(batch if maker is None else maker.result, field.name)
+
+
+def item_of_batch(item: Item) -> Value | None:
+    """What stands at a place of a tuple that a library gives as batch; None where it is not known."""
+    loader = maker_of_batch(item.base) if isinstance(item.base, Parameter) else None
+    if loader is None or not isinstance(constant_of(item.key), int):
+        return None
+    batch = element_of(loader.result)
+    return item_of_sequence(batch, item.key) if isinstance(batch, Sequence) else None
 
 
 def _entry(batch: Value, name: str) -> Value | None:
@@ -229,8 +242,23 @@ def _loader_of_module(parameter: Parameter) -> CallEvent | None:
     fit = parameter.given_by
     if fit is None or fit.method not in FITTING_METHODS:
         return None
-    loaders = fit.argument(1, "train_dataloaders")
-    return None if loaders is None else _loader_inside(loaders)
+    step = parameter.function.name
+    if fit.method != "fit":
+        given = fit.argument(1, "dataloaders")
+    elif step == "validation_step":
+        given = fit.argument(2, "val_dataloaders")
+    else:
+        given = fit.argument(1, "train_dataloaders")
+    # A data module stands where the loaders would, or under its own name.
+    if given is None or isinstance(given, Instance):
+        given = _returned_by_hook(fit, LOADER_METHODS.get(step, "train_dataloader"))
+    return None if given is None else _loader_inside(given)
+
+
+def _returned_by_hook(fit: CallEvent, method: str) -> Value | None:
+    """What a method of the project gives that Lightning calls by itself."""
+    returned = [value for function, value in fit.returned_by_hooks if function.name == method]
+    return returned[-1] if returned else None
 
 
 def _loader_inside(value: Value) -> CallEvent | None:

@@ -30,7 +30,12 @@ from truetune.checks.source.evidence.array_places import (
     moved_by,
     start_of,
 )
-from truetune.checks.source.evidence.batches_in_runs import Field, field_read, source_of_field
+from truetune.checks.source.evidence.batches_in_runs import (
+    Field,
+    field_read,
+    item_of_batch,
+    source_of_field,
+)
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
 from truetune.source.symbolic_execution.values import (
@@ -196,7 +201,10 @@ class TokenPlaces:
         return tuple(segments)
 
     def _layout_of_item(self, item: Item, way: Way) -> Layout | None:
-        """The layout of a part of an array."""
+        """The layout of a part of an array, or of one array of a batch that is a tuple."""
+        array = item_of_batch(item)
+        if array is not None:
+            return self.layout(array, way.on())
         found = self.layout(item.base, way.on())
         return None if found is None else cut(found, item.key)
 
