@@ -264,3 +264,33 @@ for batch in loader:
     result = run_rule(parse_module(HEAD + code, "train.py"), rule)
     assert not result.findings
     assert (not result.not_judged) == is_judged
+
+
+ARRAYS = {
+    "columns of a tensor data set": """
+ids = torch.load("blocks.pt").view(-1, 128)
+for x, y in DataLoader(TensorDataset(ids[:, :-1], {later}), 4):
+    model(x.cuda(), labels=y.cuda()).loss.backward()
+""",
+    "one more dimension": """
+for ids in torch.load("blocks.pt"):
+    x, y = ids[:-1], {row}
+    model(x[None], labels=y[None]).loss.backward()
+""",
+    "two lists over one range": """
+def group(rows):
+    ids = sum(rows["input_ids"], [])
+    n = len(ids) // 128 * 128
+    rows["labels"] = [ids[{begin} : {begin} + 128] for i in range(0, n, 128)]
+    rows["input_ids"] = [ids[i : i + 128] for i in range(0, n, 128)]
+    return rows
+Trainer(model, TrainingArguments("o"), train_dataset=load_dataset("x").map(group, batched=True)).train()
+""",
+}
+
+
+@pytest.mark.parametrize("arrays", ARRAYS)
+def test_arrays_of_rows_are_compared(arrays: str) -> None:
+    made = HEAD + 'model = AutoModelForCausalLM.from_pretrained("gpt2")\n' + ARRAYS[arrays]
+    assert count_findings(made.format(later="ids[:, 1:]", row="ids[1:]", begin="i + 1")) == 1
+    assert count_findings(made.format(later="ids[:, :-1]", row="ids[:-1]", begin="i")) == 0

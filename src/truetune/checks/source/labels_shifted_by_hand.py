@@ -58,7 +58,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.shifted_labels import leaves_last_out, shifted_part
+from truetune.checks.source.evidence.shifted_labels import (
+    leaves_last_out,
+    same_tokens,
+    shifted_part,
+)
 from truetune.checks.source.evidence.shifted_labels_in_runs import (
     labels_of_model_losses,
     passes_without_loss,
@@ -162,9 +166,17 @@ def _compared_labels(module: Module) -> Iterator[GivenLabels]:
     A field of a batch that a model is given says nothing by itself: a data set may have shifted it.
     """
     for given in _given_labels(module):
-        is_same = given.ids is not None and ast.unparse(given.ids) == ast.unparse(given.labels)
-        if not given.to_model or is_same or shifted_part(module, given.labels) is not None:
+        if _are_copies(module, given) or shifted_part(module, given.labels) is not None:
             yield given
+
+
+def _are_copies(module: Module, given: GivenLabels) -> bool:
+    """Are the labels the ids themselves, or a copy of them?"""
+    if given.ids is None:
+        return False
+    ids = {ast.unparse(node) for node in (given.ids, *same_tokens(module, given.ids))}
+    copied = (given.labels, *same_tokens(module, given.labels))
+    return any(ast.unparse(node) in ids for node in copied)
 
 
 def _labels_of_rows(module: Module) -> Iterator[GivenLabels]:

@@ -186,7 +186,8 @@ def _mapped_row(call: CallEvent, depth: int) -> Value | None:
     returned = call.returned_by_callbacks[-1][1]
     row = element_of(call.receiver, depth + 1)
     options = returned.options if isinstance(returned, Choice) else (returned,)
-    mapped = [one for one in options if isinstance(one, Mapping) or _is_encoding(one)]
+    # A function that writes into the row it is given, and returns it, adds those columns.
+    mapped = [one for one in options if isinstance(one, Mapping) or _is_encoding(one) or one is row]
     if len(mapped) != len(options):
         return Element(call.result, node=call.node)
     return choose_among([_row_with_columns(row, one) for one in mapped])

@@ -16,6 +16,7 @@ from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.values import (
     Attribute,
     Constant,
+    Element,
     Item,
     Operation,
     Result,
@@ -118,9 +119,19 @@ def cut(layout: Layout, key: Value) -> Layout | None:
     parts = _parts_of_key(key)
     if len(parts) > 1 or isinstance(key, Slice):
         return None
-    if isinstance(constant_of(key), int):
-        return layout  # one row of a batch
+    if constant_of(key) is None or isinstance(constant_of(key), int):
+        return layout  # one more dimension, or one row of a batch
     return tuple(one._replace(picks=(*one.picks, id(key))) for one in layout)
+
+
+def takes_tokens_of_rows(value: Value) -> bool:
+    """Is an array made by a slice behind the dimension of its rows, such as `ids[:, 1:]`?"""
+    for _ in range(MAX_CASTS):
+        inner = _same_array(value)
+        if inner is None:
+            break
+        value = inner
+    return isinstance(value, Item) and len(_parts_of_key(value.key)) > 1
 
 
 def start_of(key: Value) -> Place | None:
@@ -176,7 +187,24 @@ def place_of(value: Value) -> Place | None:
             return None
         return left.plus(right, 1 if value.operator == "+" else -1)
     measured = _measured_array(value)
-    return Place(0, ((id(value), 1),)) if measured is None else length_symbol(measured)
+    if measured is not None:
+        return length_symbol(measured)
+    return Place(0, ((_identity_of_number(value), 1),))
+
+
+def _identity_of_number(value: Value) -> Hashable:
+    """What tells an unknown number from others. Two loops over one range pass the same numbers."""
+    if isinstance(value, Element) and isinstance(value.iterable, Result):
+        call = value.iterable.call
+        if call.named("range") and not call.is_open:
+            return ("range", *(_identity_of_limit(one) for one in call.args))
+    return id(value)
+
+
+def _identity_of_limit(limit: Value) -> Hashable:
+    """A limit of a range: the number, or what tells it from others."""
+    plain = constant_of(limit, with_defaults=False)
+    return plain if isinstance(plain, int) else id(limit)
 
 
 def _measured_array(value: Value) -> Value | None:

@@ -29,6 +29,7 @@ from truetune.checks.source.evidence.array_places import (
     move,
     moved_by,
     start_of,
+    takes_tokens_of_rows,
 )
 from truetune.checks.source.evidence.batches_in_runs import (
     Field,
@@ -42,6 +43,7 @@ from truetune.source.symbolic_execution.values import (
     Attribute,
     Choice,
     Constant,
+    Element,
     Item,
     Operation,
     Result,
@@ -146,6 +148,8 @@ class TokenPlaces:
             return self._layout_of_item(value, way)
         if isinstance(value, Result):
             return self._layout_of_call(value, way)
+        if isinstance(value, Element) and takes_tokens_of_rows(value.iterable):
+            return self.layout(value.iterable, way.on())  # one of its rows
         return (Segment(id(value), START),)
 
     def _layout_of_operation(self, value: Operation, way: Way) -> Layout | None:
