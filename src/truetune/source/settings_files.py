@@ -2,7 +2,7 @@
 
 How it works: a call that reads settings (`yaml.safe_load(open(path))`, `OmegaConf.load(path)`, `tomllib.loads(text)`),
 or the parameter that Hydra fills, stands for a dictionary literal made of the file. Its nodes have the places of that
-file, so a finding names the line there, and no fix touches the script.
+file: a rule that shows where a value is written names the line there, and no fix touches the script.
 
 The trade-off: a script may be run with another file than the one that lies beside it. The file counts where its path
 stands in the code. One of YAML also counts where it is the only one that the code names, or the only one in the

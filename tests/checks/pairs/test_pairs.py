@@ -225,6 +225,18 @@ def test_identical_before_and_behind_the_cut(found: Found) -> None:
     assert ends[rule].count == 4
 
 
+@pytest.mark.parametrize(("count", "names_the_writer"), [(9, False), (10, True), (20, True)])
+def test_pairs_that_are_mostly_identical_lead_to_what_writes_them(
+    found: Found, count: int, names_the_writer: bool
+) -> None:
+    rows = plain(20)
+    for row in rows[:count]:
+        row["rejected"] = row["chosen"]
+    finding = found(list(map(conversational, rows)))["preference-pairs-identical"]
+    assert finding.remedy.startswith("drop these pairs")
+    assert ("what writes the two answers" in finding.remedy) == names_the_writer
+
+
 @pytest.mark.parametrize(
     "columns",
     [

@@ -157,8 +157,14 @@ class PreferencePairsIdentical(PairRule):
 
     def _remedy(self) -> str:
         """What to do first: where most are the same because of the cut, the limit is the cause."""
-        if not self.cut:
-            return "drop these pairs"
         if self.cut > self.same + self.spaced:
             return "raise max_length so that their difference is kept, or drop these pairs"
-        return "drop these pairs, or raise max_length so that their difference is kept"
+        if self.same + self.spaced >= ERROR_SHARE * self.pairs:
+            # Too few are left to train on, so that the program which wrote them is to be mended.
+            return (
+                "drop these pairs, and look at what writes the two answers: one column taken for both, one object"
+                " that is changed, or two answers generated without sampling"
+            )
+        if self.cut:
+            return "drop these pairs, or raise max_length so that their difference is kept"
+        return "drop these pairs"
