@@ -41,6 +41,7 @@ LAYERS = (
     "evaluation",
     "serving",
     "training",
+    "troubleshooting",
     "report",
     "viewing",
     "callback",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from truetune.settings.run_spec import RunSpec as RunSpec
     from truetune.training.progress_output import Listener as Listener
     from truetune.training.run_training import Trained as Trained
+    from truetune.troubleshooting.symptom_report import SymptomReport as SymptomReport
     from truetune.viewing.view import View as View
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "ScoreReport",
     "Scorer",
     "ServiceReport",
+    "SymptomReport",
     "Trained",
     "View",
     "__version__",
@@ -82,6 +84,7 @@ __all__ = [
     "score",
     "serve_check",
     "train",
+    "troubleshoot",
     "view",
 ]
 
@@ -108,6 +111,7 @@ _HOMES = {
     "ScoreReport": "truetune.evaluation.score_predictions",
     "Scorer": "truetune.evaluation.custom_loop",
     "ServiceReport": "truetune.serving.service_report",
+    "SymptomReport": "truetune.troubleshooting.symptom_report",
     "Trained": "truetune.training.run_training",
     "View": "truetune.viewing.view",
     "guard": "truetune.checks.guard_live_objects",
@@ -132,18 +136,42 @@ def check(
 
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
-    from truetune.checks.check_paths import check_paths
-    from truetune.fixing.suggested_edits import with_suggested_edits
     from truetune.settings.settings_files import spec_of
+    from truetune.troubleshooting.check_project import check_project
 
     paths = [data] if isinstance(data, str | PathLike) else list(data)
     given = {"tokenizer": tokenizer, **settings}
     spec = spec_of(
         {name: value for name, value in given.items() if value is not None}, "truetune.check"
     )
-    return with_suggested_edits(
-        check_paths(paths, spec, base=None if base is None else fspath(base))
+    return check_project(paths, spec, base=None if base is None else fspath(base))
+
+
+def troubleshoot(
+    symptom: str,
+    paths: Paths,
+    tokenizer: str | PathLike[str] | None = None,
+    *,
+    base: str | PathLike[str] | None = None,
+    **settings: Any,
+) -> SymptomReport:
+    """Find what explains a symptom, said in your own words, in the files of a run.
+
+    `paths` are scripts, settings, jobs, rows, logs, predictions, checkpoints, or folders of them; `tokenizer`, `base`
+    and `settings` are those of `truetune.check`. In the report, findings that prove a cause of the symptom come first, and
+    `causes` has all known ones: what was found, then what is left to look at, the likely ones first.
+
+    Raises a `truetune.errors.TruetuneError` where a path can't be read.
+    """
+    from truetune.settings.settings_files import spec_of
+    from truetune.troubleshooting.troubleshoot import troubleshoot as run
+
+    given = {"tokenizer": tokenizer, **settings}
+    spec = spec_of(
+        {name: value for name, value in given.items() if value is not None},
+        "truetune.troubleshoot",
     )
+    return run(symptom, _listed(paths), spec, base=None if base is None else fspath(base))
 
 
 def fix(

@@ -75,6 +75,8 @@ MAX_MODELS_BELOW = 8
 """Models that are looked at in a folder that holds other things: a store of models is named one by one"""
 BYTES_BELOW = 1 << 28
 """Bytes of values that are read of each of them: a second from a disk; who names the model has all of it read"""
+ANSWERS = "the answers"
+"""Of predictions in a folder: what is not judged here, since it takes another package"""
 LAUNCH_KEYS = ("distributed_type", "num_machines", "num_processes")
 """Of a launch configuration: how many processes it starts"""
 
@@ -620,7 +622,7 @@ def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
     for path in files.predictions:
         why = "they are predictions of a model beside their references, and no training rows"
         unjudged = NotJudged(
-            "the answers",
+            ANSWERS,
             why,
             place=path,
             unlock=f"truetune score {path}",

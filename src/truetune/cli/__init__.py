@@ -35,6 +35,7 @@ from truetune.cli.score_command import score
 from truetune.cli.serve_check_command import serve_check
 from truetune.cli.shell_completion import COMPLETION_VARIABLE, complete_paths
 from truetune.cli.train_command import train
+from truetune.cli.troubleshoot_command import troubleshoot
 from truetune.cli.view_command import view
 from truetune.errors import FindingsError, TruetuneError
 from truetune.package import __version__
@@ -151,7 +152,7 @@ CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_
 @click.version_option(__version__, prog_name="truetune")
 @click.pass_context
 def truetune_group(context: click.Context) -> None:
-    """Show, prove and guarantee what an LLM fine-tune really learns."""
+    """A linter, auditor and test harness for LLM fine-tuning."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -161,6 +162,7 @@ for command in (
     fix,
     lint,
     diagnose,
+    troubleshoot,
     run,
     plan,
     show,

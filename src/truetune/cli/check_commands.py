@@ -83,9 +83,8 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check train.py outputs/run-3
       truetune check                            (settings from truetune.yaml)
     """
-    from truetune.checks.check_paths import check_paths
-    from truetune.fixing.suggested_edits import with_suggested_edits
     from truetune.report.progress_bars import checking_bar
+    from truetune.troubleshooting.check_project import check_project
 
     deliver = Delivery.of(options)
     kinds = {path: _kinds_if_known(path, options["trained_by"]) for path in paths}
@@ -98,9 +97,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
         # The file of the current folder chose rules alone: it is not what was asked to be checked.
         settings = None
     with checking_bar(off=no_progress or deliver.quiet) as progress:
-        report = with_suggested_edits(
-            check_paths(paths, spec, settings=settings, base=base, progress=progress)
-        )
+        report = check_project(paths, spec, settings=settings, base=base, progress=progress)
     return deliver(report)
 
 

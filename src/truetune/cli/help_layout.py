@@ -30,6 +30,7 @@ COMMANDS_BY_STAGE: Mapping[str, tuple[str, ...]] = {
     ),
     "In a run": ("run", "train"),
     "After a run": (
+        "troubleshoot",
         "diagnose",
         "sample",
         "score",

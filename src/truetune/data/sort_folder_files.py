@@ -9,7 +9,7 @@ another file of training rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +84,31 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
     if not others and not predictions:
         return None
     return FolderFiles(tuple(path for path in rows if path not in predictions), predictions, others)
+
+
+def list_prediction_files(paths: Sequence[str]) -> tuple[str, ...]:
+    """The files of predictions among paths and in the folders among them; globs and addresses have none."""
+    files: list[str] = []
+    for path in paths:
+        if Path(path).is_dir():
+            sorted_files = sort_folder_files(Path(path))
+            files += sorted_files.predictions if sorted_files else ()
+        elif Path(path).is_file() and _is_file_of_predictions(path):
+            files.append(path)
+    return tuple(dict.fromkeys(files))
+
+
+def _is_file_of_predictions(path: str) -> bool:
+    """Does a single file hold predictions? Only columns that no training rows have prove it."""
+    try:
+        (source,) = find_sources([path])
+    # Of no kind that holds rows, or the shards of a data set.
+    except (DataError, ValueError):
+        return False
+    if source.kind not in ("jsonl", "json", "csv"):
+        return False
+    row = _first_row(source)
+    return bool(row) and _is_prediction(row or {}, SURE_PREDICTIONS)
 
 
 def _text_sources(folder: Path) -> list[Source]:

@@ -21,6 +21,7 @@ DRAWER_MODULES = {
     "SampleReport": "answers_terminal",
     "ScoreReport": "answers_terminal",
     "ServiceReport": "server_check_terminal",
+    "SymptomReport": "symptom_terminal",
     "TokenizedReport": "tokenized_terminal",
 }
 """Modules that register with `draw_details_by_kind`, by the class that they draw; what is not drawn is not imported"""

@@ -128,14 +128,19 @@ def list_topics(
             message.title,
             f"{message.cause} {message.pattern.pattern} {message.advice}",
         )
-    for guide in GUIDES:
-        seen = tuple(cause.seen for cause in guide.causes)
-        causes = " ".join(cause.text for cause in guide.causes)
-        yield Topic("guide", guide.name, guide.title, causes, asked=(*guide.asked, *seen))
+    yield from list_guide_topics()
     for name, text in (commands or {}).items():
         yield Topic(
             "command", name, text.partition("\n")[0], text, asked=(called or {}).get(name, ())
         )
+
+
+def list_guide_topics() -> Iterator[Topic]:
+    """The guides alone, each found by its causes too."""
+    for guide in GUIDES:
+        seen = tuple(cause.seen for cause in guide.causes)
+        causes = " ".join(cause.text for cause in guide.causes)
+        yield Topic("guide", guide.name, guide.title, causes, asked=(*guide.asked, *seen))
 
 
 def search_topics(question: str, among: Iterable[Topic], most: int = 5) -> list[Hit]:

@@ -1,0 +1,68 @@
+"""A symptom on a terminal: behind the findings, the causes that are left to look at.
+
+Five are listed, since a reader who looks at each has to be able to finish; `truetune explain GUIDE` has all. It is said
+whether rules looked for a cause here in vain, so that nobody reads the list as a verdict.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from truetune.report.draw_by_kind import draw_details_by_kind
+from truetune.report.terminal_output import print_exact
+from truetune.report.visible_text import visible, wrap_text
+from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport
+
+SHOWN_CAUSES = 5
+SHOWN_BESIDE_PROOF = 2
+"""Where findings explain the symptom already: they come first, and a long list would hide them"""
+INDENT = "    "
+
+
+@draw_details_by_kind.register
+def _(report: SymptomReport, console: Console, verbose: bool) -> None:
+    remaining = report.remaining()
+    count = SHOWN_BESIDE_PROOF if _is_explained(report) else SHOWN_CAUSES
+    shown = remaining if verbose else remaining[:count]
+    if not shown:
+        return
+    print_exact(console, Text(_heading(report), style="bold"))
+    for number, judged in enumerate(shown, 1):
+        for line in _cause_lines(number, judged, console.width):
+            print_exact(console, line)
+    guides = " · ".join(f"truetune explain {name}" for name in report.guides[:2])
+    print_exact(console, Text(f"all {len(report.causes)} known causes: {guides}", style="dim"))
+    print_exact(console)
+
+
+def _is_explained(report: SymptomReport) -> bool:
+    """Does a finding that is more than a note prove a cause of the symptom?"""
+    return any(finding.severity != "info" for finding in report.findings[: report.explaining])
+
+
+def _heading(report: SymptomReport) -> str:
+    """What the list below is, by whether anything was found."""
+    if any(finding.severity != "info" for finding in report.findings):
+        return "Other causes of this symptom, which nothing here proves; the likely ones first:"
+    return "No rule found a cause here. Look at these yourself; the likely ones first:"
+
+
+def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
+    """One cause: what it is, how it is told from others, and whether rules looked for it."""
+    head = f"{number:>2}. "
+    lines = [
+        Text((head if row == 0 else INDENT) + line)
+        for row, line in enumerate(wrap_text(visible(judged.cause.text), width - len(INDENT)))
+    ]
+    details = [f"seen as: {judged.cause.seen}"]
+    if judged.state == "looked for":
+        details.append(f"looked for here and not found: {', '.join(judged.rules)}")
+    elif judged.rules:
+        details.append(f"would be proved by: {', '.join(judged.rules)}")
+    for detail in details:
+        lines += [
+            Text(INDENT + line, style="dim")
+            for line in wrap_text(visible(detail), width - len(INDENT))
+        ]
+    return lines

@@ -1,0 +1,88 @@
+"""Check all that a project holds: what `checks.check_paths` judges, and the answers of a model that lie beside it.
+
+Answers are judged by another package than rows, scripts and logs, and take other packages to load. So files of
+predictions are told by their columns first, and only where there is one is that package loaded. The trade-off: a file
+whose columns do not say that a model wrote them is taken for rows, as before; `truetune score` names the column.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from truetune.checks.check_data import Progress
+from truetune.checks.check_paths import ANSWERS, check_paths
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Report, add_judgement
+from truetune.data.sort_folder_files import list_prediction_files
+from truetune.errors import TruetuneError
+from truetune.fixing.suggested_edits import with_suggested_edits
+from truetune.settings.run_spec import RunSpec
+
+RULE_SETTINGS = ("select", "ignore", "fail_on", "allow_unjudged")
+"""Settings of a run that say which rules are asked, and what fails"""
+# Chosen: a folder of more is an archive of evaluations, and each file takes about a second.
+MAX_PREDICTION_FILES = 4
+
+
+def check_project(
+    paths: Sequence[str | os.PathLike[str]],
+    spec: RunSpec,
+    *,
+    settings: Path | None = None,
+    base: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Say what each path is and what is wrong with it, predictions of a model included.
+
+    Args:
+        paths: files and folders; without one, what `spec` names.
+        spec: settings of the run, and which rules are asked.
+        settings: the truetune.yaml that `spec` comes from.
+        base: the model that a checkpoint is compared with.
+        progress: is told how far it is.
+
+    Raises:
+        TruetuneError: a path is nothing that can be judged, or can't be read.
+    """
+    named = [os.fspath(path) for path in paths]
+    predictions = list_prediction_files(named)
+    others = [path for path in named if path not in predictions]
+    if predictions and not others and len(predictions) == 1:
+        return _score(predictions[0], spec)
+    report = with_suggested_edits(
+        check_paths(others, spec, settings=settings, base=base, progress=progress)
+    )
+    for file in predictions[:MAX_PREDICTION_FILES]:
+        report = _add_answers(report, file, spec)
+    return report
+
+
+def _score(file: str, spec: RunSpec) -> Report:
+    """What is said of the answers in one file. Raises TruetuneError where they can't be read."""
+    from truetune.evaluation.score_predictions import score
+
+    chosen = {name: getattr(spec, name) for name in RULE_SETTINGS if name in spec.model_fields_set}
+    return score(file, **chosen)
+
+
+def _add_answers(report: Report, file: str, spec: RunSpec) -> Report:
+    """The report, with what is said of the answers in one file."""
+    try:
+        scored = _score(file, spec)
+    except TruetuneError as error:
+        # The file was found in a folder: that it can't be read must not hide what is wrong beside it.
+        unread = NotJudged("the answers", str(error), place=file, unlock=f"truetune score {file}")
+        return add_judgement(report, Judgement(not_judged=(unread,)))
+    still_unjudged = tuple(
+        part for part in report.not_judged if (part.what, part.place) != (ANSWERS, file)
+    )
+    joined = replace(
+        report,
+        not_judged=still_unjudged,
+        subjects=(*report.subjects, *scored.subjects),
+        seconds=report.seconds + scored.seconds,
+    )
+    return add_judgement(joined, Judgement(scored.findings, scored.examined, scored.not_judged))

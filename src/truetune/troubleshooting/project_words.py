@@ -1,0 +1,118 @@
+"""The words of a user's project: of its scripts, settings, jobs and logs.
+
+A cause of a symptom speaks of what it takes: a card of Volta, DeepSpeed, a Modelfile, padded batches. A project that
+has none of these words hardly has that cause. Only files that people write or programs print are read; rows are
+left out, for their words are those of any subject. The trade-off: a word proves nothing, so that these words order
+causes and never find or exclude one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.checks.explaining.stem_words import list_stems
+from truetune.source.find_source_files import SKIPPED_FOLDERS
+
+TEXT_SUFFIXES = frozenset(
+    (
+        ".py",
+        ".ipynb",
+        ".yaml",
+        ".yml",
+        ".toml",
+        ".cfg",
+        ".ini",
+        ".sh",
+        ".bash",
+        ".slurm",
+        ".sbatch",
+        ".sub",
+        ".log",
+        ".out",
+        ".err",
+        ".txt",
+        ".md",
+        ".json",
+        ".env",
+    )
+)
+"""Endings of files that hold code, settings, commands or output; JSON Lines, CSV and Parquet hold rows"""
+TEXT_NAMES = frozenset(("Dockerfile", "Modelfile", "Makefile", "nohup.out", "hostfile"))
+# Chosen, not measured: a project of more is a checkout of a library, whose words are those of every subject.
+MAX_FILES = 200
+MAX_DEPTH = 3
+"""Folders below the one that was named"""
+MAX_BYTES_PER_FILE = 300_000
+"""Of each file, the beginning and the end: a log ends with what went wrong"""
+MAX_BYTES = 6_000_000
+"""Of all files: about a second of reading and stemming"""
+
+
+def read_project_words(paths: Iterable[str | os.PathLike[str]]) -> frozenset[str]:
+    """The stems of all words in the texts among files and folders; what can't be read has none."""
+    stems: set[str] = set()
+    left = MAX_BYTES
+    for path in _text_files(paths):
+        text = _read_ends(path)
+        left -= len(text)
+        stems.update(list_stems(text))
+        if left <= 0:
+            break
+    return frozenset(stems)
+
+
+def _text_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+    """The files of texts among paths, those of folders in the order of their names; at most MAX_FILES."""
+    count = 0
+    for path in map(Path, paths):
+        # A file that was named is read whatever it is called, unless it holds rows.
+        files = _files_below(path) if path.is_dir() else iter([path])
+        for file in files:
+            if not _is_text(file):
+                continue
+            yield file
+            count += 1
+            if count == MAX_FILES:
+                return
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files in a folder and a few levels below; hidden folders, environments and caches are left out."""
+    depth_of_folder = len(folder.parts)
+    for parent, folders, names in os.walk(folder):
+        is_deep = len(Path(parent).parts) - depth_of_folder >= MAX_DEPTH
+        folders[:] = [] if is_deep else sorted(filter(_is_users_folder, folders))
+        yield from (Path(parent, name) for name in sorted(names))
+
+
+def _is_users_folder(name: str) -> bool:
+    """May a folder of that name hold what the user wrote?"""
+    return not name.startswith(".") and name not in SKIPPED_FOLDERS
+
+
+def _is_text(path: Path) -> bool:
+    """Does a file hold code, settings, commands or output, by its name?"""
+    if not path.is_file():
+        return False
+    # A tokenizer's vocabulary has every word.
+    if path.name in ("tokenizer.json", "vocab.json", "merges.txt"):
+        return False
+    return path.suffix.lower() in TEXT_SUFFIXES or path.name in TEXT_NAMES or not path.suffix
+
+
+def _read_ends(path: Path) -> str:
+    """The beginning and the end of a file; empty where it can't be read or is no text."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(MAX_BYTES_PER_FILE // 2)
+            # Where they overlap the same words come twice, which counts nothing.
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - MAX_BYTES_PER_FILE // 2))
+            tail = file.read()
+    except OSError:
+        return ""
+    if b"\0" in head:
+        return ""
+    return (head + b"\n" + tail).decode("utf-8", errors="replace")

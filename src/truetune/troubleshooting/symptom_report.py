@@ -1,0 +1,64 @@
+"""The report on a symptom: what of a project explains it, and which of its causes are left to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from truetune.checks.explaining.guides import Cause
+from truetune.checks.reports import Report
+
+CauseState = Literal["found", "looked for", "open"]
+"""`found`: a rule that proves it fires. `looked for`: each of its rules examined something here and found nothing. That
+makes it unlikely and does not exclude it: a fault may stand where no rule looks. `open`: nothing here could tell"""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCause:
+    """One cause of the symptom, and what the project says of it."""
+
+    cause: Cause
+    guide: str
+    """The guide that lists it"""
+    state: CauseState
+    rules: tuple[str, ...]
+    """Of a cause that was found, the rules that fire; else those that would prove it"""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SymptomReport(Report):
+    """What was found in a project that has a symptom. Its findings stand in another order than those of other
+    reports: what proves a cause of the symptom comes first, then the others, both by severity."""
+
+    question: str
+    """The symptom, in the user's words"""
+    guides: tuple[str, ...]
+    """Names of the guides on that symptom, the best first"""
+    explaining: int
+    """So many of the findings, from the first on, prove a cause of the symptom"""
+    causes: tuple[JudgedCause, ...]
+    """All causes of these guides: those that were found first, the others with the likeliest first"""
+
+    def remaining(self) -> tuple[JudgedCause, ...]:
+        """The causes that were not found, the likeliest first."""
+        return tuple(judged for judged in self.causes if judged.state != "found")
+
+    def more(self) -> dict[str, Any]:
+        """The symptom, and its causes."""
+        return {
+            "symptom": {
+                "question": self.question,
+                "guides": list(self.guides),
+                "explaining": self.explaining,
+                "causes": [
+                    {
+                        "text": judged.cause.text,
+                        "seen": judged.cause.seen,
+                        "guide": judged.guide,
+                        "state": judged.state,
+                        "rules": list(judged.rules),
+                    }
+                    for judged in self.causes
+                ],
+            }
+        }

@@ -1,0 +1,103 @@
+"""From a symptom and the files at hand to its causes: what proves one comes first, then what is left to look at.
+
+A user knows what they see ("the loss does not fall") and has some files. Every check is run on these files; findings
+that prove a cause of this symptom stand before the others. The causes that no rule could prove are listed by how well
+they fit the user's words and files (`rank_causes`). The trade-off: a list of likely causes is no verdict, and is said
+to be none; it saves reading a guide of thirty.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+from truetune.checks.check_data import Progress
+from truetune.checks.explaining.guides import Guide
+from truetune.checks.findings import Finding
+from truetune.checks.reports import Report
+from truetune.errors import UsageError
+from truetune.settings.run_spec import RunSpec
+from truetune.troubleshooting.check_project import check_project
+from truetune.troubleshooting.project_words import read_project_words
+from truetune.troubleshooting.rank_causes import LikelyCause, choose_guides, rank_causes
+from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
+
+
+def troubleshoot(
+    question: str,
+    paths: Sequence[str | os.PathLike[str]],
+    spec: RunSpec,
+    *,
+    base: str | None = None,
+    progress: Progress | None = None,
+) -> SymptomReport:
+    """Find what explains a symptom in the files of a project.
+
+    Args:
+        question: the symptom in the user's words, or a pasted message.
+        paths: scripts, settings, rows, logs, predictions, checkpoints, or folders of them.
+        spec: settings that go before those of the files: a tokenizer, a model, chosen rules.
+        base: the model that a checkpoint is compared with.
+        progress: is told how far it is.
+
+    Raises:
+        UsageError: no symptom or no path is given.
+        TruetuneError: a path is nothing that can be judged, or can't be read.
+    """
+    if not question.strip():
+        raise UsageError("what do you see? Say it in a few words: 'the loss does not fall'")
+    if not paths:
+        raise UsageError("name the files or the folder of the run that has this symptom")
+    started = time.perf_counter()
+    guides = choose_guides(question)
+    report = check_project(paths, spec, base=base, progress=progress)
+    likely = rank_causes(guides, question, read_project_words(paths))
+    causes = judge_causes(likely, report)
+    explaining, others = _split_findings(report, guides)
+    return SymptomReport(
+        spec=report.spec,
+        subjects=report.subjects,
+        findings=(*explaining, *others),
+        examined=report.examined,
+        not_judged=report.not_judged,
+        known=report.known,
+        seconds=time.perf_counter() - started,
+        question=question,
+        guides=tuple(guide.name for guide, _ in guides),
+        explaining=len(explaining),
+        causes=causes,
+    )
+
+
+def judge_causes(likely: Sequence[LikelyCause], report: Report) -> tuple[JudgedCause, ...]:
+    """What a report says of each cause: those that were found first, then open ones, each in the order given.
+
+    A cause that was looked for and not found keeps its place among the open ones: rules see some of the ways in
+    which a fault is written, and a symptom without a finding is their very gap.
+    """
+    found = {finding.rule for finding in report.findings}
+    examined = {examined.rule for examined in report.examined}
+    judged = [_judge_cause(cause, found, examined) for cause in likely]
+    return tuple(sorted(judged, key=lambda one: one.state != "found"))
+
+
+def _judge_cause(likely: LikelyCause, found: set[str], examined: set[str]) -> JudgedCause:
+    """What is known of one cause by the rules that fired and those that found nothing."""
+    rules = likely.cause.rules
+    firing = tuple(rule for rule in rules if rule in found)
+    if firing:
+        return JudgedCause(likely.cause, likely.guide, "found", firing)
+    was_looked_for = bool(rules) and examined.issuperset(rules)
+    state: CauseState = "looked for" if was_looked_for else "open"
+    return JudgedCause(likely.cause, likely.guide, state, rules)
+
+
+def _split_findings(
+    report: Report, guides: Sequence[tuple[Guide, float]]
+) -> tuple[list[Finding], list[Finding]]:
+    """The findings that prove a cause of the symptom, and the others; both keep their order."""
+    rules = {rule for guide, _ in guides for cause in guide.causes for rule in cause.rules}
+    explaining = [finding for finding in report.findings if finding.rule in rules]
+    others = [finding for finding in report.findings if finding.rule not in rules]
+    return explaining, others

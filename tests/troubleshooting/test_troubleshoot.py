@@ -1,0 +1,147 @@
+"""A symptom and files lead to its causes: proved ones first, then those that fit words and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import truetune
+from truetune.checks.explaining.guides import GUIDES
+from truetune.cli import truetune_group
+from truetune.errors import UsageError
+from truetune.troubleshooting.project_words import MAX_BYTES_PER_FILE, read_project_words
+from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
+
+FROZEN_ADAPTER = """
+from datasets import load_dataset
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("org/base")
+model = PeftModel.from_pretrained(model, "org/adapter")
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+args = SFTConfig(output_dir="out", max_length=1024)
+SFTTrainer(model, args=args, train_dataset=rows).train()
+"""
+SOUND_SCRIPT = """
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+SFTTrainer("org/base", args=SFTConfig(output_dir="out", max_length=1024), train_dataset=rows).train()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose script trains nothing."""
+    tmp_path.joinpath("train.py").write_text(FROZEN_ADAPTER)
+    return tmp_path
+
+
+def test_what_proves_a_cause_of_the_symptom_comes_first(project: Path) -> None:
+    report = truetune.troubleshoot("the loss does not fall", project)
+    assert report.guides[0] == "loss-does-not-fall"
+    assert report.explaining >= 1
+    explaining = {finding.rule for finding in report.findings[: report.explaining]}
+    assert "adapter-loaded-frozen" in explaining
+    found = [judged for judged in report.causes if judged.state == "found"]
+    assert found == list(report.causes[: len(found)])
+    assert {rule for judged in found for rule in judged.rules} >= explaining
+    assert report.exit_code() == truetune.check(project).exit_code() == 1
+
+
+def test_findings_are_those_of_check(project: Path) -> None:
+    report = truetune.troubleshoot("slow generation", project)
+    assert sorted(f.rule for f in report.findings) == sorted(
+        f.rule for f in truetune.check(project).findings
+    )
+
+
+def test_without_a_finding_likely_causes_are_listed_and_no_verdict_is_given(tmp_path: Path) -> None:
+    tmp_path.joinpath("train.py").write_text(SOUND_SCRIPT)
+    done = CliRunner().invoke(
+        truetune_group, ["troubleshoot", "out of memory in the first step", str(tmp_path)]
+    )
+    assert "No rule found a cause here." in done.output
+    assert "truetune explain out-of-memory" in done.output
+    listed = [line for line in done.output.splitlines() if line.strip()[:2] in ("1.", "5.", "6.")]
+    assert len(listed) == 2
+
+
+def test_words_of_the_files_order_the_causes(tmp_path: Path) -> None:
+    guide = next(guide for guide in GUIDES if guide.name == "garbage-output")
+    modelfile = tmp_path / "Modelfile"
+    modelfile.write_text("FROM ./model.gguf\nPARAMETER num_ctx 4096\n# ollama\n")
+    words = read_project_words([tmp_path])
+
+    def place(words: frozenset[str]) -> int:
+        ranked = rank_causes(((guide, 1.0),), "answers are garbage", words)
+        return next(
+            place
+            for place, likely in enumerate(ranked)
+            if "modelfile-context-left-to-default" in likely.cause.rules
+        )
+
+    assert place(words) < 5 < place(frozenset())
+
+
+def test_equal_words_keep_the_order_of_the_guide() -> None:
+    guide = GUIDES[0]
+    ranked = rank_causes(((guide, 1.0),), "", frozenset())
+    assert tuple(likely.cause for likely in ranked) == guide.causes
+
+
+def test_a_question_of_no_guide_takes_all() -> None:
+    assert len(choose_guides("qqxzv")) == len(GUIDES)
+    assert choose_guides("slow generation")[0][0].name == "slow-generation"
+
+
+def test_rows_vocabularies_and_binary_files_have_no_words(tmp_path: Path) -> None:
+    tmp_path.joinpath("rows.jsonl").write_text('{"text": "zebra"}')
+    tmp_path.joinpath("tokenizer.json").write_text('{"zebra": 1}')
+    tmp_path.joinpath("core.log").write_bytes(b"zebra\0\0")
+    hidden = tmp_path / ".cache"
+    hidden.mkdir()
+    hidden.joinpath("notes.txt").write_text("zebra")
+    tmp_path.joinpath("bad.log").write_bytes(b"\xff\xfe giraffe")
+    words = read_project_words([tmp_path, tmp_path / "missing.py"])
+    assert "giraf" in words
+    assert not any(word.startswith("zebra") for word in words)
+
+
+def test_both_ends_of_a_long_log_are_read(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("zebra\n" + "step loss\n" * (MAX_BYTES_PER_FILE // 5) + "giraffe\n")
+    words = read_project_words([log])
+    assert any(word.startswith("zebra") for word in words)
+    assert any(word.startswith("giraf") for word in words)
+
+
+def test_json_has_the_causes(project: Path) -> None:
+    done = CliRunner().invoke(
+        truetune_group, ["troubleshoot", "loss is flat", str(project), "--json"]
+    )
+    symptom = json.loads(done.stdout)["symptom"]
+    assert symptom["question"] == "loss is flat"
+    states = [cause["state"] for cause in symptom["causes"]]
+    assert states[0] == "found"
+    assert {"open", "looked for"} & set(states)
+
+
+@pytest.mark.parametrize(
+    ("question", "paths", "message"),
+    [("  ", ["."], "what do you see"), ("loss is flat", [], "name the files")],
+)
+def test_what_is_lacking_is_said(question: str, paths: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        truetune.troubleshoot(question, paths)
+
+
+def test_a_path_that_is_not_there_is_one_clear_error() -> None:
+    with pytest.raises(UsageError, match=r"missing\.log"):
+        truetune.troubleshoot("loss is flat", "missing.log")
