@@ -158,8 +158,8 @@ def troubleshoot(
     """Find what explains a symptom, said in your own words, in the files of a run.
 
     `paths` are scripts, settings, jobs, rows, logs, predictions, checkpoints, or folders of them; `tokenizer`, `base`
-    and `settings` are those of `truetune.check`. In the report, findings that prove a cause of the symptom come first, and
-    `causes` has all known ones: what was found, then what is left to look at, the likely ones first.
+    and `settings` are those of `truetune.check`. In the report, findings that prove a cause of the symptom come first,
+    and `causes` has all known ones: what was found, then what is left to look at, the likely ones first.
 
     Raises a `truetune.errors.TruetuneError` where a path can't be read.
     """

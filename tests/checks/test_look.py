@@ -437,3 +437,70 @@ def test_a_broken_log_alone_and_a_path_that_is_not_there_are_errors(tmp_path: Pa
         truetune.check(bad)
     with pytest.raises(UsageError, match="no such file"):
         truetune.check([good, tmp_path / "trian.log"])
+
+
+@pytest.fixture
+def factory_project(tmp_path: Path) -> Path:
+    """A project as people keep it: settings, rows, logs and results each in a folder, one script that starts them."""
+    for name in ("configs", "data", "logs", "saves/run1"):
+        tmp_path.joinpath(name).mkdir(parents=True)
+    settings = (
+        "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen\n"
+        "dataset: notes\ndataset_dir: data\nlearning_rate: 5.0\noutput_dir: saves/run1\n"
+    )
+    tmp_path.joinpath("configs", "sft.yaml").write_text(settings)
+    tmp_path.joinpath("configs", "again.yaml").write_text(settings.replace("run1", "run2"))
+    rows = [
+        {"instruction": f"What is {number}?", "input": "", "output": "It is none."}
+        for number in range(40)
+    ]
+    tmp_path.joinpath("data", "notes.json").write_text(json.dumps(rows))
+    described = {"notes": {"file_name": "notes.json"}}
+    tmp_path.joinpath("data", "dataset_info.json").write_text(json.dumps(described))
+    tmp_path.joinpath("run.sh").write_text("llamafactory-cli train configs/sft.yaml\n")
+    logged = [{"current_steps": step, "loss": 2.0 / step, "lr": 1e-4} for step in range(1, 30)]
+    log = "".join(json.dumps(record) + "\n" for record in logged)
+    tmp_path.joinpath("saves", "run1", "trainer_log.jsonl").write_text(log)
+    tmp_path.joinpath("logs", "train.log").write_text(LOGGED)
+    return tmp_path
+
+
+def test_folders_of_a_project_are_read_too(factory_project: Path) -> None:
+    report = truetune.check(factory_project)
+    subjects = {
+        str(Path(subject.path).relative_to(factory_project))
+        for subject in report.subjects
+        if Path(subject.path).is_relative_to(factory_project)
+    }
+    assert {"configs/sft.yaml", "configs/again.yaml", "saves/run1", "logs/train.log"} <= subjects
+    assert "answers-nearly-all-alike" in codes_by_rule(report)
+    assert not any(part.what == "other files" for part in report.not_judged)
+
+
+def test_what_two_settings_share_is_one_finding_with_both_places(factory_project: Path) -> None:
+    report = truetune.check(factory_project)
+    of_rate = [finding for finding in report.findings if "learning rate of 5" in finding.message]
+    assert len(of_rate) == 1
+    assert {Path(case.file or "").name for case in of_rate[0].cases} == {"sft.yaml", "again.yaml"}
+
+
+def test_rows_in_a_folder_below_are_the_data_where_nothing_else_names_some(tmp_path: Path) -> None:
+    tmp_path.joinpath("data").mkdir()
+    tmp_path.joinpath("data", "rows.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n' * 3)
+    tmp_path.joinpath("notes.bin").write_bytes(b"\0")
+    report = truetune.check(tmp_path)
+    assert "duplicate-rows" in codes_by_rule(report)
+
+
+@pytest.mark.parametrize("name", ["a/b/c/d", "node_modules", ".hidden", "venv"])
+def test_what_is_far_below_or_of_tools_is_left_alone(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    folder.joinpath("sft.yaml").write_text(FACTORY)
+    tmp_path.joinpath("train.log").write_text(LOGGED)
+    report = truetune.check(tmp_path)
+    assert not any("sft.yaml" in subject.path for subject in report.subjects)
+
+
+def codes_by_rule(report: truetune.Report) -> set[str]:
+    return {finding.rule for finding in report.findings}

@@ -31,7 +31,12 @@ from truetune.checks.rows_of_ids_by_script import (
 )
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_catalogue import DATA, all_rules, station_of_rule
-from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
+from truetune.checks.rule_runner import (
+    choose_rules,
+    describe_unmet,
+    join_equal_findings,
+    merge_explained,
+)
 from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
 from truetune.checks.weight_uses import find_weight_uses
@@ -77,6 +82,9 @@ BYTES_BELOW = 1 << 28
 """Bytes of values that are read of each of them: a second from a disk; who names the model has all of it read"""
 ANSWERS = "the answers"
 """Of predictions in a folder: what is not judged here, since it takes another package"""
+# Chosen, not measured: saves/model/lora/sft is three folders down; a checkout of a library has hundreds of settings.
+MAX_FOLDERS_DOWN = 3
+MAX_MEMBERS_BELOW = 40
 LAUNCH_KEYS = ("distributed_type", "num_machines", "num_processes")
 """Of a launch configuration: how many processes it starts"""
 
@@ -164,7 +172,8 @@ def check_paths(
         Judgement.of(seen.judged),
     )
     # Settings and data were judged apart, and may tell one cause.
-    one_cause = merge_explained(Judgement(whole.findings), all_rules(*DATA, "config"))
+    said_once = Judgement(join_equal_findings(whole.findings))
+    one_cause = merge_explained(said_once, all_rules(*DATA, "config"))
     return replace(whole, findings=one_cause.findings)
 
 
@@ -584,9 +593,15 @@ def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -
     members, unread = _folder_members(folder)
     models = list(_models_below(folder))
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
-    if not members:
+    rows_below = _row_folders_below(folder)
+    if not members and not rows_below:
         return False
     _check_members(folder, kinds, members, seen)
+    has_sources = not set(SOURCE_KINDS).isdisjoint(kinds)
+    # Scripts and settings say themselves which rows they train.
+    if not has_sources and not seen.data and (seen.run is None or not seen.run.data):
+        for path in rows_below:
+            _add_rows_of_folder(path, seen)
     left_out = tuple(_not_read(folder, unread, models))
     seen.judged.append(Judgement(not_judged=left_out))
     return True
@@ -663,24 +678,72 @@ def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> It
 
 
 def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[InputKind, ...]]], list[str]]:
-    """What lies in a folder of several kinds: (path, its kinds), and the names of what is of no kind."""
+    """What lies in a folder of several kinds, and below it: (path, its kinds), and the names of what is of no kind."""
     members: list[tuple[Path, tuple[InputKind, ...]]] = []
     unread = []
-    for path in sorted(folder.iterdir()):
-        # Files that describe others (a README, a licence) and folders of tools are nothing that was forgotten.
-        if path.name.startswith(".") or path.name in METADATA_FILES or path.name in SKIPPED_FOLDERS:
-            continue
-        try:
-            kinds = recognise_kinds(path)
-        except (UsageError, OSError):
-            if _holds_commands(path):
-                members.append((path, ("commands",)))
-            else:
-                unread.append(path.name)
-            continue
-        if (path.is_dir() and kinds[0] == "run") or (path.is_file() and _is_member(kinds[0])):
+    for path in _user_entries(folder):
+        kinds = _kinds_or_none(path)
+        if kinds and _is_member_with_folder(path, kinds):
             members.append((path, kinds))
+            continue
+        below = list(_members_below(path)) if path.is_dir() else []
+        members += below
+        if not kinds and _holds_commands(path):
+            members.append((path, ("commands",)))
+        elif not kinds and not below:
+            unread.append(path.name)
     return members, unread
+
+
+def _user_entries(folder: Path) -> list[Path]:
+    """The files and folders in a folder that the user may mean.
+
+    Files that describe others (a README, a licence) and folders of tools are nothing that was forgotten.
+    """
+    return [
+        path
+        for path in sorted(islice(folder.iterdir(), MAX_FOLDER_ENTRIES))
+        if not path.name.startswith(".")
+        and path.name not in METADATA_FILES
+        and path.name not in SKIPPED_FOLDERS
+    ]
+
+
+def _row_folders_below(folder: Path) -> list[Path]:
+    """The folders directly below that hold rows and are no model, run or cache of something else."""
+    return [path for path in _user_folders(folder) if _is_folder_of_rows(_kinds_or_none(path))]
+
+
+def _is_folder_of_rows(kinds: tuple[InputKind, ...]) -> bool:
+    """Does a folder of these kinds hold rows, and is it no model, run or encoded data?"""
+    return "data" in kinds and WHOLE_FOLDER_KINDS.isdisjoint(kinds)
+
+
+def _is_member_with_folder(path: Path, kinds: tuple[InputKind, ...]) -> bool:
+    """Is it a run's folder, or a file that is looked at by itself?"""
+    return kinds[0] == "run" if path.is_dir() else _is_member(kinds[0])
+
+
+def _members_below(folder: Path) -> Iterator[tuple[Path, tuple[InputKind, ...]]]:
+    """The runs, settings and logs in a folder of a project (`configs/`, `logs/`, `saves/x/sft/`) and those below it.
+
+    Sources and commands are not among them: they are linted together, whatever folder they are in. Nor are models,
+    which have limits of their own, and configurations that no rule reads alone.
+    """
+    yield from islice(_walk_members(folder, MAX_FOLDERS_DOWN), MAX_MEMBERS_BELOW)
+
+
+def _walk_members(folder: Path, levels: int) -> Iterator[tuple[Path, tuple[InputKind, ...]]]:
+    """As `_members_below`, so many levels down."""
+    if levels == 0 or not WHOLE_FOLDER_KINDS.isdisjoint(_kinds_or_none(folder)):
+        return
+    for path in _user_entries(folder):
+        kinds = _kinds_or_none(path)
+        if kinds and _is_member_with_folder(path, kinds):
+            if kinds[0] != "commands" and kinds[0] not in REASON_BY_UNJUDGED_KIND:
+                yield path, kinds
+        elif path.is_dir():
+            yield from _walk_members(path, levels - 1)
 
 
 def _models_below(folder: Path) -> Iterator[Path]:

@@ -74,6 +74,33 @@ def run_rules(
     return merge_explained(judgement, rules)
 
 
+def join_equal_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings, those of one rule that say the same of several files as one with the places of all.
+
+    Two configurations of a project share most of their lines, and so their faults. Findings with a fix stay apart, for
+    a fix is of one file.
+    """
+    joined: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        key: tuple[object, ...] = (finding.rule, finding.severity, finding.message, finding.remedy)
+        if finding.fix is not None or finding.figure is not None:
+            key = (*key, len(joined))
+        earlier = joined.get(key)
+        joined[key] = finding if earlier is None else _with_places_of(earlier, finding)
+    return tuple(joined.values())
+
+
+def _with_places_of(finding: Finding, other: Finding) -> Finding:
+    """A finding with the places and the evidence of an equal one besides, and the counts of both."""
+    has_counts = finding.count is not None and other.count is not None
+    return replace(
+        finding,
+        cases=tuple(dict.fromkeys((*finding.cases, *other.cases))),
+        evidence=tuple(dict.fromkeys((*finding.evidence, *other.evidence))),
+        count=(finding.count or 0) + (other.count or 0) if has_counts else finding.count,
+    )
+
+
 def merge_explained(judgement: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
     """Findings that others explain (`Rule.moot_where`) become evidence of those, which are as grave as both.
 
