@@ -18,14 +18,18 @@ MAX_REASONS = 3
 
 
 def judgement_counts(report: Report) -> str:
-    """`83 checks examined and fine, 12 not judged (-v lists them)`"""
-    fine = f"{count_noun(len(report.examined), 'check')} examined and fine"
-    left = len(report.not_judged)
-    return (
-        fine
-        + (f", {left:,} not judged" if left else "")
-        + (" (-v lists them)" if report.examined or left else "")
-    )
+    """`83 checks examined and fine, 12 not judged, 40 about other things (-v lists them)`"""
+    parts = [f"{count_noun(len(report.examined), 'check')} examined and fine"]
+    # A user can do something about the first kind. Counted together they read as if most of the work were left undone:
+    # a script without DPO has dozens of rules that are about nothing in it.
+    unjudged = sum(part.asked or bool(part.unlock) for part in report.not_judged)
+    others = len(report.not_judged) - unjudged
+    if unjudged:
+        parts.append(f"{unjudged:,} not judged")
+    if others:
+        parts.append(f"{others:,} about other things")
+    listed = " (-v lists them)" if report.examined or report.not_judged else ""
+    return ", ".join(parts) + listed
 
 
 def judgement_lines(report: Report, *, verbose: bool) -> Iterator[str]:
