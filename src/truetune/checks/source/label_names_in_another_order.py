@@ -1,7 +1,7 @@
 """Two lists number the same labels in different orders.
 
 ## What it does
-Collects the lists and dictionaries by which a file that generates turns numbers into label names (`LABELS[i]`,
+Collects the lists and dictionaries by which a file that generates, or asks a classifier, turns numbers into label names (`LABELS[i]`,
 `{0: "negative", 1: "positive"}`, `label2id`), and those of the other Python files in its folder. Where two have the
 same names and another order, it warns. Lists that are only drawn from or joined into a prompt are left alone.
 
@@ -58,9 +58,16 @@ from truetune.checks.source.evidence.text_generation_calls import model_question
 from truetune.source.module import Module
 
 
+CLASSIFIERS = (
+    "transformers.*ForSequenceClassification.from_pretrained",
+    "transformers.*ForTokenClassification.from_pretrained",
+)
+
+
 def _label_orders_of_generation(module: Module) -> Iterator[LabelOrder]:
-    """The label names that a file numbers, where it generates."""
-    if any(model_questions(module)) or any(generate_calls(module)):
+    """The label names that a file numbers, where it generates or asks a classifier."""
+    generates = any(model_questions(module)) or any(generate_calls(module))
+    if generates or any(module.calls(*CLASSIFIERS)):
         yield from label_orders(module)
 
 
