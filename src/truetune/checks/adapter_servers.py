@@ -130,5 +130,3 @@ def _names_created(path: Path, modelfile: str) -> Iterator[str]:
 def _base_names(server: VllmServerCommand) -> frozenset[str]:
     """The names of the server's own model: `--served-model-name`, else that which it loads."""
     return frozenset(served_names(server)) - frozenset(adapters_by_served_name(server))
-
-

@@ -1,9 +1,10 @@
 """A script trains a model, and then evaluates or serves its base.
 
 ## What it does
-Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, a script whose name says that
-it trains), with the model that they begin with and the folder that they write. It speaks where `lm_eval` or `vllm serve`
-comes behind, names the model of the beginning without an adapter, and no later command uses the folder as a model.
+Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, a script whose name says
+that it trains), with the model that they begin with and the folder that they write. It speaks where `lm_eval` or
+`vllm serve` comes behind, names the model of the beginning without an adapter, and no later command uses the folder as
+a model.
 
 ## Why it is bad
 Nothing fails. The scores are those of the base, and it looks as if the training had changed nothing.
@@ -159,7 +160,10 @@ def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
             remedy = f"name it: pretrained={model},peft=FOLDER for an adapter, pretrained=FOLDER for a whole model"
             yield Asked(run.command, model, run.model, remedy)
     for server in find_vllm_server_commands(file):
-        if adapters_by_served_name(server) or last_option(server.options, "--enable-lora") is not None:
+        if (
+            adapters_by_served_name(server)
+            or last_option(server.options, "--enable-lora") is not None
+        ):
             continue
         text = server.command.text.strip()
         remedy = "serve FOLDER, or for an adapter add --enable-lora --lora-modules tuned=FOLDER"

@@ -13,13 +13,13 @@ measured are the scores of the base.
 ## Example
 ```bash
 vllm serve some/base --enable-lora --lora-modules support=out/final --port 8000 &
-lm_eval --model local-completions --model_args model=some/base,base_url=http://localhost:8000/v1/completions --tasks gsm8k
+lm_eval --model local-completions --model_args model=some/base,base_url=http://localhost:8000/v1 --tasks gsm8k
 ```
 
 ## Use instead
 ```bash
 vllm serve some/base --enable-lora --lora-modules support=out/final --port 8000 &
-lm_eval --model local-completions --model_args model=support,tokenizer=some/base,base_url=http://localhost:8000/v1/completions --tasks gsm8k
+lm_eval --model local-completions --model_args model=support,base_url=http://localhost:8000/v1 --tasks gsm8k
 ```
 
 ## Fix safety

@@ -3,8 +3,8 @@
 ## What it does
 Looks at the servers of a shell script, a job file or a compose file. llama.cpp: the file converts an adapter
 (`convert_lora_to_gguf.py --outfile FILE`), and starts `llama-server` or `llama-cli` without `--lora`. vLLM in a
-container: a folder with an adapter is mounted (it holds `adapter_config.json`, or a script beside trains an adapter into
-it), and the server's options name nothing below the mount.
+container: a folder with an adapter is mounted (it holds `adapter_config.json`, or a script beside trains an adapter
+into it), and the server's options name nothing below the mount.
 
 ## Why it is bad
 The server answers, by the base. Under a name of its own (`--alias`, `--served-model-name`) nobody sees it.
@@ -31,6 +31,7 @@ There is no automatic fix: the adapter may be loaded by a request later (`/lora-
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,7 +102,9 @@ def _of_llama_cpp(file: CommandFile) -> Iterator[LeftOut]:
     ]
     adapter = next((name for name in converted if name), None)
     servers = list(_llama_servers(file))
-    uses = any(last_option(options, "--lora", "--lora-scaled") is not None for _, options in servers)
+    uses = any(
+        last_option(options, "--lora", "--lora-scaled") is not None for _, options in servers
+    )
     if adapter is None or uses or MERGES in file.text:
         return
     for command, options in servers:
@@ -126,7 +129,7 @@ def _of_mounts(file: CommandFile) -> Iterator[LeftOut]:
 def _mounts(server: VllmServerCommand) -> Iterator[tuple[str, str]]:
     """The folders of the host that a container gets, each with its place there."""
     words = server.command.words[: len(server.command.words) - len(server.options)]
-    for option, word in zip(words, words[1:], strict=False):
+    for option, word in pairwise(words):
         source, colon, target = word.partition(":")
         if option in ("-v", "--volume") and colon and source.startswith((".", "/", "~")):
             yield source, target.partition(":")[0]

@@ -50,6 +50,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.metric_directions import LOWER_IS_BETTER, directed_words
 from truetune.checks.rule import ConfigRule
 
+
 class BestModelDirectionInverted(ConfigRule):
     code = "CFG008"
     severity = "error"

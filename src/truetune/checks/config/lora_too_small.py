@@ -5,8 +5,8 @@ Looks for `r` of 1 where the targets are one projection of the attention (`q_pro
 given answers or pairs. Reinforcement learning is left out: its rewards hold so little information that rank 1 can do.
 
 ## Why it is bad
-One direction for each layer is some hundredth of a per cent of the weights. The loss falls a little, for style and format
-fit into it, and answers stay those of the base.
+One direction for each layer is some hundredth of a per cent of the weights. The loss falls a little, for style and
+format fit into it, and answers stay those of the base.
 
 ## Example
 ```yaml

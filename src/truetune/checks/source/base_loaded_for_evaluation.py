@@ -3,16 +3,16 @@
 ## What it does
 Runs the scripts of a project symbolically. It speaks about a script that loads a model to ask it (transformers, vLLM,
 `lm_eval`), where the model is the one that a training of the project begins with, the script loads no adapter and no
-weights, and no other file names the folder that the training writes. Files that say they are about the base (`baseline`,
-`zero_shot`, `compare`) are left alone, and so are trainings that evaluate by themselves.
+weights, and nothing else in the project loads a model or names the folder that the training writes. Files that say they
+are about the base (`baseline`, `zero_shot`, `compare`) are left alone, and so are trainings that ask by themselves.
 
 ## Why it is bad
-The answers are those of the base: settings hold both names side by side, and the wrong one is one word away. The training
-seems to have no effect.
+The answers are those of the base: settings hold both names side by side, and the wrong one is one word away. The
+training seems to have no effect.
 
 ## Example
 ```python
-# train.py: SFTTrainer(model="org/base", args=SFTConfig(output_dir="out/tuned"), ...).train()
+# tune.py: import trl; trl.SFTTrainer("org/base", trl.SFTConfig("out/tuned"), train_dataset=rows).train()
 from transformers import AutoModelForCausalLM
 
 model = AutoModelForCausalLM.from_pretrained("org/base")
@@ -21,7 +21,7 @@ model.generate(**questions, max_new_tokens=100)
 
 ## Use instead
 ```python
-# train.py: SFTTrainer(model="org/base", args=SFTConfig(output_dir="out/tuned"), ...).train()
+# tune.py: import trl; trl.SFTTrainer("org/base", trl.SFTConfig("out/tuned"), train_dataset=rows).train()
 from transformers import AutoModelForCausalLM
 
 model = AutoModelForCausalLM.from_pretrained("out/tuned")
@@ -58,7 +58,8 @@ from truetune.source.module import Module
 ASKS = re.compile(r"\.generate\(|\.chat\(|pipeline\(|lm_eval")
 """Signs of a script that asks a model; others need no run"""
 ABOUT_THE_BASE = re.compile(
-    r"baseline|base_model_only|zero_?shot|untuned|untrained|before|compare|vs_|_vs|distil|teacher", re.I
+    r"baseline|base_model_only|zero[-_ ]?shot|vanilla|untuned|untrained|before|compare|vs_|_vs|distil|teacher",
+    re.I,
 )
 """Signs that the base is asked on purpose"""
 LOADS_WEIGHTS = (
@@ -100,10 +101,10 @@ class BaseLoadedForEvaluation(SourceRule):
                 name, node = next(iter(asked.names.items()))
                 folder = min(trained.outputs, key=len)
                 yield self.finding(
-                    f"{name} is the base that {Path(training.path).name} trains, and what it writes ({folder}) is loaded"
-                    " nowhere: these are answers of the base",
-                    f'load "{folder}" in place of it (an adapter: PeftModel.from_pretrained(model, "{folder}"); lm_eval:'
-                    f" peft={folder})",
+                    f"{name} is the base that {Path(training.path).name} trains, and what it writes ({folder}) is"
+                    " loaded nowhere: these are answers of the base",
+                    f'load "{folder}" in place of it (an adapter: PeftModel.from_pretrained(model, "{folder}");'
+                    f" lm_eval: peft={folder})",
                     cases=[case_at(module, node), case_at(training, trained.node)],
                 )
                 return

@@ -93,5 +93,7 @@ def _remedy(found: UncomputedMetric) -> str:
     if closest:
         return f'metric_for_best_model="{closest[0]}"'
     if not found.has_function:
-        return f'give the Trainer a compute_metrics that returns "{found.metric}", or take eval_loss'
+        return (
+            f'give the Trainer a compute_metrics that returns "{found.metric}", or take eval_loss'
+        )
     return f'return "{found.metric}" from compute_metrics, or name one that it returns'

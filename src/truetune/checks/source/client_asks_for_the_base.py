@@ -1,11 +1,11 @@
 """A client asks a server for the base by its name, and the server has an adapter under another name.
 
 ## What it does
-Runs the script symbolically, and compares the `model` of its requests (clients of OpenAI, Ollama, LiteLLM and LangChain, a
-`"model"` beside messages or a prompt that is posted) with the names that a server of the same project gives: vLLM with
-`--lora-modules NAME=FOLDER`, SGLang with `--lora-paths`, and Modelfiles that put an ADAPTER on a model for Ollama. A name
-that comes from an option or from the environment is looked up in the project's commands, compose files and `.env`. It
-speaks where requests name the server's model and none names an adapter.
+Runs the script symbolically, and compares the `model` of its requests (clients of OpenAI, Ollama, LiteLLM and
+LangChain, a `"model"` beside messages or a prompt that is posted) with the names that a server of the same project
+gives: vLLM with `--lora-modules NAME=FOLDER`, SGLang with `--lora-paths`, and Modelfiles that put an ADAPTER on a model
+for Ollama. A name that comes from an option or from the environment is looked up in the project's commands, compose
+files and `.env`. It speaks where requests name the server's model and none names an adapter.
 
 ## Why it is bad
 The server loads the adapter and uses it only for requests that name it. All others are answered by the base, without a

@@ -2,13 +2,13 @@
 
 ## What it does
 Runs the training and the scripts that ask its model symbolically, and compares `enable_thinking` of
-`apply_chat_template`, and of `chat_template_kwargs` in requests to a server. It speaks where all rows of the training are
-rendered with reasoning off and a question is not (True, or left out for a family that reasons by default: Qwen3, SmolLM3,
-GLM-4.5), and where rows are written with reasoning (`<think>`) and a question switches it off.
+`apply_chat_template`, and of `chat_template_kwargs` in requests to a server. It speaks where all rows of the training
+are rendered with reasoning off and a question is not (True, or left out for a family that reasons by default: Qwen3,
+SmolLM3, GLM-4.5), and where rows are written with reasoning (`<think>`) and a question switches it off.
 
 ## Why it is bad
-The prompt of a question with reasoning off ends in an empty `<think>` block. A model that was trained behind the one and
-is asked behind the other begins its answer where it never began in training: it reasons at length, or not at all.
+The prompt of a question with reasoning off ends in an empty `<think>` block. A model that was trained behind the one
+and is asked behind the other begins its answer where it never began in training: it reasons at length, or not at all.
 
 ## Example
 ```python

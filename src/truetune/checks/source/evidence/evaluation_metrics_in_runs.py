@@ -25,7 +25,6 @@ from truetune.source.symbolic_execution.values import (
     Constant,
     Function,
     Item,
-    Library,
     Mapping,
     Option,
     Partial,
@@ -90,7 +89,7 @@ def uncomputed_best_metrics(module: Module) -> Iterator[UncomputedMetric]:
 def _judge_trainer(trace: Trace, trainer: CallEvent) -> UncomputedMetric | None:
     """A trainer whose metric is certainly missing; None for any other."""
     arguments = arguments_of_trainer(trainer)
-    if arguments is None or trainer.is_open or _evaluates_by_itself(trace):
+    if arguments is None or trainer.is_open or _evaluates_by_itself(trace, trainer):
         return None
     if constant_setting(arguments, "load_best_model_at_end", False) is not True:
         return None
@@ -109,14 +108,19 @@ def _judge_trainer(trace: Trace, trainer: CallEvent) -> UncomputedMetric | None:
     return UncomputedMetric(metric, known, has_function, has_several, nodes)
 
 
-def _evaluates_by_itself(trace: Trace) -> bool:
-    """Does a class of the project change which metrics an evaluation gives?"""
-    return any(_has_library_base(one) and OWN_EVALUATION & one.namespace.keys() for one in trace.classes)
+def _evaluates_by_itself(trace: Trace, trainer: CallEvent) -> bool:
+    """Is a trainer of a class of the project that changes which metrics an evaluation gives?"""
+    made = [one.made_of for one in trace.instances if one.construction is trainer]
+    return any(OWN_EVALUATION & _names_of_class(one) for one in made)
 
 
-def _has_library_base(one: Class) -> bool:
-    """Is it a class on top of one of a library, or of another class of the project?"""
-    return any(isinstance(base, Library | Class) for base in one.bases)
+def _names_of_class(made_of: Class) -> frozenset[str]:
+    """What a class defines, with those of the project that it stands on."""
+    names = frozenset(made_of.namespace)
+    for base in made_of.bases:
+        if isinstance(base, Class):
+            names |= _names_of_class(base)
+    return names
 
 
 def _may_be_of_one_set(metric: str, known: frozenset[str], trainer: CallEvent) -> bool:

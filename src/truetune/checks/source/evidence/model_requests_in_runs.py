@@ -121,7 +121,9 @@ def _place_of_name(call: CallEvent) -> ast.AST | None:
         if keyword.arg in ("model", *MODEL_ALIASES):
             return keyword.value
         entries = keyword.value if keyword.arg == "json" else None
-        for key, value in zip(entries.keys, entries.values, strict=True) if isinstance(entries, ast.Dict) else ():
+        for key, value in (
+            zip(entries.keys, entries.values, strict=True) if isinstance(entries, ast.Dict) else ()
+        ):
             if isinstance(key, ast.Constant) and key.value == "model":
                 return value
     return call.node
