@@ -92,7 +92,7 @@ class ClientAsksForTheBase(SourceRule):
                     yield self._finding(server, request.node, named)
                     return
 
-    def _finding(self, one: AdapterServer, node: ast.expr, asked: str) -> Finding:
+    def _finding(self, one: AdapterServer, node: ast.AST, asked: str) -> Finding:
         """The finding on the first request that names the base of a server with adapters."""
         module = self.subject
         if not one.adapters:

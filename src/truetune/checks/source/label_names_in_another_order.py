@@ -3,7 +3,8 @@
 ## What it does
 Collects the lists and dictionaries by which a file that generates, or asks a classifier, turns numbers into label names
 (`LABELS[i]`, `{0: "negative", 1: "positive"}`, `label2id`), and those of the other Python files in its folder. Where
-two have the same names and another order, it warns. Lists that are only drawn from or joined into a prompt are left alone.
+two have the same names and another order, it warns. Lists that are only drawn from or joined into a prompt are not
+looked at.
 
 ## Why it is bad
 Class 0 is `negative` where the training rows are made and `positive` where the references are: the model is right, and

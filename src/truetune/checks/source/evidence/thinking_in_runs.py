@@ -101,8 +101,11 @@ def _template_settings(call: CallEvent) -> dict[str, Value]:
     nested = settings.get("chat_template_kwargs")
     if isinstance(nested, Mapping):
         settings.update({key: one for key, one in nested.entries.items() if isinstance(key, str)})
-    elif nested is not None or (body is not None and not isinstance(body, Mapping)):
-        settings[SWITCH] = nested or body  # type: ignore[assignment]
+        return settings
+    unread = nested if nested is not None else body
+    if unread is not None and not isinstance(unread, Mapping):
+        # What is not a dictionary may hold the switch: its value makes it unknown.
+        settings[SWITCH] = unread
     return settings
 
 
