@@ -50,13 +50,17 @@ def _line(text: str, name: str) -> int:
 
 
 def _words(service: Mapping[str, Any]) -> Iterator[str]:
-    """The words of `docker run -e NAME=VALUE IMAGE COMMAND`."""
+    """The words of `docker run -e NAME=VALUE -v FOLDER:FOLDER IMAGE COMMAND`."""
     yield from ("docker", "run")
     environment = service.get("environment")
     if isinstance(environment, dict):
         environment = [f"{name}={value}" for name, value in environment.items()]
     for one in environment if isinstance(environment, list) else ():
         yield from ("-e", str(one))
+    volumes = service.get("volumes")
+    for one in volumes if isinstance(volumes, list) else ():
+        if isinstance(one, str):
+            yield from ("-v", one)
     image = service.get("image")
     if isinstance(image, str):
         yield image

@@ -652,7 +652,8 @@ class DataFlow:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for name, path in iterate_assigned_attributes(target, in_body=in_body):
                     of_class = attributes.setdefault(owner, {})
-                    of_class.setdefault(name, []).append((node.value, path))
+                    value = _default_of_field(node.value) if in_body else node.value
+                    of_class.setdefault(name, []).append((value, path))
         return attributes
 
     def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
@@ -682,6 +683,21 @@ class DataFlow:
     def types(self, node: ast.AST | None) -> frozenset[str]:
         """What kind of object an expression may be: see inferred_types.py."""
         return frozenset() if node is None else inferred_types.infer_types(self, node)
+
+
+def _default_of_field(value: ast.expr) -> ast.expr:
+    """What a field of a dataclass begins with: the body of `field(default_factory=lambda: [...])`; else the value."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name | ast.Attribute):
+        return value
+    name = value.func.id if isinstance(value.func, ast.Name) else value.func.attr
+    if name != "field":
+        return value
+    for keyword in value.keywords:
+        if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda):
+            return keyword.value.body
+        if keyword.arg == "default":
+            return keyword.value
+    return value
 
 
 def _is_dataclass_decorator(node: ast.expr) -> bool:

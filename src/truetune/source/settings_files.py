@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from truetune.source.data_flow import DataFlow
 
 READING_PACKAGES = frozenset(("yaml", "omegaconf", "hydra", "json", "tomllib", "tomli", "toml"))
+ARGUMENT_FILES = {"parse_json_file": (".json",), "parse_yaml_file": (".yaml", ".yml")}
+"""Methods of HfArgumentParser that read the arguments of a training, and the endings of their files"""
+ARGUMENTS_KEY = "output_dir"
+"""A key of each file of such arguments: they have no default for it in most releases"""
 YAML_READERS = ("yaml.safe_load", "yaml.load", "yaml.full_load", "omegaconf.OmegaConf.load")
 NAMED_FILE_READERS = {
     "json.load": (".json",),
@@ -140,6 +144,27 @@ class SettingsFiles:
             )
             return literal if is_whole else None
         return None
+
+    def arguments_read_by(self, flow: DataFlow, call: ast.Call, method: str) -> ast.Dict | None:
+        """The arguments of a training that a method of HfArgumentParser reads from a file; None where it is not seen.
+
+        A path from the command line is not known: then the only file beside the script that holds such arguments is
+        meant, for no file of rows has their keys.
+        """
+        if not call.args and not call.keywords:
+            return None
+        if not self._paths.get(self._scopes.of[call].of_file):
+            return None
+        folder = self._folder_of(call)
+        node = call.args[0] if call.args else call.keywords[0].value
+        named = _path_text(flow, node)
+        endings = ARGUMENT_FILES[method]
+        if named is not None:
+            file = _existing_file(folder, named, endings)
+            return None if file is None else self._literal(file, call)
+        literals = (self._literal(file, call) for file in _files_with_arguments(folder, endings))
+        found = [literal for literal in literals if literal is not None]
+        return found[0] if len(found) == 1 else None
 
     def _folder_of(self, node: ast.AST) -> Path:
         """The folder of the script that a node stands in."""
@@ -324,6 +349,23 @@ def _settings_in(folder: Path) -> list[Path]:
     except OSError:
         return []
     return [path for path in files if not NO_SETTINGS.search(path.name)]
+
+
+def _files_with_arguments(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The files of a folder that hold the arguments of a training, by their text."""
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix in endings)
+        return [path for path in files if ARGUMENTS_KEY in _settings_text(path)]
+    except OSError:
+        return []
+
+
+def _settings_text(path: Path) -> str:
+    """The text of a file of settings; empty where it is larger than such files are."""
+    try:
+        return read_bounded(path, SETTINGS).decode("utf-8", "replace")
+    except (InputLimitError, DataError):
+        return ""
 
 
 def _expression_of(value: Any, node: yaml.Node | None) -> ast.expr:

@@ -68,6 +68,14 @@ class HarnessRun(NamedTuple):
         """What is loaded, with its arguments: `pretrained=...,peft=...`"""
         return last_option(self.options, "--model_args", "-a") or ""
 
+    def argument(self, name: str) -> str | None:
+        """One of the model's arguments; None where it is not given."""
+        for part in self.model.replace(" ", ",").split(","):
+            key, equals, value = part.partition("=")
+            if equals and key.strip("'\"") == name:
+                return value.strip("'\"")
+        return None
+
     @property
     def is_without_template(self) -> bool:
         """Does the harness load a chat model, and write its prompts without a template?"""

@@ -42,60 +42,13 @@ Safe, where the metric is what its name says.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import is_value_unknown, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.metric_directions import LOWER_IS_BETTER, directed_words
 from truetune.checks.rule import ConfigRule
-
-LOWER_IS_BETTER = frozenset(
-    (
-        "loss",
-        "perplexity",
-        "ppl",
-        "wer",
-        "cer",
-        "ter",
-        "mse",
-        "mae",
-        "rmse",
-        "nll",
-        "bpb",
-        "bpc",
-        "error",
-    )
-)
-HIGHER_IS_BETTER = frozenset(
-    (
-        "accuracy",
-        "accuracies",
-        "acc",
-        "f1",
-        "bleu",
-        "sacrebleu",
-        "chrf",
-        "rouge",
-        "rouge1",
-        "rouge2",
-        "rougel",
-    )
-    + (
-        "rougelsum",
-        "meteor",
-        "precision",
-        "recall",
-        "auc",
-        "mcc",
-        "reward",
-        "margins",
-        "pass",
-        "exact",
-        "em",
-        "match",
-    )
-)
 
 
 class BestModelDirectionInverted(ConfigRule):
@@ -108,7 +61,7 @@ class BestModelDirectionInverted(ConfigRule):
 
     def unmet(self) -> Unmet | None:
         metric = self.subject.spec.training.metric_for_best_model or "loss"
-        if (lacking := super().unmet()) is None and not _directed_words(metric):
+        if (lacking := super().unmet()) is None and not directed_words(metric):
             return Unmet(
                 f"it is not known whether a higher {metric} is better",
                 "set greater_is_better yourself",
@@ -123,7 +76,7 @@ class BestModelDirectionInverted(ConfigRule):
         if metric is None and not training.load_best_model_at_end:
             return
         name = metric or "loss"
-        words = _directed_words(name)
+        words = directed_words(name)
         if not words:
             return
         is_lower_better = words[-1] in LOWER_IS_BETTER
@@ -145,12 +98,3 @@ class BestModelDirectionInverted(ConfigRule):
                 evidence=evidence,
                 cases=cases,
             )
-
-
-def _directed_words(metric: str) -> list[str]:
-    """The words of a metric's name whose better direction is known."""
-    return [
-        word
-        for word in re.split(r"[^a-z0-9]+", metric.lower())
-        if word in LOWER_IS_BETTER | HIGHER_IS_BETTER
-    ]

@@ -1,9 +1,10 @@
 """Two lists number the same labels in different orders.
 
 ## What it does
-Collects the lists and dictionaries by which a file that generates turns numbers into label names (`LABELS[i]`,
-`{0: "negative", 1: "positive"}`, `label2id`), and those of the other Python files in its folder. Where two have the
-same names and another order, it warns. Lists that are only drawn from or joined into a prompt are left alone.
+Collects the lists and dictionaries by which a file that generates, or asks a classifier, turns numbers into label names
+(`LABELS[i]`, `{0: "negative", 1: "positive"}`, `label2id`), and those of the other Python files in its folder. Where
+two have the same names and another order, it warns. Lists that are only drawn from or joined into a prompt are not
+looked at.
 
 ## Why it is bad
 Class 0 is `negative` where the training rows are made and `positive` where the references are: the model is right, and
@@ -57,17 +58,25 @@ from truetune.checks.source.evidence.label_orders import (
 from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.module import Module
 
+CLASSIFIERS = (
+    "transformers.*ForSequenceClassification.from_pretrained",
+    "transformers.*ForTokenClassification.from_pretrained",
+)
+
 
 def _label_orders_of_generation(module: Module) -> Iterator[LabelOrder]:
-    """The label names that a file numbers, where it generates."""
-    if any(model_questions(module)) or any(generate_calls(module)):
+    """The label names that a file numbers, where it generates or asks a classifier."""
+    generates = any(model_questions(module)) or any(generate_calls(module))
+    if generates or any(module.calls(*CLASSIFIERS)):
         yield from label_orders(module)
 
 
 class LabelNamesInAnotherOrder(SourceRule):
     code = "SRC098"
     severity = "warning"
-    looks_at = CodePlaces("lists of labels in files that generate", _label_orders_of_generation)
+    looks_at = CodePlaces(
+        "lists of labels in files that generate or classify", _label_orders_of_generation
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

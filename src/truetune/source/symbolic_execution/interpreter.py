@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from truetune.source.module import Module
 from truetune.source.qualified_names import shorten_library_name
+from truetune.source.settings_files import ARGUMENT_FILES
 from truetune.source.symbolic_execution.command_lines import (
     PARSING_METHODS,
     option_of_parameter,
@@ -1166,6 +1167,10 @@ class Interpreter:
             parsed = self._parse_options(receiver, name, node)
             if parsed is not None:
                 return self._keep(parsed)
+        if name in ARGUMENT_FILES and isinstance(receiver, Result):
+            read = self._parse_argument_file(receiver.call, name, node, home)
+            if read is not None:
+                return self._keep(read)
         replaced = receiver.attributes.get(name) if isinstance(receiver, Opaque) else None
         event = self._event(_names_of_method(receiver, name), name, receiver, given, node, home)
         if isinstance(replaced, Function):
@@ -1198,6 +1203,34 @@ class Interpreter:
             else:
                 made.append(self.call(one, Arguments((), {}, True), node, self._entry))
         return Sequence("tuple", made, node=node)
+
+    def _parse_argument_file(
+        self, parser: CallEvent, method: str, node: ast.AST, home: Module
+    ) -> Value | None:
+        """The arguments that HfArgumentParser reads from a file; None for any other parser or file."""
+        if not parser.named("*HfArgumentParser", "*TrlParser") or not parser.args:
+            return None
+        if not isinstance(node, ast.Call):
+            return None
+        literal = home.flow.settings_files.arguments_read_by(home.flow, node, method)
+        if literal is None:
+            return None
+        settings = self.evaluate(literal, Scope({}, None, home))
+        classes = parser.args[0]
+        items = classes.items if isinstance(classes, Sequence) else [classes]
+        if not isinstance(settings, Mapping):
+            return None
+        made = [self._arguments_of_file(one, settings, node) for one in items]
+        return Sequence("tuple", made, node=node)
+
+    def _arguments_of_file(self, made_of: Value, settings: Mapping, node: ast.AST) -> Value:
+        """An object of one class that a parser is given, of the entries of a file that are its own."""
+        entries = settings.entries
+        if isinstance(made_of, Class):
+            own = _all_fields(made_of)
+            entries = {key: value for key, value in entries.items() if key in own}
+        given = {key: value for key, value in entries.items() if isinstance(key, str)}
+        return self.call(made_of, Arguments((), given, False), node, self._entry)
 
     def _call_super(
         self, proxy: SuperProxy, name: str, given: Arguments, node: ast.AST, home: Module

@@ -195,6 +195,8 @@ def training_scripts_beside(module: Module) -> Iterator[Module]:
 def scripts_beside(module: Module) -> Iterator[Module]:
     """The other scripts and notebooks of the same project, where the file stands on a disk."""
     own = Path(module.path)
+    # What runs with other files is judged with them: names that they import have values then.
+    group = {} if module.program is None else {one.path: one for one in module.program.modules}
     places = [own.parent, *_folders_below(own.parent)]
     if own.absolute().parent.name.lower() in FOLDERS:
         places += [own.parent / "..", *_folders_below(own.parent / "..")]
@@ -205,7 +207,7 @@ def scripts_beside(module: Module) -> Iterator[Module]:
             if path == own or count >= MAX_FILES:
                 continue
             count += 1
-            other = _read_module(path)
+            other = group.get(str(path)) or _read_module(path)
             if other is not None:
                 yield other
 

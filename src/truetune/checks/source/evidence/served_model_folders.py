@@ -42,8 +42,13 @@ def requested_models(module: Module) -> Iterator[ast.expr]:
 
 
 def servers_around(module: Module) -> Iterator[tuple[str, VllmServerCommand]]:
-    """The vLLM servers that commands around a file start, each with the path of its commands."""
-    for path in files_around(Path(module.path)):
+    """The vLLM servers that commands around a script start, each with the path of its commands."""
+    return servers_around_path(Path(module.path))
+
+
+def servers_around_path(around: Path) -> Iterator[tuple[str, VllmServerCommand]]:
+    """The same for any file of a project."""
+    for path in files_around(around):
         if not is_command_file(path):
             continue
         try:

@@ -1,0 +1,132 @@
+"""The servers of a project that have an adapter beside their base, and the names under which both answer.
+
+vLLM and SGLang are started by commands (shell scripts, job files, compose files); Ollama makes a model of a Modelfile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.findings import Case
+from truetune.checks.source.evidence.served_model_folders import served_names, servers_around_path
+from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
+from truetune.errors import DataError, TruetuneError
+from truetune.parsing.read_modelfile import read_modelfile
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    is_command_file,
+    last_option,
+    read_commands,
+)
+from truetune.settings.stacks.find_config_consumer import files_around
+
+
+class AdapterServer(NamedTuple):
+    """A server that has adapters."""
+
+    case: Case
+    """The command, or the line of a Modelfile"""
+    bases: frozenset[str]
+    """Names under which the base answers"""
+    adapters: frozenset[str]
+    lists_base_first: bool = False
+    """Does its list of models begin with the base, as vLLM's does?"""
+
+
+def adapter_servers(path: Path) -> Iterator[AdapterServer]:
+    """All servers with adapters of the project that a file stands in."""
+    yield from _vllm_servers(path)
+    yield from _sglang_servers(path)
+    yield from _ollama_models(path)
+
+
+def commands_around(path: Path) -> Iterator[ShellCommand]:
+    """The commands of the project that a file stands in."""
+    for file in command_files_around(path):
+        yield from file.commands
+
+
+def command_files_around(path: Path) -> Iterator[CommandFile]:
+    """The files of commands of the project that a file stands in; those that can't be read say nothing here."""
+    for file in files_around(path):
+        if not is_command_file(file):
+            continue
+        try:
+            yield read_commands(file)
+        except DataError:
+            continue
+
+
+def _vllm_servers(path: Path) -> Iterator[AdapterServer]:
+    """The servers with adapters that commands around a file start."""
+    for file, server in servers_around_path(path):
+        adapters = frozenset(adapters_by_served_name(server))
+        if adapters:
+            command = server.command
+            case = Case(command.text.strip(), file=file, line=command.line)
+            bases = _base_names(server)
+            yield AdapterServer(case, bases, adapters, lists_base_first=bool(bases))
+
+
+def _sglang_servers(path: Path) -> Iterator[AdapterServer]:
+    """The servers of SGLang with `--lora-paths`; requests name an adapter as `BASE:NAME`."""
+    for file in command_files_around(path):
+        for command in file.commands:
+            options = command.behind("-m", "sglang.launch_server")
+            model = last_option(options, "--model-path", "--model") if options else None
+            if options is None or not model:
+                continue
+            names = _listed_names(options, "--lora-paths")
+            name = last_option(options, "--served-model-name") or model
+            adapters = frozenset((*names, *(f"{name}:{one}" for one in names)))
+            case = Case(command.text.strip(), file=file.path, line=command.line)
+            if adapters:
+                yield AdapterServer(case, frozenset((name,)), adapters)
+
+
+def _listed_names(options: tuple[str, ...], wanted: str) -> list[str]:
+    """The names behind an option that takes several `NAME=FOLDER`."""
+    names: list[str] = []
+    is_listed = False
+    for word in options:
+        if word.startswith("-"):
+            is_listed = word == wanted
+        elif is_listed and "=" in word:
+            names.append(word.partition("=")[0])
+    return names
+
+
+def _ollama_models(path: Path) -> Iterator[AdapterServer]:
+    """The models with an adapter that Modelfiles of the folder make for Ollama."""
+    try:
+        files = sorted(file for file in path.parent.iterdir() if "odelfile" in file.name)
+    except OSError:
+        return
+    for file in files:
+        try:
+            modelfile = read_modelfile(file)
+        except TruetuneError:
+            continue
+        base, adapter = modelfile.last("from"), modelfile.last("adapter")
+        if base is not None and adapter is not None:
+            names = frozenset(_names_created(path, file.name))
+            case = Case(f"ADAPTER {adapter.value}", file=str(file), line=adapter.line)
+            # Without a tag, Ollama takes `latest`.
+            bases = {base.value, base.value.removesuffix(":latest")}
+            yield AdapterServer(case, frozenset(bases), names)
+
+
+def _names_created(path: Path, modelfile: str) -> Iterator[str]:
+    """The names under which commands around a file make a model of a Modelfile: `ollama create NAME -f Modelfile`."""
+    for command in commands_around(path):
+        words = command.behind("ollama", "create")
+        if words and (Path(last_option(words, "-f") or "Modelfile").name == modelfile):
+            yield words[0]
+
+
+def _base_names(server: VllmServerCommand) -> frozenset[str]:
+    """The names of the server's own model: `--served-model-name`, else that which it loads."""
+    return frozenset(served_names(server)) - frozenset(adapters_by_served_name(server))

@@ -1,0 +1,184 @@
+"""A script trains a model, and then evaluates or serves its base.
+
+## What it does
+Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, a script whose name says
+that it trains), with the model that they begin with and the folder that they write. It speaks where `lm_eval` or
+`vllm serve` comes behind, names the model of the beginning without an adapter, and no later command uses the folder as
+a model.
+
+## Why it is bad
+Nothing fails. The scores are those of the base, and it looks as if the training had changed nothing.
+
+## Example
+```bash
+trl sft --model_name_or_path org/base-1b --dataset_name rows --max_length 2048 --use_peft --output_dir out/tuned
+lm_eval --model hf --model_args pretrained=org/base-1b --tasks gsm8k
+```
+
+## Use instead
+```bash
+trl sft --model_name_or_path org/base-1b --dataset_name rows --max_length 2048 --use_peft --output_dir out/tuned
+lm_eval --model hf --model_args pretrained=org/base-1b,peft=out/tuned --tasks gsm8k
+```
+
+## Fix safety
+There is no automatic fix: the base may be measured last on purpose, for a comparison with scores from elsewhere.
+
+## References
+- EleutherAI/lm-evaluation-harness, docs/model_guide.md (`peft`); vLLM documentation, "LoRA Adapters"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.commands.harness_run_without_chat_template import harness_runs
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.served_model_folders import served_names
+from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
+from truetune.errors import TruetuneError
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.settings.stacks.config_file import read_config
+
+MODEL_OPTIONS = (
+    "--model_name_or_path",
+    "--model",
+    "--model_name",
+    "--model_id",
+    "--base_model",
+    "--base",
+)
+OUTPUT_OPTIONS = ("--output_dir", "--output", "--out", "--out_dir", "--save_dir", "--save_path")
+TRAINING_SCRIPT = re.compile(r"(?:^|[/_.-])(?:train|sft|dpo|fine_?tune|tune|qlora|lora)\w*\.py$")
+TRAINING_PROGRAMS = (
+    ("trl", "sft"),
+    ("trl", "dpo"),
+    ("trl", "kto"),
+    ("-m", "trl.scripts.sft"),
+    ("-m", "trl.scripts.dpo"),
+    ("axolotl", "train"),
+    ("-m", "axolotl.cli.train"),
+    ("llamafactory-cli", "train"),
+)
+SETTINGS_ENDINGS = (".yml", ".yaml")
+LOADED_BY_HARNESS = ("hf", "huggingface", "vllm", "hf-auto")
+ADAPTER_ARGUMENTS = ("peft", "delta", "lora_local_path")
+RESULTS = re.compile(r"^/(?:eval|result|log|metric|score|prediction|tensorboard|report)\w*|^\.\w+$")
+"""What is below a folder of a training, or behind its name, and is no model"""
+WRITING_OPTIONS = re.compile(r"^-+(?:output|out|log|save|results?|o$)")
+
+
+class Training(NamedTuple):
+    """A command that trains."""
+
+    command: ShellCommand
+    model: str
+    output: str
+
+
+class Asked(NamedTuple):
+    """A command that evaluates or serves a model."""
+
+    command: ShellCommand
+    model: str
+    text: str
+    remedy: str
+    """What names the trained model, with FOLDER for where it is"""
+
+
+class BaseEvaluatedAfterTraining(CommandRule):
+    code = "CMD051"
+    severity = "warning"
+    what = "commands that train with a folder for the result"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[Training]:
+        for command in file.commands:
+            training = _training_of(command, Path(file.path).parent)
+            if training is not None:
+                yield training
+
+    def findings(self) -> Iterator[Finding]:
+        file = self.subject
+        for training in self.places(file):
+            later = [one for one in file.commands if one.line > training.command.line]
+            if any(_uses_as_model(one, training.output) for one in later):
+                continue
+            for asked in _asked_plainly(file):
+                if asked.command in later and asked.model == training.model:
+                    yield self.finding(
+                        f"{asked.model} is asked behind the training that begins with it, and {training.output}, which"
+                        " the training writes, by no command: these are answers of the base",
+                        asked.remedy.replace("FOLDER", training.output),
+                        cases=[
+                            self.case(asked.command, asked.text),
+                            self.case(training.command, training.command.text.strip()),
+                        ],
+                    )
+                    return
+
+
+def _training_of(command: ShellCommand, folder: Path) -> Training | None:
+    """The training that a command starts; None where it starts none, or its model or output is not seen."""
+    words = next(
+        (found for one in TRAINING_PROGRAMS if (found := command.behind(*one)) is not None), None
+    )
+    if words is None:
+        places = [n for n, word in enumerate(command.words) if TRAINING_SCRIPT.search(word)]
+        words = command.words[places[0] + 1 :] if places else None
+    if words is None:
+        return None
+    model, output = last_option(words, *MODEL_OPTIONS), last_option(words, *OUTPUT_OPTIONS)
+    settings = next((word for word in words if word.endswith(SETTINGS_ENDINGS)), None)
+    if settings is not None:
+        named = _named_by_settings(folder / settings)
+        model, output = model or named[0], output or named[1]
+    return Training(command, model, output) if model and output else None
+
+
+def _named_by_settings(path: Path) -> tuple[str, str]:
+    """The model and the output folder of a file of settings; empty where it is not there."""
+    try:
+        config = read_config(path)
+    except (TruetuneError, OSError):
+        return "", ""
+    raw_model = config.raw.get("base_model") or config.raw.get("model_name_or_path")
+    return str(raw_model or ""), str(config.raw.get("output_dir") or "")
+
+
+def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
+    """The commands that evaluate or serve a model without an adapter."""
+    for run in harness_runs(file):
+        is_loaded = (last_option(run.options, "--model", "-m") or "") in LOADED_BY_HARNESS
+        model = run.argument("pretrained")
+        adapters = [name for name in ADAPTER_ARGUMENTS if run.argument(name) is not None]
+        if is_loaded and model and not adapters:
+            remedy = f"name it: pretrained={model},peft=FOLDER for an adapter, pretrained=FOLDER for a whole model"
+            yield Asked(run.command, model, run.model, remedy)
+    for server in find_vllm_server_commands(file):
+        if (
+            adapters_by_served_name(server)
+            or last_option(server.options, "--enable-lora") is not None
+        ):
+            continue
+        text = server.command.text.strip()
+        remedy = "serve FOLDER, or for an adapter add --enable-lora --lora-modules tuned=FOLDER"
+        for model in served_names(server).values():
+            yield Asked(server.command, model, text, remedy)
+
+
+def _uses_as_model(command: ShellCommand, output: str) -> bool:
+    """Does a command name the folder of a training, or a model in it, but for what it writes there?"""
+    before = ""
+    for word in command.words:
+        place = word.find(output)
+        rest = word[place + len(output) :] if place >= 0 else ""
+        is_model = place >= 0 and not RESULTS.search(rest)
+        if is_model and not WRITING_OPTIONS.search(before) and not WRITING_OPTIONS.search(word):
+            return True
+        before = word
+    return False

@@ -1,0 +1,114 @@
+"""A command asks a server for the base by its name, and the server has an adapter under another name.
+
+## What it does
+Reads the names of models in commands that ask a server: `lm_eval` with a model behind an address
+(`--model local-chat-completions --model_args model=NAME`), bodies that `curl` posts (`"model": "NAME"`), and
+`ollama run NAME`. It compares them with the servers of the project: vLLM with `--lora-modules NAME=FOLDER`, SGLang with
+`--lora-paths`, Modelfiles with an ADAPTER. Silent where a command of the file names the adapter as well.
+
+## Why it is bad
+The server uses the adapter only for requests that name it. All others are answered by the base, without a word: what is
+measured are the scores of the base.
+
+## Example
+```bash
+vllm serve some/base --enable-lora --lora-modules support=out/final --port 8000 &
+lm_eval --model local-completions --model_args model=some/base,base_url=http://localhost:8000/v1 --tasks gsm8k
+```
+
+## Use instead
+```bash
+vllm serve some/base --enable-lora --lora-modules support=out/final --port 8000 &
+lm_eval --model local-completions --model_args model=support,base_url=http://localhost:8000/v1 --tasks gsm8k
+```
+
+## Fix safety
+There is no automatic fix: the base may be asked on purpose, to compare it with the adapter.
+
+## References
+- vLLM documentation, "LoRA Adapters" (requests name the adapter as their model)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.adapter_servers import adapter_servers
+from truetune.checks.commands.harness_run_without_chat_template import harness_runs
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import CommandFile, last_option, variables_set_once
+
+POSTED_MODEL = re.compile(r"[\"']model\\?[\"']\s*:\s*\\?[\"'](?:'\"?|\")?([^\"'\\\s]+)")
+"""The name in the body of a request, also with quotes that the shell needs"""
+POSTS = re.compile(r"\b(?:curl|wget|http|xh)\b")
+VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+OF_ADDRESS = ("local-", "openai-")
+"""How the harness calls models behind an address"""
+
+
+class Request(NamedTuple):
+    """A command, or a line of one, that asks a server for a model."""
+
+    line: int
+    model: str
+    text: str
+
+
+class CommandAsksForTheBase(CommandRule):
+    code = "CMD050"
+    severity = "warning"
+    what = "commands that ask a server for a model"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[Request]:
+        yield from _of_harness(file)
+        yield from _of_posts(file)
+        for command in file.commands:
+            words = command.behind("ollama", "run")
+            if words and not words[0].startswith("-"):
+                yield Request(command.line, words[0], command.text.strip())
+
+    def findings(self) -> Iterator[Finding]:
+        requests = list(self.places(self.subject))
+        asked = {request.model for request in requests}
+        if not requests or any("$" in name for name in asked):
+            return
+        servers = list(adapter_servers(Path(self.subject.path)))
+        if any(server.adapters & asked for server in servers):
+            return
+        for server in servers:
+            request = next((one for one in requests if one.model in server.bases), None)
+            if request is None or not server.adapters:
+                continue
+            adapter = min(server.adapters)
+            yield self.finding(
+                f"the server is asked for the base {request.model}, and it has the adapter {adapter} under that name:"
+                " the adapter answers nothing",
+                f"ask for the adapter: model {adapter}",
+                cases=[self.case_at(request.line, request.text), server.case],
+            )
+            return
+
+
+def _of_harness(file: CommandFile) -> Iterator[Request]:
+    """Runs of lm_eval that ask a server."""
+    for run in harness_runs(file):
+        kind = last_option(run.options, "--model", "-m") or ""
+        name = run.argument("model")
+        if kind.startswith(OF_ADDRESS) and name is not None:
+            yield Request(run.command.line, name, run.model)
+
+
+def _of_posts(file: CommandFile) -> Iterator[Request]:
+    """Bodies of requests, also those in a here-document, which are no commands."""
+    if not POSTS.search(file.text):
+        return
+    variables = variables_set_once(file.text)
+    for number, line in enumerate(file.text.splitlines(), 1):
+        for match in POSTED_MODEL.finditer(line):
+            name = VARIABLE.sub(lambda one: variables.get(one[1], one[0]), match[1])
+            yield Request(number, name, line.strip())

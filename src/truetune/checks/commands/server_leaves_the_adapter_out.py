@@ -1,0 +1,158 @@
+"""A trained adapter is made ready for a server, and the server is started without it.
+
+## What it does
+Looks at the servers of a shell script, a job file or a compose file. llama.cpp: the file converts an adapter
+(`convert_lora_to_gguf.py --outfile FILE`), and starts `llama-server` or `llama-cli` without `--lora`. vLLM in a
+container: a folder with an adapter is mounted (it holds `adapter_config.json`, or a script beside trains an adapter
+into it), and the server's options name nothing below the mount.
+
+## Why it is bad
+The server answers, by the base. Under a name of its own (`--alias`, `--served-model-name`) nobody sees it.
+
+## Example
+```bash
+python convert_lora_to_gguf.py out/final --base base --outfile adapter.gguf
+llama-server -m base.gguf --ctx-size 8192 --alias support
+```
+
+## Use instead
+```bash
+python convert_lora_to_gguf.py out/final --base base --outfile adapter.gguf
+llama-server -m base.gguf --lora adapter.gguf --ctx-size 8192 --alias support
+```
+
+## Fix safety
+There is no automatic fix: the adapter may be loaded by a request later (`/lora-adapters`, `/v1/load_lora_adapter`).
+
+## References
+- llama.cpp, tools/server/README.md (`--lora`); vLLM documentation, "LoRA Adapters"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.prompt_forms import written_folders
+from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
+from truetune.checks.weight_uses import is_same_folder
+from truetune.errors import TruetuneError
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.source.module import Module, read_module
+
+CONVERTER = "convert_lora_to_gguf.py"
+LLAMA_CPP = ("llama-server", "llama-cli")
+MERGES = "llama-export-lora"
+ADAPTER_CONFIG = "adapter_config.json"
+LOADS_LATER = ("lora-adapters", "load_lora_adapter", "VLLM_ALLOW_RUNTIME_LORA_UPDATING")
+"""In a file that gives a running server its adapters"""
+MAX_SCRIPTS = 40
+"""Scripts of the folder that are read. Chosen: a project has fewer"""
+
+
+class LeftOut(NamedTuple):
+    """A server, and the adapter that it does not load."""
+
+    command: ShellCommand
+    adapter: str
+    remedy: str
+
+
+class ServerLeavesTheAdapterOut(CommandRule):
+    code = "CMD052"
+    severity = "warning"
+    what = "servers of llama.cpp and vLLM"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[object]:
+        yield from find_vllm_server_commands(file)
+        yield from _llama_servers(file)
+
+    def findings(self) -> Iterator[Finding]:
+        file = self.subject
+        if any(word in file.text for word in LOADS_LATER):
+            return
+        for found in (*_of_llama_cpp(file), *_of_mounts(file)):
+            yield self.finding(
+                f"the adapter {found.adapter} is made ready, and the server is started without it: the base answers",
+                found.remedy,
+                cases=[self.case(found.command, found.command.text.strip())],
+            )
+
+
+def _llama_servers(file: CommandFile) -> Iterator[tuple[ShellCommand, tuple[str, ...]]]:
+    """The commands that start llama.cpp, with their options."""
+    for command in file.commands:
+        for name in LLAMA_CPP:
+            options = command.behind(name)
+            if options is not None:
+                yield command, options
+
+
+def _of_llama_cpp(file: CommandFile) -> Iterator[LeftOut]:
+    """Servers of llama.cpp that get none of the adapters which the file converts."""
+    converted = [
+        last_option(options, "--outfile")
+        for command in file.commands
+        if (options := command.behind(CONVERTER)) is not None
+    ]
+    adapter = next((name for name in converted if name), None)
+    servers = list(_llama_servers(file))
+    uses = any(
+        last_option(options, "--lora", "--lora-scaled") is not None for _, options in servers
+    )
+    if adapter is None or uses or MERGES in file.text:
+        return
+    for command, options in servers:
+        # Words that only the run knows may hold the adapter.
+        if last_option(options, "-m", "--model") and '"$@"' not in command.text:
+            yield LeftOut(command, adapter, f"start it with --lora {adapter}")
+            return
+
+
+def _of_mounts(file: CommandFile) -> Iterator[LeftOut]:
+    """Servers of vLLM that get a mounted folder with an adapter, and name nothing in it."""
+    for server in find_vllm_server_commands(file):
+        for source, target in _mounts(server):
+            if any(target in word for word in server.options) or "$" in server.command.text:
+                continue
+            if _holds_adapter(Path(file.path).parent, source):
+                name = Path(source).name
+                remedy = f"add --enable-lora --lora-modules {name}={target}, and ask for the model {name}"
+                yield LeftOut(server.command, source, remedy)
+
+
+def _mounts(server: VllmServerCommand) -> Iterator[tuple[str, str]]:
+    """The folders of the host that a container gets, each with its place there."""
+    words = server.command.words[: len(server.command.words) - len(server.options)]
+    for option, word in pairwise(words):
+        source, colon, target = word.partition(":")
+        if option in ("-v", "--volume") and colon and source.startswith((".", "/", "~")):
+            yield source, target.partition(":")[0]
+
+
+def _holds_adapter(folder: Path, source: str) -> bool:
+    """Is there an adapter in a folder of the host, or does a script beside train one into it?"""
+    if (folder / source / ADAPTER_CONFIG).is_file():
+        return True
+    return any(
+        is_same_folder(source, written)
+        for script in sorted(folder.glob("*.py"))[:MAX_SCRIPTS]
+        for written in _folders_of_adapters(script)
+    )
+
+
+def _folders_of_adapters(script: Path) -> frozenset[str]:
+    """The folders that a script which trains an adapter writes; none where it merges, or can't be read."""
+    try:
+        module: Module = read_module(script)
+    except TruetuneError:
+        return frozenset()
+    trains_adapter = any(module.calls("peft.LoraConfig", "unsloth.*.get_peft_model"))
+    if not trains_adapter or any(module.methods("merge_and_unload", "save_pretrained_merged")):
+        return frozenset()
+    return written_folders(module)

@@ -1,0 +1,141 @@
+"""A script asks the base, and no script of the project asks what was trained on it.
+
+## What it does
+Runs the scripts of a project symbolically. It speaks about a script that loads a model to ask it (transformers, vLLM,
+`lm_eval`), where the model is the one that a training of the project begins with, the script loads no adapter and no
+weights, and nothing else in the project loads a model or names the folder that the training writes. Files that say they
+are about the base (`baseline`, `zero_shot`, `compare`) are left alone, and so are trainings that ask by themselves.
+
+## Why it is bad
+The answers are those of the base: settings hold both names side by side, and the wrong one is one word away. The
+training seems to have no effect.
+
+## Example
+```python
+# tune.py: import trl; trl.SFTTrainer("org/base", trl.SFTConfig("out/tuned"), train_dataset=rows).train()
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("org/base")
+model.generate(**questions, max_new_tokens=100)
+```
+
+## Use instead
+```python
+# tune.py: import trl; trl.SFTTrainer("org/base", trl.SFTConfig("out/tuned"), train_dataset=rows).train()
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("out/tuned")
+model.generate(**questions, max_new_tokens=100)
+```
+
+## Fix safety
+There is no automatic fix: the base may be measured on purpose.
+
+## References
+- huggingface/peft#515, substratusai/runbooks#43
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.adapter_servers import command_files_around
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.models_in_project_runs import (
+    AskedModels,
+    TrainedModels,
+    asked_models,
+    trainings_of_project,
+)
+from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
+from truetune.source.module import Module
+
+ASKS = re.compile(r"\.generate\(|\.chat\(|pipeline\(|lm_eval")
+"""Signs of a script that asks a model; others need no run"""
+ABOUT_THE_BASE = re.compile(
+    r"baseline|base_model_only|zero[-_ ]?shot|vanilla|untuned|untrained|before|compare|vs_|_vs|distil|teacher",
+    re.I,
+)
+"""Signs that the base is asked on purpose"""
+LOADS_WEIGHTS = (
+    "peft.*.from_pretrained",
+    "*.LoRARequest",
+    "*.set_peft_model_state_dict",
+    "safetensors.torch.load_*",
+    "torch.load",
+)
+WEIGHT_METHODS = ("load_adapter", "load_state_dict", "load_checkpoint", "load_lora_weights")
+
+
+def _asked(module: Module) -> Iterator[AskedModels]:
+    """The models that a script asks which trains none."""
+    if trains_a_model(module) or not ASKS.search(module.text):
+        return
+    asked = asked_models(module)
+    if asked is not None and asked.names:
+        yield asked
+
+
+class BaseLoadedForEvaluation(SourceRule):
+    code = "SRC172"
+    severity = "warning"
+    looks_at = CodePlaces("scripts that load a model to ask it", _asked)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if ABOUT_THE_BASE.search(f"{Path(module.path).name}\n{module.text}"):
+            return
+        if any(map(_loads_weights, module.with_linked)):
+            return
+        for asked in _asked(module):
+            for training, trained in trainings_of_project(module):
+                if not asked.names.keys() <= trained.bases or _evaluates(training):
+                    continue
+                if _is_used_elsewhere(module, training, trained):
+                    continue
+                name, node = next(iter(asked.names.items()))
+                folder = min(trained.outputs, key=len)
+                yield self.finding(
+                    f"{name} is the base that {Path(training.path).name} trains, and what it writes ({folder}) is"
+                    " loaded nowhere: these are answers of the base",
+                    f'load "{folder}" in place of it (an adapter: PeftModel.from_pretrained(model, "{folder}");'
+                    f" lm_eval: peft={folder})",
+                    cases=[case_at(module, node), case_at(training, trained.node)],
+                )
+                return
+
+
+def _loads_weights(module: Module) -> bool:
+    """Does a file load an adapter, or weights by themselves?"""
+    return any(module.calls(*LOADS_WEIGHTS)) or any(module.methods(*WEIGHT_METHODS))
+
+
+def _evaluates(training: Module) -> bool:
+    """Does a training ask its model by itself, so that another script may ask the base to compare?"""
+    return any(training.methods("generate", "predict"))
+
+
+def _is_used_elsewhere(module: Module, training: Module, trained: TrainedModels) -> bool:
+    """May another file of the project use what a training writes: a script that loads models, or a command?"""
+    for other in scripts_beside(module):
+        if other.path == training.path or trains_a_model(other):
+            continue
+        if _loads_weights(other) or any(other.calls("*.from_pretrained", "vllm.LLM")):
+            return True
+    names = [Path(folder).name for folder in trained.outputs]
+    return any(
+        name in command.text and not _starts(command.words, training)
+        for file in command_files_around(Path(module.path))
+        for command in file.commands
+        for name in names
+    )
+
+
+def _starts(words: tuple[str, ...], training: Module) -> bool:
+    """Does a command start the training itself?"""
+    return any(word.rpartition("/")[2] == Path(training.path).name for word in words)

@@ -1,0 +1,99 @@
+"""The best model is to be picked by a metric that no evaluation gives.
+
+## What it does
+Runs the script symbolically, and compares `metric_for_best_model` with what an evaluation of its `Trainer` gives: the
+loss, what `compute_metrics` returns, and with several evaluation sets the same behind the name of each. Silent where
+the keys are not all known, and where a class of the project changes how the Trainer evaluates.
+
+## Why it is bad
+transformers looks the metric up behind the first evaluation, does not find it, and stops with a KeyError: the steps
+up to there are lost.
+
+## Example
+```python
+from transformers import Trainer, TrainingArguments
+
+
+def score(pair):
+    return {"accuracy": (pair.predictions.argmax(-1) == pair.label_ids).mean()}
+
+
+args = TrainingArguments("out", load_best_model_at_end=True, metric_for_best_model="f1")
+trainer = Trainer(model, args, train_dataset=rows, eval_dataset=held_out, compute_metrics=score)
+trainer.train()
+```
+
+## Use instead
+```python
+from transformers import Trainer, TrainingArguments
+
+
+def score(pair):
+    return {"accuracy": (pair.predictions.argmax(-1) == pair.label_ids).mean()}
+
+
+args = TrainingArguments("out", load_best_model_at_end=True, metric_for_best_model="accuracy")
+trainer = Trainer(model, args, train_dataset=rows, eval_dataset=held_out, compute_metrics=score)
+trainer.train()
+```
+
+## Fix safety
+There is no automatic fix: the metric may be misspelled, or be missing in what compute_metrics returns.
+
+## References
+- transformers `Trainer._determine_best_metric`
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.evaluation_metrics_in_runs import (
+    TRAINERS,
+    UncomputedMetric,
+    uncomputed_best_metrics,
+)
+
+
+class BestModelMetricNotComputed(SourceRule):
+    code = "SRC170"
+    severity = "error"
+    looks_at = calls_of("trainers of transformers", *TRAINERS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in uncomputed_best_metrics(module):
+            names = ", ".join(sorted(found.known))
+            yield self.finding(
+                f"the best model is picked by {found.metric}, which no evaluation gives: the Trainer stops with a"
+                f" KeyError behind the first one ({_source_of_metrics(found)})",
+                _remedy(found),
+                evidence=[f"evaluations give: {names}"],
+                cases=[case_at(module, node) for node in found.nodes],
+            )
+
+
+def _source_of_metrics(found: UncomputedMetric) -> str:
+    """Where the metrics of a trainer come from, for a message."""
+    if found.has_several_sets:
+        return "with several evaluation sets each metric has the name of its set in front"
+    if not found.has_function:
+        return "it has no compute_metrics, and gives the loss alone"
+    return "compute_metrics does not return it"
+
+
+def _remedy(found: UncomputedMetric) -> str:
+    """What makes the name one of those that are given."""
+    closest = difflib.get_close_matches(found.metric, sorted(found.known), n=1)
+    if closest:
+        return f'metric_for_best_model="{closest[0]}"'
+    if not found.has_function:
+        return (
+            f'give the Trainer a compute_metrics that returns "{found.metric}", or take eval_loss'
+        )
+    return f'return "{found.metric}" from compute_metrics, or name one that it returns'

@@ -1,0 +1,117 @@
+"""The model is asked with reasoning on, and was trained with it off, or the other way round.
+
+## What it does
+Runs the training and the scripts that ask its model symbolically, and compares `enable_thinking` of
+`apply_chat_template`, and of `chat_template_kwargs` in requests to a server. It speaks where all rows of the training
+are rendered with reasoning off and a question is not (True, or left out for a family that reasons by default: Qwen3,
+SmolLM3, GLM-4.5), and where rows are written with reasoning (`<think>`) and a question switches it off.
+
+## Why it is bad
+The prompt of a question with reasoning off ends in an empty `<think>` block. A model that was trained behind the one
+and is asked behind the other begins its answer where it never began in training: it reasons at length, or not at all.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-4B")
+texts = [tokenizer.apply_chat_template(chat, tokenize=False, enable_thinking=False) for chat in chats]
+trainer = SFTTrainer("Qwen/Qwen3-4B", SFTConfig(output_dir="out", max_length=2048), train_dataset=rows_of(texts))
+trainer.train()
+prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, return_tensors="pt")
+print(trainer.model.generate(prompt, max_new_tokens=200))
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-4B")
+texts = [tokenizer.apply_chat_template(chat, tokenize=False, enable_thinking=False) for chat in chats]
+trainer = SFTTrainer("Qwen/Qwen3-4B", SFTConfig(output_dir="out", max_length=2048), train_dataset=rows_of(texts))
+trainer.train()
+prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, enable_thinking=False, return_tensors="pt")
+print(trainer.model.generate(prompt, max_new_tokens=200))
+```
+
+## Fix safety
+There is no automatic fix: the other side may be the one that is meant.
+
+## References
+- Qwen3 model cards, "Switching Between Thinking and Non-Thinking Mode"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_forms import (
+    is_written_by_script,
+    loaded_names,
+    training_scripts_beside,
+    trains_a_model,
+    written_folders,
+)
+from truetune.checks.source.evidence.served_model_folders import served_folders
+from truetune.checks.source.evidence.thinking_in_runs import (
+    Thinking,
+    asked_thinking,
+    trained_thinking,
+)
+from truetune.source.module import Module
+
+
+def _asked(module: Module) -> Iterator[Thinking]:
+    """The questions of a file that may reason or not."""
+    yield from asked_thinking(module)
+
+
+class ThinkingSwitchedOtherwise(SourceRule):
+    code = "SRC173"
+    severity = "warning"
+    looks_at = CodePlaces("questions to a model by a chat template", _asked)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        asked = list(asked_thinking(module))
+        if not asked:
+            return
+        for training in _trainings(module):
+            trained = trained_thinking(training)
+            if trained is None:
+                continue
+            for question in asked:
+                thinks = question.thinks
+                if thinks is None and trained.thinks_by_default:
+                    thinks = True
+                if thinks is None or thinks is trained.thinks:
+                    continue
+                where = "above" if training is module else f"of {Path(training.path).name}"
+                state, other = ("off", "on") if thinks else ("on", "off")
+                yield self.finding(
+                    f"the rows {where} are rendered with reasoning {state}, and the question has it {other}: another"
+                    " prompt than in training",
+                    f"ask with enable_thinking={trained.thinks} (of a server:"
+                    f' extra_body={{"chat_template_kwargs": {{"enable_thinking": {trained.thinks}}}}}), as in training',
+                    cases=[case_at(module, question.node), case_at(training, trained.node)],
+                )
+                return
+
+
+def _trainings(module: Module) -> Iterator[Module]:
+    """What trained the model that a file asks: the file itself, or the scripts beside that write what it loads."""
+    if trains_a_model(module):
+        yield module
+        return
+    names = loaded_names(module) | served_folders(module)
+    for training in training_scripts_beside(module):
+        folders = written_folders(training)
+        if any(is_written_by_script(name, folders) for name in names):
+            yield training

@@ -1,0 +1,69 @@
+"""A script keeps its worst checkpoint: it compares the metric in the wrong direction.
+
+## What it does
+Looks at three ways to keep the best model: `greater_is_better` that is set on the arguments of a `Trainer`, or that
+HfArgumentParser reads from a file; `ModelCheckpoint` and `EarlyStopping` of Lightning with `monitor` and `mode`; and a
+loop of one's own that saves behind `if loss > best`. The name of the metric says which direction is better, and names
+that do not say it are left alone. What stands in the call of `TrainingArguments` is judged by
+`best-model-direction-inverted`.
+
+## Why it is bad
+Each checkpoint that is better than the last one is thrown away. The log looks as always; only the model that is kept
+is worse than the curves.
+
+## Example
+```python
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+keep = ModelCheckpoint(monitor="val_loss", mode="max", save_top_k=1)
+```
+
+## Use instead
+```python
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+keep = ModelCheckpoint(monitor="val_loss", mode="min", save_top_k=1)
+```
+
+## Fix safety
+Safe, where the metric is what its name says.
+
+## References
+- Lightning documentation, `ModelCheckpoint` (`mode`); transformers documentation, `greater_is_better`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.kept_checkpoints import (
+    KeptCheckpoint,
+    best_checkpoint_choices,
+)
+from truetune.source.module import Module
+
+
+def _choices(module: Module) -> Iterator[KeptCheckpoint]:
+    """The places of a file where the best checkpoint is chosen by a metric whose direction is known."""
+    yield from best_checkpoint_choices(module)
+
+
+class WorstCheckpointKept(SourceRule):
+    code = "SRC171"
+    severity = "error"
+    looks_at = CodePlaces("places that keep the best checkpoint by a metric", _choices)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for choice in best_checkpoint_choices(module):
+            if choice.takes_greater is choice.is_lower_better:
+                kept = "highest" if choice.takes_greater else "lowest"
+                yield self.finding(
+                    f"the checkpoint that is kept is the one with the {kept} {choice.metric}: the worst one",
+                    choice.remedy,
+                    cases=[case_at(module, choice.node)],
+                )
