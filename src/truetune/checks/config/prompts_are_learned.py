@@ -4,7 +4,8 @@
 Says so where Axolotl's `train_on_inputs`, LLaMA-Factory's `train_on_prompt` or torchtune's `train_on_input` is on,
 where Axolotl's `roles_to_train` names the user or the system beside the assistant, and where TRL's
 `completion_only_loss` is off for rows with a prompt and a completion. Where local rows are at hand, counts how much of
-what is learned is prompts, in characters; where that is less than a fifth, it is only information.
+what is learned is prompts, in characters; where that is less than a fifth, it is only information. So it does for
+the labels that a script makes of rendered chats itself: its code is followed with the rows in hand, and not run.
 
 ## Why it is bad
 It is a choice, and a copied config makes it for you: the model spends its steps on writing questions, system prompts
@@ -47,11 +48,14 @@ from truetune.checks.config.evidence.prompt_shares import (
     files_beside,
     prompt_share,
 )
+from truetune.checks.config.evidence.script_token_rows import whole_prompts_in_labels
 from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
 from truetune.checks.config.evidence.training_file_columns import file_columns, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
+from truetune.settings.row_formats import is_script_format
 
 PROMPT_ROLES = frozenset(("user", "human", "system", "tool"))
 """Roles of the turns before an answer, by their names in published chats"""
@@ -72,6 +76,7 @@ class PromptsAreLearned(ConfigRule):
             return
         cases = [*self._switches(), *self._roles()]
         if not cases:
+            yield from self._labels_of_script()
             return
         learned = prompt_share(self.subject)
         yield self.finding(
@@ -80,6 +85,23 @@ class PromptsAreLearned(ConfigRule):
             severity="info" if learned is not None and learned.share < SMALL_SHARE else None,
             evidence=[] if learned is None else [_count_in_words(learned)],
             cases=cases,
+        )
+
+    def _labels_of_script(self) -> Iterator[Finding]:
+        """The labels that a script makes of chats itself; with its tokenizer at hand rules on token ids judge them."""
+        config = self.subject
+        if not is_script_format(config.path) or has_tokenizer(config):
+            return
+        learned = whole_prompts_in_labels(config.path)
+        if learned is None:
+            return
+        yield self.finding(
+            f"the labels hold the prompts of all {learned.rows:,} rows as well as the answers: about"
+            f" {learned.share:.0%} of what is learned",
+            "set the labels of the prompts to -100, unless the prompts are to be learned",
+            severity="info" if learned.share < SMALL_SHARE else None,
+            evidence=["the code that makes the labels was followed, not run"],
+            cases=[Case("the first of these rows", file=learned.file, line=learned.line)],
         )
 
     def _switches(self) -> Iterator[Case]:

@@ -55,6 +55,7 @@ from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.yaml_reader import parse_yaml
 from truetune.source.module import Module
+from truetune.source.option_defaults import option_given_to
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import plain_key, to_value
 from truetune.source.symbolic_execution.interpreter import (
@@ -219,13 +220,18 @@ class ConcreteRun(Interpreter):
     def _keep(self, value: Value) -> Value:
         return value
 
-    # Options have their defaults
+    # Options have what a command gives, or their defaults
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
         value = super().evaluate(node, scope)
-        if isinstance(value, Option) and value.default is not None:
-            return value.default
-        return value
+        return self._value_of_option(value) if isinstance(value, Option) else value
+
+    def _value_of_option(self, option: Option) -> Value:
+        """What a command beside the script gives for an option; else its default, where it has one."""
+        given = option_given_to(self._entry.path, option.name)
+        if given is not None:
+            return Constant(given.value)
+        return option if option.default is None else option.default
 
     def _event(
         self,

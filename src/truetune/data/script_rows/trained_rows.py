@@ -101,6 +101,8 @@ class ScriptRows:
     """What was not followed, and what was taken for it"""
     is_cut: bool
     """The files hold more rows than were followed"""
+    labels_by_collator: bool = False
+    """A collator labels every token, whatever the rows say"""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -205,6 +207,7 @@ def _follow(
         _one_tokenizer(run.trace),
         tuple(dict.fromkeys(table.notes)),
         bool(files.cut),
+        _labels_every_token(trainer),
     )
 
 

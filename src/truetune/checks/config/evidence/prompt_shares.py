@@ -65,10 +65,8 @@ def files_beside(config: Config) -> tuple[str, ...]:
         return ()
     folder = Path(config.path).parent
     files = sort_folder_files(folder)
-    if files is None:  # all of its files are rows
-        found = tuple(str(source.path) for source in data_files_of(str(folder)))
-    else:
-        found = files.training
+    all_files = tuple(str(source.path) for source in data_files_of(str(folder)))
+    found = all_files if files is None else files.training
     return found if len(found) == 1 else ()
 
 
