@@ -146,6 +146,15 @@ class RowFiles:
             and value.value not in kept_texts
         }
 
+    def texts_read(self, place: Place) -> dict[str, str]:
+        """The texts of a row as they stand in its file, by column, of the columns that the script reads."""
+        row = self._row_of_file(place)
+        return {
+            name: value.value
+            for name, value in (row.entries if row is not None else {}).items()
+            if name in self.columns_read and isinstance(value, Constant) and _is_text(value)
+        }
+
     def _row_of_file(self, place: Place) -> Row | None:
         """A row as it stands in its file, which the script may have read as text."""
         if place not in self.raw and place.file not in self._parsed:

@@ -25,6 +25,7 @@ from truetune.data.script_rows.concrete_run import (
     RenderedChat,
 )
 from truetune.data.script_rows.imported_files import texts_of_imports
+from truetune.data.script_rows.lost_columns import find_lost_columns
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
@@ -73,6 +74,7 @@ class _TrainedRow(NamedTuple):
     place: Place
     row: PlainRow
     left_over: PlainRow
+    lost: PlainRow = {}
 
 
 class ScriptRow(NamedTuple):
@@ -84,6 +86,13 @@ class ScriptRow(NamedTuple):
     row: PlainRow
     left_over: PlainRow
     """The texts of the file's row that the script neither reads nor gives to the trainer, by column"""
+    lost: PlainRow
+    """Those that it reads, and of whose column nothing reaches the trainer in any row"""
+
+    @property
+    def unused(self) -> PlainRow:
+        """All texts of the file's row that do not reach the trainer."""
+        return {**self.left_over, **self.lost}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +126,10 @@ class ScriptRows:
     def unread_columns(self) -> tuple[str, ...]:
         """The columns of text that the script neither reads nor gives to the trainer, in any row."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.left_over))
+
+    def lost_columns(self) -> tuple[str, ...]:
+        """The columns of text that the script reads, and of which nothing reaches the trainer."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.lost))
 
     def rows_of_file(self, path: Path) -> dict[int, ScriptRow] | None:
         """Line -> the row that is made of it; None for a file that the script does not read."""
@@ -214,10 +227,10 @@ def _follow(
 def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
     """The rows with their files named from the folder of the script, where they lie below that."""
     folder = script.parent.resolve()
-    for place, row, left_over in rows:
+    for place, row, left_over, lost in rows:
         is_below = place.file.is_relative_to(folder)
         name = script.parent / place.file.relative_to(folder) if is_below else place.file
-        yield ScriptRow(str(name), place.line, row, left_over)
+        yield ScriptRow(str(name), place.line, row, left_over, lost)
 
 
 def tokenizer_of_script(script: str) -> str | None:
@@ -378,9 +391,16 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
     if len({place for place, _, _ in shaped}) != len(shaped):
         return []
     # Only now is it known which columns the code reads of any row.
+    raw = [run.files.texts_read(place) for place, _, _ in shaped]
+    lost = find_lost_columns(raw, [read for _, read, _ in shaped])
     return [
-        _TrainedRow(place, read, run.files.left_over(place, trained))
-        for place, read, trained in shaped
+        _TrainedRow(
+            place,
+            read,
+            run.files.left_over(place, trained),
+            {name: before[name] for name in lost if name in before},
+        )
+        for (place, read, trained), before in zip(shaped, raw, strict=True)
     ]
 
 
