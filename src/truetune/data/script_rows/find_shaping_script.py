@@ -40,7 +40,7 @@ class ShapingScript(NamedTuple):
 
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What a report says of it."""
-        how = "its code was followed, not run; options of the command line have what a command here gives, or their defaults"
+        how = "its code was followed, not run; options are as a command here gives them, or by default"
         unread, lost = self.rows.unread_columns(), self.rows.lost_columns()
         return (
             ("makes", f"{len(self.rows.rows):,} rows for its trainer"),

@@ -66,6 +66,8 @@ TEXT_FIELD = "dataset_text_field"
 MAX_STEPS_TO_LOADER = 6
 """Calls between a loop and its loader: `enumerate(tqdm(accelerator.prepare(loader)))` has three"""
 TOKEN_COLUMNS = ("input_ids", "labels")
+CLASS = "class"
+"""In a row of token ids, the one label that a classifier learns of it"""
 
 
 class _TrainedRow(NamedTuple):
@@ -74,7 +76,7 @@ class _TrainedRow(NamedTuple):
     place: Place
     row: PlainRow
     left_over: PlainRow
-    lost: PlainRow = {}
+    lost: PlainRow
 
 
 class ScriptRow(NamedTuple):
@@ -117,6 +119,11 @@ class ScriptRows:
     def files(self) -> tuple[str, ...]:
         """The files of the training set."""
         return tuple(dict.fromkeys(row.file for row in self.rows))
+
+    @property
+    def has_classes(self) -> bool:
+        """Does a classifier learn one label of each row?"""
+        return any(CLASS in row.row for row in self.rows)
 
     @property
     def evaluation_files(self) -> tuple[str, ...]:
@@ -409,23 +416,32 @@ def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_Tra
     labels_all = _labels_every_token(trainer)
     rows: list[_TrainedRow] = []
     for row in table.rows:
-        plain = {
-            name: constant_of(row.entries[name]) for name in TOKEN_COLUMNS if name in row.entries
-        }
-        are_ids = all(
-            isinstance(one, list) and all(type(id) is int for id in one) for one in plain.values()
-        )
-        if row.is_open or "input_ids" not in plain or not are_ids or row.place is None:
+        plain = _ids_and_labels(row)
+        if plain is None or row.place is None:
             return []
         if labels_all:
             plain["labels"] = plain["input_ids"]
-        rows.append(_TrainedRow(row.place, plain, {}))
+        rows.append(_TrainedRow(row.place, plain, {}, {}))
     # A column that is still there may be read by a collator; only now is it known what the code reads of any row.
     kept = [list(row.entries.values()) for row in table.rows]
     return [
         row._replace(left_over=run.files.left_over(row.place, values))
         for row, values in zip(rows, kept, strict=True)
     ]
+
+
+def _ids_and_labels(row: Row) -> PlainRow | None:
+    """The ids of a row with its labels, or with the class that a classifier learns; None where one is not known."""
+    if row.is_open or "input_ids" not in row.entries:
+        return None
+    plain = {name: constant_of(row.entries[name]) for name in TOKEN_COLUMNS if name in row.entries}
+    label = plain.get("labels", constant_of(row.entries.get("label", Constant(None))))
+    if isinstance(label, str | bool | int) and label is not NO_CONSTANT:
+        plain.pop("labels", None)
+        plain[CLASS] = str(label)
+    lists = [one for name, one in plain.items() if name != CLASS]
+    are_ids = all(isinstance(one, list) and all(type(id) is int for id in one) for one in lists)
+    return plain if are_ids else None
 
 
 def _labels_every_token(trainer: CallEvent) -> bool:

@@ -147,9 +147,10 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
 def _rows_of_pieces(script: str, tokenizer: PieceTokenizer) -> ScriptRows | None:
     """The rows of ids of a script; None where it makes none, or can't be followed."""
     try:
-        return read_token_rows(script, tokenizer.for_script())
+        rows = read_token_rows(script, tokenizer.for_script())
     except TruetuneError:
         return None
+    return None if rows.has_classes else rows
 
 
 def _source_of(script: str) -> str:
