@@ -1,8 +1,8 @@
 """The symbolic run of a script with the rows of its files in hand.
 
 How it works: as the run of `truetune.source.symbolic_execution`, but files of rows are read, loops over lists that are
-known run once for each item, and options are as a command gives them, or by default. So what a script makes of its rows is
-known as text, as far as nothing but the script and its files decides it. Nothing is executed.
+known run once for each item, and options are as a command gives them, or by default. So what a script makes of its
+rows is known as text, as far as nothing but the script and its files decides it. Nothing is executed.
 
 The trade-off: where no tokenizer is at hand, special tokens are empty texts. A text that the chat template renders is
 kept as the conversation that it renders (`RenderedChat`), so that rules and encoders see its turns.

@@ -66,6 +66,10 @@ FORMS = (
         r"(meta-)?llama-?3.*instruct",
         TurnForm("<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"),
     ),
+    (
+        r"phi-?4(?!-(mini|multimodal))",
+        TurnForm("<|im_start|>{role}<|im_sep|>", "<|im_end|>"),
+    ),
     (r"gemma-[23]-.*it", TurnForm("<start_of_turn>{role}\n", "<end_of_turn>\n", "model")),
 )
 """The name of a model, as `plain_name` writes it -> how its published chat template writes a turn"""
