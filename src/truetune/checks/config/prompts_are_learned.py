@@ -69,6 +69,7 @@ class PromptsAreLearned(ConfigRule):
     stability = "stable"
     since = "0.1.0"
     methods = ("sft",)
+    moot_where = ("prompts-supervised-in-token-rows",)
     reads = ("training.train_on_inputs",)
 
     def findings(self) -> Iterator[Finding]:

@@ -109,6 +109,12 @@ class RowsSurelyCut(ConfigRule):
     code = "CFG064"
     severity = "warning"
     methods = ("sft",)
+    # Where a tokenizer is named beside the settings, these count the same rows by their tokens.
+    moot_where = (
+        "truncation-leaves-no-label",
+        "truncation-cuts-the-terminator",
+        "token-rows-cut-at-the-limit",
+    )
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
