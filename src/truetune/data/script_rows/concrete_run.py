@@ -93,6 +93,7 @@ TOKENIZER_LOADS = (
 )
 PAIR_LOADS = ("unsloth.*.from_pretrained",)
 """Loads of a model together with its tokenizer"""
+SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 YAML_PARSERS = ("yaml.safe_load", "yaml.load", "yaml.full_load")
 JSON_PARSERS = ("json.loads", "orjson.loads", "ujson.loads")
 OPENERS = ("open", "io.open", "gzip.open", "codecs.open", "bz2.open", "lzma.open")
@@ -560,6 +561,9 @@ class ConcreteRun(Interpreter):
         if name in ("map", "filter") and len(given.args) == 2:
             return self._mapped_list(name, given.args[0], given.args[1])
         args = given.args
+        if name in SHUFFLES and args and isinstance(args[0], Sequence):
+            _shuffle(args[0])
+            return Constant(None)
         if args and isinstance(args[0], OpenFile):
             args = (self.files.text_lines(args[0].path), *args[1:])
         if any(isinstance(one, Table) for one in args) and name not in ("list", "len", "tuple"):
@@ -667,6 +671,13 @@ def is_tokenizer(value: Value) -> bool:
     if isinstance(value, Item) and constant_of(value.key) == 1:
         return isinstance(value.base, Result) and value.base.call.named(*PAIR_LOADS)
     return isinstance(value, Result) and value.call.named(*TOKENIZER_LOADS)
+
+
+def _shuffle(rows: Sequence) -> None:
+    """Another order of a list of texts or numbers; of a list of rows the order does not matter."""
+    if all(isinstance(one, Constant) for one in rows.items):
+        # Any order is one that the run may take, but for the one that it had.
+        rows.items[:] = [*rows.items[1:], *rows.items[:1]]
 
 
 def _are_texts(plain: list[Any]) -> bool:

@@ -43,7 +43,7 @@ def find_lost_columns(
             bare = _bare(value) if isinstance(value, str) and name not in kept else ""
             if len(bare) < MIN_CHARACTERS:
                 continue
-            whole = whole if whole is not None else "\n".join(map(_bare, _texts_in(trained)))
+            whole = whole if whole is not None else "\n".join(map(_bare, texts_in(trained)))
             looked_at[name] = looked_at.get(name, 0) + 1
             texts.setdefault(name, set()).add(bare)
             if any(piece in whole for piece in _pieces(bare)):
@@ -68,13 +68,13 @@ def _pieces(bare: str) -> Iterator[str]:
         yield bare[start : start + PIECE_CHARACTERS]
 
 
-def _texts_in(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
     """The texts in a row, in its lists and dictionaries too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for one in value.values():
-            yield from _texts_in(one)
+            yield from texts_in(one)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _texts_in(one)
+            yield from texts_in(one)

@@ -29,6 +29,7 @@ from truetune.data.script_rows.lost_columns import find_lost_columns
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
+from truetune.data.script_rows.text_index import Mispairing, TextIndex, find_mispairing
 from truetune.errors import DataError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
@@ -65,6 +66,8 @@ OPTIONAL_COLUMNS = ("prompt", "tools")
 TEXT_FIELD = "dataset_text_field"
 MAX_STEPS_TO_LOADER = 6
 """Calls between a loop and its loader: `enumerate(tqdm(accelerator.prepare(loader)))` has three"""
+MAX_INDEXED_ROWS = 300
+"""Rows whose texts are looked up in each other: a script goes the same way with all rows"""
 TOKEN_COLUMNS = ("input_ids", "labels")
 CLASS = "class"
 """In a row of token ids, the one label that a classifier learns of it"""
@@ -114,6 +117,8 @@ class ScriptRows:
     """The files hold more rows than were followed"""
     labels_by_collator: bool = False
     """A collator labels every token, whatever the rows say"""
+    mispairing: Mispairing | None = None
+    """Nearly all rows pair texts of different rows of the file"""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -228,6 +233,7 @@ def _follow(
         tuple(dict.fromkeys(table.notes)),
         bool(files.cut),
         _labels_every_token(trainer),
+        None if gives_ids else _mispairing(run, rows),
     )
 
 
@@ -388,13 +394,18 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
     shape = trainer.keywords.get("formatting_func")
     field = _text_field(trainer)
     shaped: list[tuple[Place, PlainRow, list[Value]]] = []
+    index = _text_index(run, len(table.rows))
     for row in table.rows:
         names = _columns_read(row, field)
         read = _formatted(run, shape, row) if shape is not None else _plain_columns(row, names)
-        if read is None or row.place is None:
+        place = row.place
+        if place is None and index is not None and read is not None:
+            # Made of no row by itself: it stands where its first text does.
+            place = next((min(one) for one in index.places_in(read).values()), None)
+        if read is None or place is None:
             return []
         trained = [row.entries[name] for name in names if name in row.entries and shape is None]
-        shaped.append((row.place, read, trained))
+        shaped.append((place, read, trained))
     if len({place for place, _, _ in shaped}) != len(shaped):
         return []
     # Only now is it known which columns the code reads of any row.
@@ -409,6 +420,18 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
         )
         for (place, read, trained), before in zip(shaped, raw, strict=True)
     ]
+
+
+def _text_index(run: ConcreteRun, rows: int) -> TextIndex | None:
+    """The texts of the files that a script read; None where they are too many to look each up in each row."""
+    texts = run.files.plain_rows(MAX_INDEXED_ROWS + 1)
+    return None if max(rows, len(texts)) > MAX_INDEXED_ROWS else TextIndex(texts)
+
+
+def _mispairing(run: ConcreteRun, rows: list[_TrainedRow]) -> Mispairing | None:
+    """The rows that pair texts of different rows of a file, where nearly all do."""
+    index = _text_index(run, len(rows))
+    return None if index is None else find_mispairing(index.places_in(row.row) for row in rows)
 
 
 def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
