@@ -11,7 +11,7 @@ from truetune.settings.run_spec import RunSpec
 
 pytestmark = pytest.mark.fast
 
-TOWNS = [
+TOWNS = (
     "Graz",
     "Linz",
     "Wels",
@@ -24,6 +24,7 @@ TOWNS = [
     "Melk",
     "Zwettl",
     "Horn",
+) + (
     "Retz",
     "Tulln",
     "Baden",
@@ -35,8 +36,7 @@ TOWNS = [
     "Hallein",
     "Kufstein",
     "Schwaz",
-    "Imst",
-]
+)
 ROWS = [
     {
         "question": f"When does the public library of {town} open on winter weekdays?",

@@ -23,7 +23,11 @@ from truetune.data.script_rows.frame_columns import (
     operate_on_columns,
     rows_where,
 )
-from truetune.data.script_rows.known_functions import call_known_function, format_text
+from truetune.data.script_rows.known_functions import (
+    call_known_function,
+    format_text,
+    slice_text,
+)
 from truetune.data.script_rows.path_texts import attribute_of_path, path_of_method
 from truetune.data.script_rows.row_files import OpenFile, RowFiles
 from truetune.data.script_rows.row_table import (
@@ -76,6 +80,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Scope,
     Sequence,
+    Slice,
     Value,
 )
 
@@ -318,6 +323,11 @@ class ConcreteRun(Interpreter):
             self.files.note_read(base, plain_key(key))
         if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
             return Sequence("list", base.items)
+        text = constant_of(base)
+        if isinstance(text, str) and isinstance(key, Slice):
+            part = slice_text(text, key)
+            if part is not None:
+                return part
         if isinstance(base, Table):
             self._note_columns_read(base, key)
             known = rows_where(base, key) if is_column(key) else item_of_table(base, key)

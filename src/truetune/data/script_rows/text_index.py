@@ -67,6 +67,22 @@ def bare_text(text: str) -> str:
     return re.sub(r"\W+", "", text).casefold()
 
 
+def place_of_texts(found: Mapping[str, set[Place]], known: Place | None) -> Place | None:
+    """The row of the file that a row is made of.
+
+    Args:
+        found: What `places_in` tells of it.
+        known: The place by the order of the rows; None where there is none.
+    """
+    places = set().union(*found.values())
+    if len(places) == 1:
+        return next(iter(places))
+    if known is not None or not found:
+        return known
+    # It is made of several rows: it stands where its first text does.
+    return min(next(iter(found.values())))
+
+
 def find_mispairing(found: Iterable[Mapping[str, set[Place]]]) -> Mispairing | None:
     """The rows that pair texts of different rows, where nearly all rows do; None where they do not.
 

@@ -29,7 +29,12 @@ from truetune.data.script_rows.lost_columns import find_lost_columns
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
-from truetune.data.script_rows.text_index import Mispairing, TextIndex, find_mispairing
+from truetune.data.script_rows.text_index import (
+    Mispairing,
+    TextIndex,
+    find_mispairing,
+    place_of_texts,
+)
 from truetune.errors import DataError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
@@ -399,9 +404,8 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
         names = _columns_read(row, field)
         read = _formatted(run, shape, row) if shape is not None else _plain_columns(row, names)
         place = row.place
-        if place is None and index is not None and read is not None:
-            # Made of no row by itself: it stands where its first text does.
-            place = next((min(one) for one in index.places_in(read).values()), None)
+        if index is not None and read is not None:
+            place = place_of_texts(index.places_in(read), place)
         if read is None or place is None:
             return []
         trained = [row.entries[name] for name in names if name in row.entries and shape is None]
@@ -410,7 +414,10 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
         return []
     # Only now is it known which columns the code reads of any row.
     raw = [run.files.texts_read(place) for place, _, _ in shaped]
-    lost = find_lost_columns(raw, [read for _, read, _ in shaped])
+    trained_rows = [read for _, read, _ in shaped]
+    # Of rows that are put together of several ones, no column is lost: it stands beside another row's.
+    is_mispaired = index is not None and bool(find_mispairing(map(index.places_in, trained_rows)))
+    lost = () if is_mispaired else find_lost_columns(raw, trained_rows)
     return [
         _TrainedRow(
             place,
