@@ -135,8 +135,12 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     rows = _rows_of_pieces(script, PieceTokenizer(characters, turns))
     if rows is None:
         return None
-    lengths = [len(_without_pads(row.row["input_ids"])) for row in rows.rows]
+    lengths = _lengths(rows)
     limit = max(lengths)
+    # Texts may have one length by themselves: then smaller pieces make more of them, and a limit does not move.
+    smaller = _rows_of_pieces(script, PieceTokenizer(max(characters // 2, 1), turns))
+    if smaller is None or max(_lengths(smaller)) != limit:
+        return None
     cut = [row for row, length in zip(rows.rows, lengths, strict=True) if length == limit]
     if len(cut) < MIN_ROWS_AT_LIMIT or limit < MIN_TOKENS_AT_LIMIT:
         return None
@@ -169,6 +173,11 @@ def _masks_later(script: str) -> bool:
     """Does a function of Unsloth or a collator of TRL leave prompts out behind the rows?"""
     text = _source_of(script)
     return "train_on_responses_only" in text or "CompletionOnlyLM" in text
+
+
+def _lengths(rows: ScriptRows) -> list[int]:
+    """The tokens of each row, without pads."""
+    return [len(_without_pads(row.row["input_ids"])) for row in rows.rows]
 
 
 def _without_pads(ids: list[int]) -> list[int]:
