@@ -26,6 +26,7 @@ from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rows_of_ids_by_script import (
     find_trained_files,
     inspect_rows_of_ids,
+    judge_classes,
     judge_columns_without_tokenizer,
     make_script_tokenizer,
 )
@@ -295,6 +296,7 @@ def _judge_ids_of_script(
         return None
     scripts = [str(file) for _, file in find_source_files(seen.trainers.sources)]
     training = training_scripts(scripts)
+    seen.judged.append(judge_classes(training, find_sources(run.data), run))
     if run.tokenizer is None and run.model is None:
         names = {tokenizer_of_script(script) for script in training}
         name = names.pop() if len(names) == 1 else None

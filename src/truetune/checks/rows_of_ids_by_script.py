@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from truetune.data.find_data_files import Source
 from truetune.data.script_rows.find_shaping_script import training_scripts, within_time
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.data.script_rows.trained_rows import (
+    CLASS,
     ScriptRow,
     ScriptRows,
     read_token_rows,
@@ -48,6 +49,8 @@ from truetune.settings.run_spec import RunSpec
 FILE_NAME = "rows.jsonl"
 IGNORED = -100
 """The label of a token that is not learned"""
+MARK_OF_CLASSIFIERS = b"SequenceClassification"
+"""What a script that trains a classifier has in its text"""
 RULES_ON_CACHES = ("token-rows-of-another-template", "cache-made-with-other-settings")
 """They tell a cache that was made for another run. A script's rows are of this run, and its form is its own"""
 
@@ -83,6 +86,22 @@ def judge_columns_without_tokenizer(
     return Judgement() if rows is None else _judge_texts_of_ids(rows, stand_in)
 
 
+def judge_classes(scripts: Iterable[str], sources: Iterable[Source], run: RunSpec) -> Judgement:
+    """What the rule on answers says of the labels of the one script that trains a classifier on these files.
+
+    Classes may be as uneven as they are: only a label that is the same in each row is a column that was not meant.
+    """
+    of_classifiers = [one for one in scripts if MARK_OF_CLASSIFIERS in Path(one).read_bytes()]
+    if not of_classifiers:
+        return Judgement()
+    stand_in = run.model_copy(update={"tokenizer": BYTE_TOKENIZER, "model": None})
+    tokenizer = make_stand_in_tokenizer(run)
+    rows = _find_rows_of_ids(of_classifiers, sources, tokenizer, of_classifier=True)
+    if rows is None or len({row.row.get(CLASS) for row in rows.rows}) != 1:
+        return Judgement()
+    return _judge_texts_of_ids(rows, stand_in)
+
+
 def find_trained_files(scripts: Iterable[str]) -> tuple[str, ...]:
     """The files of rows that the one script among these trains which can be followed; none where several can."""
     stand_in = make_stand_in_tokenizer(RunSpec())
@@ -112,9 +131,20 @@ def _render_plainly(messages: list[Any], adds_generation_prompt: bool) -> str | 
 
 
 def _find_rows_of_ids(
-    scripts: Iterable[str], sources: Iterable[Source], tokenizer: ScriptTokenizer
+    scripts: Iterable[str],
+    sources: Iterable[Source],
+    tokenizer: ScriptTokenizer,
+    *,
+    of_classifier: bool = False,
 ) -> ScriptRows | None:
-    """The rows of the one script that makes ids of these files; None without one, or with several."""
+    """The rows of the one script that makes ids of these files; None without one, or with several.
+
+    Args:
+        scripts: Training scripts.
+        sources: Files of rows.
+        tokenizer: The one that the script is followed with.
+        of_classifier: Rows with one label each are meant, and no others.
+    """
     files = [Path(str(source.path)) for source in sources]
     found = []
     for script in within_time(scripts):
@@ -122,7 +152,8 @@ def _find_rows_of_ids(
             rows = read_token_rows(script, tokenizer)
         except DataError:
             continue  # no ids, or nothing that can be followed
-        if any(rows.rows_of_file(file) is not None for file in files):
+        is_wanted = rows.has_classes is of_classifier
+        if is_wanted and any(rows.rows_of_file(file) is not None for file in files):
             found.append(rows)
     return found[0] if len(found) == 1 else None
 
@@ -192,24 +223,33 @@ def _judge_texts_of_ids(rows: ScriptRows, run: RunSpec) -> Judgement:
     decode = setup.tokenizer.backend.decode
     conversations = []
     for number, row in enumerate(rows.rows):
-        ids: list[int] = row.row["input_ids"]
-        labels: list[int] = row.row.get("labels") or ids
-        learned = [one for one, label in zip(ids, labels, strict=False) if label != IGNORED]
-        context = [one for one, label in zip(ids, labels, strict=False) if label == IGNORED]
+        prompt, completion = _prompt_and_completion(row, decode)
         conversations.append(
             Conversation(
                 Origin(row.file, row.line, number),
                 "prompt-completion",
-                prompt=decode(context),
-                completion=decode(learned),
+                prompt=prompt,
+                completion=completion,
                 unused=tuple(row.left_over),
                 raw=dict(row.left_over),
             )
         )
-    rules = DataRules([rule for rule in choose_rules(run, DataRule) if rule in TEXT_RULES], setup)
+    wanted = (AnswersNearlyAllAlike,) if rows.has_classes else TEXT_RULES
+    rules = DataRules([rule for rule in choose_rules(run, DataRule) if rule in wanted], setup)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     rules.take(batch_of(conversations, setup.probes.renderer(), encoder))
     return rules.judgement()
+
+
+def _prompt_and_completion(row: ScriptRow, decode: Callable[[list[int]], str]) -> tuple[str, str]:
+    """What of a row is context and what is learned, as texts; of a classifier its class is learned."""
+    ids: list[int] = row.row["input_ids"]
+    if CLASS in row.row:
+        return decode(ids), row.row[CLASS]
+    labels: list[int] = row.row.get("labels") or ids
+    learned = [one for one, label in zip(ids, labels, strict=False) if label != IGNORED]
+    context = [one for one, label in zip(ids, labels, strict=False) if label == IGNORED]
+    return decode(context), decode(learned)
 
 
 def _at_file(finding: Finding, path: str, rows: tuple[ScriptRow, ...]) -> Finding:

@@ -242,27 +242,31 @@ def _make_column_renamer(
     columns: Mapping[str, str], format: FormatName | None
 ) -> Callable[[Row], Row]:
     """As `make_row_renamer`, of a map that speaks of columns alone."""
-    names = {column: _resolve_mapped_name(ours, column, format) for ours, column in columns.items()}
-    if len(set(names.values())) < len(columns):
+    # One column may be both prompt and answer: whoever maps it so by mistake is told of the rows that come out.
+    names: dict[str, list[str]] = {}
+    for ours, column in columns.items():
+        names.setdefault(column, []).append(_resolve_mapped_name(ours, column, format))
+    given = [name for several in names.values() for name in several]
+    if len(set(given)) < len(given):
         pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())
         raise SpecError(f"--map names a column twice: {pairs}")
     # `--map output=resp` beside a column `output`: the row must not have the name twice, and the
     # loser must not vanish.
-    taken = {alias for name in names.values() for alias in column_aliases()[name]}
+    taken = {alias for name in given for alias in column_aliases()[name]}
     # Exchanging two sides exchanges what is said of them: a score that stayed would turn the pair's
     # meaning round.
-    is_exchanged = names.get("chosen") == "rejected" and names.get("rejected") == "chosen"
+    is_exchanged = names.get("chosen") == ["rejected"] and names.get("rejected") == ["chosen"]
 
-    def rename(key: str) -> str:
-        """The new name of one column."""
+    def rename(key: str) -> list[str]:
+        """The new names of one column."""
         mapped = names.get(key)
         if mapped is not None:
             return mapped
         if key in taken:
-            return f"{key} (not mapped)"
-        return _name_beside_exchanged_sides(key) if is_exchanged else key
+            return [f"{key} (not mapped)"]
+        return [_name_beside_exchanged_sides(key) if is_exchanged else key]
 
-    return lambda row: {rename(key): value for key, value in row.items()}
+    return lambda row: {name: value for key, value in row.items() for name in rename(key)}
 
 
 def _resolve_mapped_name(ours: str, column: str, format: FormatName | None) -> str:

@@ -87,11 +87,25 @@ def find_given_option(module: Module, node: ast.AST) -> GivenOption | None:
         return None
     if not any(_is_parsed_command_line(origin.node) for origin in module.flow.origins(node.value)):
         return None
-    script = Path(module.path)
+    return option_given_to(module.path, node.attr)
+
+
+def option_given_to(script: str, name: str) -> GivenOption | None:
+    """What the commands beside a script give for an option of its command line.
+
+    Args:
+        script: The path of the script.
+        name: The option as the script names it: `learning_rate`.
+
+    Returns:
+        None where no shell script there starts this one with the option, or two give other values.
+    """
+    path = Path(script)
     given = [
         GivenOption(_parse_option(value), file, line)
-        for file, line, words in _commands_starting(script.parent, script.name)
-        for value in [last_option(words, f"--{node.attr}")]
+        for file, line, words in _commands_starting(path.parent, path.name)
+        for spelling in dict.fromkeys((name, name.replace("_", "-")))
+        for value in [last_option(words, f"--{spelling}")]
         if value is not None
     ]
     values = {one.value for one in given}

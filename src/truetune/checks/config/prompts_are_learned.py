@@ -3,7 +3,9 @@
 ## What it does
 Says so where Axolotl's `train_on_inputs`, LLaMA-Factory's `train_on_prompt` or torchtune's `train_on_input` is on,
 where Axolotl's `roles_to_train` names the user or the system beside the assistant, and where TRL's
-`completion_only_loss` is off for rows with a prompt and a completion.
+`completion_only_loss` is off for rows with a prompt and a completion. Where local rows are at hand, counts how much of
+what is learned is prompts, in characters; where that is less than a fifth, it is only information. So it does for
+the labels that a script makes of rendered chats itself: its code is followed with the rows in hand, and not run.
 
 ## Why it is bad
 It is a choice, and a copied config makes it for you: the model spends its steps on writing questions, system prompts
@@ -40,35 +42,68 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.config.evidence.prompt_shares import (
+    ANSWER_ROLES,
+    PromptShare,
+    files_beside,
+    prompt_share,
+)
+from truetune.checks.config.evidence.script_token_rows import whole_prompts_in_labels
 from truetune.checks.config.evidence.setting_places import setting_case, table_entries
-from truetune.checks.config.evidence.training_file_columns import training_columns
+from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
+from truetune.checks.config.evidence.training_file_columns import file_columns, training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
+from truetune.settings.row_formats import is_script_format
 
-ANSWER_ROLES = frozenset(("assistant", "gpt", "model", "bot"))
 PROMPT_ROLES = frozenset(("user", "human", "system", "tool"))
 """Roles of the turns before an answer, by their names in published chats"""
+SMALL_SHARE = 0.2
+"""Of what is learned. Chosen, not measured: short questions before long answers change little"""
 
 
 class PromptsAreLearned(ConfigRule):
     code = "CFG024"
-    severity = "info"
+    severity = "warning"
     stability = "stable"
     since = "0.1.0"
     methods = ("sft",)
+    moot_where = ("prompts-supervised-in-token-rows",)
     reads = ("training.train_on_inputs",)
 
     def findings(self) -> Iterator[Finding]:
         if self.subject.spec.training.method != "sft":
             return
         cases = [*self._switches(), *self._roles()]
-        if cases:
-            yield self.finding(
-                "prompts are learned as well as answers",
-                "switch it off, unless that is what you want",
-                cases=cases,
-            )
+        if not cases:
+            yield from self._labels_of_script()
+            return
+        learned = prompt_share(self.subject)
+        yield self.finding(
+            f"prompts are learned as well as answers{_how_much(learned)}",
+            "switch it off, unless that is what you want",
+            severity="info" if learned is not None and learned.share < SMALL_SHARE else None,
+            evidence=[] if learned is None else [_count_in_words(learned)],
+            cases=cases,
+        )
+
+    def _labels_of_script(self) -> Iterator[Finding]:
+        """The labels that a script makes of chats itself; with its tokenizer at hand rules on token ids judge them."""
+        config = self.subject
+        if not is_script_format(config.path) or has_tokenizer(config):
+            return
+        learned = whole_prompts_in_labels(config.path)
+        if learned is None:
+            return
+        yield self.finding(
+            f"the labels hold the prompts of all {learned.rows:,} rows as well as the answers: about"
+            f" {learned.share:.0%} of what is learned",
+            "set the labels of the prompts to -100, unless the prompts are to be learned",
+            severity="info" if learned.share < SMALL_SHARE else None,
+            evidence=["the code that makes the labels was followed, not run"],
+            cases=[Case("the first of these rows", file=learned.file, line=learned.line)],
+        )
 
     def _switches(self) -> Iterator[Case]:
         """The settings that put the whole row into the loss, for rows that have prompts."""
@@ -82,7 +117,10 @@ class PromptsAreLearned(ConfigRule):
         if _recipe_trains_on_input(config):
             yield setting_case(config, True, "dataset.train_on_input")
         # Rows of one text have no completion, and the switch says nothing of them.
-        has_both = {"prompt", "completion"} <= training_columns(config)
+        columns = training_columns(config)
+        if not columns:
+            columns = next(filter(None, map(file_columns, files_beside(config))), frozenset())
+        has_both = {"prompt", "completion"} <= columns
         if training.completion_only_loss is False and has_both:
             yield setting_case(config, False, "training.completion_only_loss")
 
@@ -104,3 +142,14 @@ def _recipe_trains_on_input(config: Config) -> bool:
         return False
     is_text = str(dataset.get("_component_", "")).endswith("text_completion_dataset")
     return dataset.get("train_on_input") is True and not is_text
+
+
+def _how_much(learned: PromptShare | None) -> str:
+    """The share of the prompts, as the end of a sentence."""
+    return "" if learned is None else f": about {learned.share:.0%} of what is learned"
+
+
+def _count_in_words(learned: PromptShare) -> str:
+    """What was counted."""
+    prompts, answers = learned.prompts / learned.rows, learned.answers / learned.rows
+    return f"in {learned.rows:,} rows prompts have {prompts:,.0f} characters and answers {answers:,.0f} on average"

@@ -2,7 +2,8 @@
 
 ## What it does
 Counts the rows of the files that are here, and compares them with LLaMA-Factory's `max_samples`, and with a slice that
-Axolotl is to take of a data set (`split: train[:100]`).
+Axolotl is to take of a data set (`split: train[:100]`). Where the rows are not here, says so of a limit of at most 200
+rows alone.
 
 ## Why it is bad
 Its examples set `max_samples: 1000`, and whoever copies one trains on the first thousand rows of each data set. Nothing
@@ -61,6 +62,8 @@ from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 
 NO_LIMIT = Unmet("it is about limits on the rows of a data set: none is set")
+TRIAL_ROWS = 200
+"""As in scripts: public settings take 500 rows or more to be quick (LLaMA-Factory's examples 1,000)"""
 SLICE = re.compile(r"\w+\[:(?P<rows>\d+)\]")
 
 
@@ -86,7 +89,7 @@ class RowsLeftOutByLimit(ConfigRule):
             return lacking
         if not _limits(self.subject):
             return NO_LIMIT
-        return None if self._counts() else NO_ROWS
+        return None if self._counts() or self._tiny_limit() else NO_ROWS
 
     def figure(self) -> Measurement:
         limits = sorted({limit.text for limit in _limits(self.subject)})
@@ -114,6 +117,19 @@ class RowsLeftOutByLimit(ConfigRule):
                 count=lost,
                 total=total,
             )
+        elif (tiny := self._tiny_limit()) is not None:
+            yield self.finding(
+                f"{tiny.text} trains {tiny.most:,} rows of each data set at most",
+                f"leave {tiny.key.rpartition('.')[2]} out: it is for trying things",
+                cases=[setting_case(self.subject, tiny.value, tiny.key)],
+            )
+
+    def _tiny_limit(self) -> _RowLimit | None:
+        """A limit that only a trial has, where rows of a training are not here to be counted; None where they are."""
+        trains = self.subject.stack != "llama-factory" or self.subject.raw.get("do_train") is True
+        if not trains or len(self._counts()) == len(_limits(self.subject)) > 0:
+            return None
+        return next((one for one in _limits(self.subject) if one.most <= TRIAL_ROWS), None)
 
 
 def _limits(config: Config) -> list[_RowLimit]:
@@ -124,7 +140,8 @@ def _limits(config: Config) -> list[_RowLimit]:
     if config.stack != "llama-factory" or not isinstance(most, int) or most < 1:
         return []
     text = f"max_samples {most:,}"
-    return [_RowLimit(name, most, "max_samples", most, text) for name in config.spec.data]
+    named = config.spec.data or tuple(config.spec.training.other.get("datasets") or ())
+    return [_RowLimit(str(name), most, "max_samples", most, text) for name in named]
 
 
 def _slices(config: Config) -> Iterator[_RowLimit]:

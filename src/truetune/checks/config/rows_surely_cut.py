@@ -57,7 +57,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.script_token_rows import RowsAtLimit, rows_at_limit
 from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
 from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -68,7 +70,6 @@ from truetune.data.find_data_files import Source, open_raw
 from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.decompression import UNREADABLE
-from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
 
@@ -108,21 +109,37 @@ class RowsSurelyCut(ConfigRule):
     code = "CFG064"
     severity = "warning"
     methods = ("sft",)
+    # Where a tokenizer is named beside the settings, these count the same rows by their tokens.
+    moot_where = (
+        "truncation-leaves-no-label",
+        "truncation-cuts-the-terminator",
+        "token-rows-cut-at-the-limit",
+    )
 
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
+        if has_tokenizer(self.subject):
+            return Unmet("the tokenizer is here, and the rows are counted with it")
+        if self._rows_cut_by_script() is not None:
+            return None
         if self.subject.limit is None or self.subject.spec.training.packing:
             return Unmet("it is about a limit in tokens that cuts single rows")
-        if _has_tokenizer(self.subject):
-            return Unmet("the tokenizer is here, and the rows are counted with it")
         return None if self._long_rows().rows else NO_ROWS
 
     def figure(self) -> Measurement | str:
+        cut = self._rows_cut_by_script()
+        if cut is not None:
+            return count_measurement("rows that the script cuts for certain", cut.cut, cut.rows)
         found = self._long_rows()
         return count_measurement("rows that are too long for certain", found.too_long, found.rows)
 
     def findings(self) -> Iterator[Finding]:
+        cut = self._rows_cut_by_script()
+        if cut is not None:
+            if cut.cut >= MIN_SHARE * cut.rows:
+                yield self._report_script(cut)
+            return
         config, found = self.subject, self._long_rows()
         if config.limit is None or found.first is None or found.too_long < MIN_SHARE * found.rows:
             return
@@ -133,6 +150,30 @@ class RowsSurelyCut(ConfigRule):
             "raise the limit to the longest row, or split the rows",
             evidence=[f"told by the characters: {_describe_missing_tokenizer(config)}"],
             cases=[setting_case(config, config.limit, "max_length"), found.first],
+        )
+
+    def _rows_cut_by_script(self) -> RowsAtLimit | None:
+        """The rows that a script cuts which makes token ids itself; None where it makes none, or cuts none."""
+        path = self.subject.path
+        if not is_script_format(path):
+            return None
+        return rows_at_limit(path, MOST_CHARACTERS_PER_TOKEN)
+
+    def _report_script(self, cut: RowsAtLimit) -> Finding:
+        """The script's own cut."""
+        lost = (
+            f", and in {cut.without_label:,} of them no token of the answer is left"
+            if cut.without_label
+            else ""
+        )
+        first = Case("the first row that is cut", file=cut.file, line=cut.line)
+        return self.finding(
+            f"{cut.cut:,} of {cut.rows:,} rows are cut for certain: they have more than"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {cut.limit:,} tokens that the script keeps"
+            f"{lost}",
+            "raise the limit to the longest row, or split the rows",
+            evidence=["the code that makes the token ids was followed, not run"],
+            cases=[first],
         )
 
     def _long_rows(self) -> _LongRows:
@@ -159,15 +200,6 @@ def _describe_missing_tokenizer(config: Config) -> str:
     return (
         f"the tokenizer {name} is not on this machine" if name else "the settings name no tokenizer"
     )
-
-
-def _has_tokenizer(config: Config) -> bool:
-    """Is the tokenizer of the settings on this machine?"""
-    name = config.spec.tokenizer
-    try:
-        return name is not None and (find_tokenizer_folder(name) / "tokenizer.json").is_file()
-    except (TruetuneError, OSError, ValueError):
-        return False
 
 
 def _row_sources(config: Config) -> list[Source]:

@@ -2,8 +2,9 @@
 
 ## What it does
 Finds pairs that are both set and of which one wins: `warmup_steps` over `warmup_ratio`; `max_steps` over
-`num_train_epochs`, where the rows are at hand and the limit ends the run before half of the epochs. And rows that are
-held out where nothing is evaluated, or `eval_steps` where nothing says `eval_strategy: "no"` in so many words.
+`num_train_epochs`, where the rows are at hand and the limit ends the run before half of the epochs (a warning before
+a fifth, for most rows are never seen then). And rows that are held out where nothing is evaluated, or `eval_steps`
+where nothing says `eval_strategy: "no"` in so many words.
 
 ## Why it is bad
 The value that you see is not the one that runs. Three epochs with `max_steps: 100` end after 100 steps; rows that are
@@ -51,10 +52,13 @@ from truetune.checks.config.evidence.step_counts import max_steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
+from truetune.settings.training_settings import Training
 
 MOST_OF_A_RUN = 0.5
 """Share of the epochs' steps: a limit above it hardly changes the run, and is often set on purpose"""
 
+FEW_OF_A_RUN = 0.2
+"""Share below which most rows are never seen: what is left over from a trial"""
 OLD_NAME = "evaluation_strategy"
 """Of eval_strategy: where it stands, `setting-renamed` says what becomes of it. YAML reads a bare `no` as False."""
 
@@ -134,24 +138,37 @@ class SettingOverruled(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         epochs, limit = training.num_train_epochs, training.max_steps or 0
         both_set = {"training.num_train_epochs", "training.max_steps"} <= {*config.places}
-        if not (both_set and epochs and epochs > 1 and limit > 0):
+        if not (both_set and epochs and epochs >= 1 and limit > 0):
             return
         without_limit = training.model_copy(update={"max_steps": None})
         whole = max_steps_of_run(
             replace(config, spec=config.spec.model_copy(update={"training": without_limit}))
         )
+        # Where the rows are not here: of 20 public scripts with both, the limit was meant in each.
         if whole is None or limit >= MOST_OF_A_RUN * whole.most:
             return
+        is_far_shorter = limit < FEW_OF_A_RUN * whole.most
+        # One epoch is what a trainer's example writes beside a limit.
+        if not is_far_shorter and epochs <= 1:
+            return
+        seen = _rows_seen(training, limit)
+        is_trial = not is_far_shorter or config.path.endswith(".ipynb")
         yield self.finding(
-            f"{epochs:g} epochs do not count: max_steps {limit:,} decides",
-            "keep one of the two",
-            severity="info",
+            f"max_steps {limit:,} ends the run after {seen:,} rows: {epochs:g} epochs do not count",
+            "remove max_steps, unless it is a trial; else remove the epochs",
+            severity="info" if is_trial else None,
             evidence=[whole.why],
             cases=[
                 setting_case(config, f"{epochs:g}", "training.num_train_epochs"),
                 setting_case(config, limit, "training.max_steps"),
             ],
         )
+
+
+def _rows_seen(training: Training, steps: int) -> int:
+    """The rows that so many steps see, each row as often as it is seen."""
+    batch = training.per_device_train_batch_size or 1
+    return steps * batch * max(training.gradient_accumulation_steps or 1, 1) * training.devices
 
 
 def _evaluates_never(config: Config) -> bool:

@@ -5,7 +5,8 @@ Compares each question with its own answer, with those of the rows around it and
 they share. It fires where, from some row on, the answer one or several rows away is far nearer than the row's own (six
 standard errors), and where question and answer belong to each other alone (each is far nearer to the other than all
 else) and hardly ever stand in one row. Rows whose questions and answers share no rare words (labels, translations,
-canned replies that serve many rows) are not judged.
+canned replies that serve many rows) are not judged. Where a script makes the rows of a file and its code can be
+followed, the rows are compared with the file: which line each text is of.
 
 ## Why it is bad
 The model learns fluent answers to other questions. The loss falls as it should, for most of it is in the language; what
@@ -33,6 +34,7 @@ the rows again, and filter, sort and join whole rows (`dropna` on the table, a j
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -51,7 +53,11 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.word_affinity import QuestionAnswerAffinity
 from truetune.data.conversation import Origin
+from truetune.data.script_rows.text_index import Mispairing
+from truetune.data.script_rows.trained_rows import ScriptRows, read_trained_rows
 from truetune.encoding.batch import Batch
+from truetune.errors import TruetuneError
+from truetune.settings.row_formats import is_script_format
 
 CHUNK_ROWS = 1_000
 """Neighbouring rows that are compared with each other; of long files those from row 0, 1,000, 2,000, 4,000, 8,000, ...
@@ -109,7 +115,10 @@ class AnswersOfOtherRows(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         self._compare_chunk()
-        if self.shift is not None:
+        rows = self._rows_of_script()
+        if rows is not None and rows.mispairing is not None:
+            yield self._report_mispairing(rows, rows.mispairing)
+        elif self.shift is not None:
             yield self._report_shift(self.shift)
         elif self.apart is not None:
             pairs, own = self.apart
@@ -122,6 +131,30 @@ class AnswersOfOtherRows(DataRule):
                 count=pairs - own,
                 total=pairs,
             )
+
+    def _rows_of_script(self) -> ScriptRows | None:
+        """The rows as a script makes them, where one shapes them."""
+        script = self.spec.format
+        if script is None or not is_script_format(script):
+            return None
+        try:
+            return read_trained_rows(script)
+        except TruetuneError:
+            return None
+
+    def _report_mispairing(self, rows: ScriptRows, found: Mispairing) -> Finding:
+        """The script pairs columns of different rows."""
+        (one, other), (line, other_line) = found.columns, found.lines
+        file = next(name for name in rows.files if Path(name).resolve() == found.first.file)
+        place = Origin(file, line, 0)
+        return self.finding(
+            f"{found.rows:,} of {found.total:,} rows that {self.spec.format} makes pair texts of different rows:"
+            f" {one} of line {line} stands beside {other} of line {other_line}",
+            "take both from one row: mind the index, and shuffle or sort whole rows",
+            cases=[Case(f"{one} of this row is beside {other} of line {other_line}", place)],
+            count=found.rows,
+            total=found.total,
+        )
 
     def _report_shift(self, shift: AnswerShift) -> Finding:
         """From some row on, the answers are those of the rows before or behind."""

@@ -43,9 +43,10 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.column_names import is_answer_name
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
-from truetune.errors import MAX_NAMED, name_list, shortened
+from truetune.errors import MAX_NAMED, TruetuneError, name_list, shortened
 from truetune.settings.row_formats import is_script_format
 
 
@@ -130,6 +131,11 @@ class UnusedColumns(DataRule):
         """What to do with columns that sound like a part of prompt or answer."""
         script = self.spec.format
         if script is not None and is_script_format(script):
+            if set(_lost_columns(script)).intersection(columns):
+                return (
+                    f"look where {script} writes the messages or texts anew: it reads these columns,"
+                    " and nothing of them is left in the rows that it trains"
+                )
             return f"let {script} read them: it shapes the rows, and reads these columns nowhere"
         if not instead:
             return "map them (--map OURS=THEIRS) or write them into the messages"
@@ -163,3 +169,11 @@ def _column_of_answer(row: Conversation) -> str:
 def _column_name(column: str) -> str:
     """The name without the note that it is not mapped."""
     return column.removesuffix(" (not mapped)")
+
+
+def _lost_columns(script: str) -> tuple[str, ...]:
+    """The columns that a script reads, and of which nothing reaches its trainer."""
+    try:
+        return read_trained_rows(script).lost_columns()
+    except TruetuneError:
+        return ()

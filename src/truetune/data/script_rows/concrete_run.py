@@ -1,8 +1,8 @@
 """The symbolic run of a script with the rows of its files in hand.
 
 How it works: as the run of `truetune.source.symbolic_execution`, but files of rows are read, loops over lists that are
-known run once for each item, and options of the command line have their defaults. So what a script makes of its rows is
-known as text, as far as nothing but the script and its files decides it. Nothing is executed.
+known run once for each item, and options are as a command gives them, or by default. So what a script makes of its
+rows is known as text, as far as nothing but the script and its files decides it. Nothing is executed.
 
 The trade-off: where no tokenizer is at hand, special tokens are empty texts. A text that the chat template renders is
 kept as the conversation that it renders (`RenderedChat`), so that rules and encoders see its turns.
@@ -23,7 +23,11 @@ from truetune.data.script_rows.frame_columns import (
     operate_on_columns,
     rows_where,
 )
-from truetune.data.script_rows.known_functions import call_known_function, format_text
+from truetune.data.script_rows.known_functions import (
+    call_known_function,
+    format_text,
+    slice_text,
+)
 from truetune.data.script_rows.path_texts import attribute_of_path, path_of_method
 from truetune.data.script_rows.row_files import OpenFile, RowFiles
 from truetune.data.script_rows.row_table import (
@@ -55,6 +59,7 @@ from truetune.errors import TruetuneError
 from truetune.parsing import InputLimitError
 from truetune.parsing.yaml_reader import parse_yaml
 from truetune.source.module import Module
+from truetune.source.option_defaults import option_given_to
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.containers import plain_key, to_value
 from truetune.source.symbolic_execution.interpreter import (
@@ -75,6 +80,7 @@ from truetune.source.symbolic_execution.values import (
     Result,
     Scope,
     Sequence,
+    Slice,
     Value,
 )
 
@@ -92,6 +98,7 @@ TOKENIZER_LOADS = (
 )
 PAIR_LOADS = ("unsloth.*.from_pretrained",)
 """Loads of a model together with its tokenizer"""
+SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 YAML_PARSERS = ("yaml.safe_load", "yaml.load", "yaml.full_load")
 JSON_PARSERS = ("json.loads", "orjson.loads", "ujson.loads")
 OPENERS = ("open", "io.open", "gzip.open", "codecs.open", "bz2.open", "lzma.open")
@@ -219,13 +226,18 @@ class ConcreteRun(Interpreter):
     def _keep(self, value: Value) -> Value:
         return value
 
-    # Options have their defaults
+    # Options have what a command gives, or their defaults
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Value:
         value = super().evaluate(node, scope)
-        if isinstance(value, Option) and value.default is not None:
-            return value.default
-        return value
+        return self._value_of_option(value) if isinstance(value, Option) else value
+
+    def _value_of_option(self, option: Option) -> Value:
+        """What a command beside the script gives for an option; else its default, where it has one."""
+        given = option_given_to(self._entry.path, option.name)
+        if given is not None:
+            return Constant(given.value)
+        return option if option.default is None else option.default
 
     def _event(
         self,
@@ -311,6 +323,11 @@ class ConcreteRun(Interpreter):
             self.files.note_read(base, plain_key(key))
         if isinstance(base, ChatIds) and constant_of(key) == "input_ids":
             return Sequence("list", base.items)
+        text = constant_of(base)
+        if isinstance(text, str) and isinstance(key, Slice):
+            part = slice_text(text, key)
+            if part is not None:
+                return part
         if isinstance(base, Table):
             self._note_columns_read(base, key)
             known = rows_where(base, key) if is_column(key) else item_of_table(base, key)
@@ -554,6 +571,9 @@ class ConcreteRun(Interpreter):
         if name in ("map", "filter") and len(given.args) == 2:
             return self._mapped_list(name, given.args[0], given.args[1])
         args = given.args
+        if name in SHUFFLES and args and isinstance(args[0], Sequence):
+            _shuffle(args[0])
+            return Constant(None)
         if args and isinstance(args[0], OpenFile):
             args = (self.files.text_lines(args[0].path), *args[1:])
         if any(isinstance(one, Table) for one in args) and name not in ("list", "len", "tuple"):
@@ -661,6 +681,13 @@ def is_tokenizer(value: Value) -> bool:
     if isinstance(value, Item) and constant_of(value.key) == 1:
         return isinstance(value.base, Result) and value.base.call.named(*PAIR_LOADS)
     return isinstance(value, Result) and value.call.named(*TOKENIZER_LOADS)
+
+
+def _shuffle(rows: Sequence) -> None:
+    """Another order of a list of texts or numbers; of a list of rows the order does not matter."""
+    if all(isinstance(one, Constant) for one in rows.items):
+        # Any order is one that the run may take, but for the one that it had.
+        rows.items[:] = [*rows.items[1:], *rows.items[:1]]
 
 
 def _are_texts(plain: list[Any]) -> bool:

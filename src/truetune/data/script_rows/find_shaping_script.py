@@ -40,11 +40,12 @@ class ShapingScript(NamedTuple):
 
     def facts(self) -> tuple[tuple[str, str], ...]:
         """What a report says of it."""
-        how = "its code was followed, not run; options of the command line have their defaults"
-        unread = self.rows.unread_columns()
+        how = "its code was followed, not run; options are as a command here gives them, or by default"
+        unread, lost = self.rows.unread_columns(), self.rows.lost_columns()
         return (
             ("makes", f"{len(self.rows.rows):,} rows for its trainer"),
             *((("never reads", name_list(unread)),) if unread else ()),
+            *((("reads and does not train", name_list(lost)),) if lost else ()),
             ("note", how),
             *(("note", note) for note in self.rows.notes),
         )

@@ -27,6 +27,7 @@ from truetune.source.symbolic_execution.values import (
     Library,
     Mapping,
     Sequence,
+    Slice,
     Value,
 )
 
@@ -243,6 +244,16 @@ def format_text(template: str, args: Arguments, keywords: dict[str, Value]) -> V
         return None
     text = "".join(pieces)
     return Constant(text) if len(text) <= MAX_TEXT else None
+
+
+def slice_text(text: str, part: Slice) -> Value | None:
+    """`text[:500]`; None where the limits are not known."""
+    limits = [
+        None if one is None else constant_of(one) for one in (part.start, part.stop, part.step)
+    ]
+    if any(limit is not None and type(limit) is not int for limit in limits) or limits[2] == 0:
+        return None
+    return Constant(text[slice(*limits)])
 
 
 FUNCTIONS: dict[str, Callable[[Arguments, dict[str, Value]], Value | None]] = {

@@ -146,6 +146,25 @@ class RowFiles:
             and value.value not in kept_texts
         }
 
+    def plain_rows(self, most: int) -> list[tuple[Place, dict[str, str]]]:
+        """The first rows of the files that were read, with their texts by column."""
+        places = [place for read in self.read.values() for place in read][:most]
+        return [(place, self._texts_of(place)) for place in places]
+
+    def _texts_of(self, place: Place) -> dict[str, str]:
+        """The texts of a row as they stand in its file, by column."""
+        row = self._row_of_file(place)
+        return {
+            name: value.value
+            for name, value in (row.entries if row is not None else {}).items()
+            if isinstance(value, Constant) and _is_text(value)
+        }
+
+    def texts_read(self, place: Place) -> dict[str, str]:
+        """The texts of a row as they stand in its file, by column, of the columns that the script reads."""
+        texts = self._texts_of(place)
+        return {name: text for name, text in texts.items() if name in self.columns_read}
+
     def _row_of_file(self, place: Place) -> Row | None:
         """A row as it stands in its file, which the script may have read as text."""
         if place not in self.raw and place.file not in self._parsed:

@@ -25,9 +25,16 @@ from truetune.data.script_rows.concrete_run import (
     RenderedChat,
 )
 from truetune.data.script_rows.imported_files import texts_of_imports
+from truetune.data.script_rows.lost_columns import find_lost_columns
 from truetune.data.script_rows.row_files import MAX_ROWS, RowFiles
 from truetune.data.script_rows.row_table import Place, Row, Table, table_of_values
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
+from truetune.data.script_rows.text_index import (
+    Mispairing,
+    TextIndex,
+    find_mispairing,
+    place_of_texts,
+)
 from truetune.errors import DataError
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
@@ -64,7 +71,11 @@ OPTIONAL_COLUMNS = ("prompt", "tools")
 TEXT_FIELD = "dataset_text_field"
 MAX_STEPS_TO_LOADER = 6
 """Calls between a loop and its loader: `enumerate(tqdm(accelerator.prepare(loader)))` has three"""
+MAX_INDEXED_ROWS = 300
+"""Rows whose texts are looked up in each other: a script goes the same way with all rows"""
 TOKEN_COLUMNS = ("input_ids", "labels")
+CLASS = "class"
+"""In a row of token ids, the one label that a classifier learns of it"""
 
 
 class _TrainedRow(NamedTuple):
@@ -73,6 +84,7 @@ class _TrainedRow(NamedTuple):
     place: Place
     row: PlainRow
     left_over: PlainRow
+    lost: PlainRow
 
 
 class ScriptRow(NamedTuple):
@@ -84,6 +96,13 @@ class ScriptRow(NamedTuple):
     row: PlainRow
     left_over: PlainRow
     """The texts of the file's row that the script neither reads nor gives to the trainer, by column"""
+    lost: PlainRow
+    """Those that it reads, and of whose column nothing reaches the trainer in any row"""
+
+    @property
+    def unused(self) -> PlainRow:
+        """All texts of the file's row that do not reach the trainer."""
+        return {**self.left_over, **self.lost}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +120,20 @@ class ScriptRows:
     """What was not followed, and what was taken for it"""
     is_cut: bool
     """The files hold more rows than were followed"""
+    labels_by_collator: bool = False
+    """A collator labels every token, whatever the rows say"""
+    mispairing: Mispairing | None = None
+    """Nearly all rows pair texts of different rows of the file"""
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files of the training set."""
         return tuple(dict.fromkeys(row.file for row in self.rows))
+
+    @property
+    def has_classes(self) -> bool:
+        """Does a classifier learn one label of each row?"""
+        return any(CLASS in row.row for row in self.rows)
 
     @property
     def evaluation_files(self) -> tuple[str, ...]:
@@ -115,6 +143,10 @@ class ScriptRows:
     def unread_columns(self) -> tuple[str, ...]:
         """The columns of text that the script neither reads nor gives to the trainer, in any row."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.left_over))
+
+    def lost_columns(self) -> tuple[str, ...]:
+        """The columns of text that the script reads, and of which nothing reaches the trainer."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.lost))
 
     def rows_of_file(self, path: Path) -> dict[int, ScriptRow] | None:
         """Line -> the row that is made of it; None for a file that the script does not read."""
@@ -205,16 +237,18 @@ def _follow(
         _one_tokenizer(run.trace),
         tuple(dict.fromkeys(table.notes)),
         bool(files.cut),
+        _labels_every_token(trainer),
+        None if gives_ids else _mispairing(run, rows),
     )
 
 
 def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
     """The rows with their files named from the folder of the script, where they lie below that."""
     folder = script.parent.resolve()
-    for place, row, left_over in rows:
+    for place, row, left_over, lost in rows:
         is_below = place.file.is_relative_to(folder)
         name = script.parent / place.file.relative_to(folder) if is_below else place.file
-        yield ScriptRow(str(name), place.line, row, left_over)
+        yield ScriptRow(str(name), place.line, row, left_over, lost)
 
 
 def tokenizer_of_script(script: str) -> str | None:
@@ -365,20 +399,46 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
     shape = trainer.keywords.get("formatting_func")
     field = _text_field(trainer)
     shaped: list[tuple[Place, PlainRow, list[Value]]] = []
+    index = _text_index(run, len(table.rows))
     for row in table.rows:
         names = _columns_read(row, field)
         read = _formatted(run, shape, row) if shape is not None else _plain_columns(row, names)
-        if read is None or row.place is None:
+        place = row.place
+        if index is not None and read is not None:
+            place = place_of_texts(index.places_in(read), place)
+        if read is None or place is None:
             return []
         trained = [row.entries[name] for name in names if name in row.entries and shape is None]
-        shaped.append((row.place, read, trained))
+        shaped.append((place, read, trained))
     if len({place for place, _, _ in shaped}) != len(shaped):
         return []
     # Only now is it known which columns the code reads of any row.
+    raw = [run.files.texts_read(place) for place, _, _ in shaped]
+    trained_rows = [read for _, read, _ in shaped]
+    # Of rows that are put together of several ones, no column is lost: it stands beside another row's.
+    is_mispaired = index is not None and bool(find_mispairing(map(index.places_in, trained_rows)))
+    lost = () if is_mispaired else find_lost_columns(raw, trained_rows)
     return [
-        _TrainedRow(place, read, run.files.left_over(place, trained))
-        for place, read, trained in shaped
+        _TrainedRow(
+            place,
+            read,
+            run.files.left_over(place, trained),
+            {name: before[name] for name in lost if name in before},
+        )
+        for (place, read, trained), before in zip(shaped, raw, strict=True)
     ]
+
+
+def _text_index(run: ConcreteRun, rows: int) -> TextIndex | None:
+    """The texts of the files that a script read; None where they are too many to look each up in each row."""
+    texts = run.files.plain_rows(MAX_INDEXED_ROWS + 1)
+    return None if max(rows, len(texts)) > MAX_INDEXED_ROWS else TextIndex(texts)
+
+
+def _mispairing(run: ConcreteRun, rows: list[_TrainedRow]) -> Mispairing | None:
+    """The rows that pair texts of different rows of a file, where nearly all do."""
+    index = _text_index(run, len(rows))
+    return None if index is None else find_mispairing(index.places_in(row.row) for row in rows)
 
 
 def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
@@ -386,23 +446,32 @@ def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_Tra
     labels_all = _labels_every_token(trainer)
     rows: list[_TrainedRow] = []
     for row in table.rows:
-        plain = {
-            name: constant_of(row.entries[name]) for name in TOKEN_COLUMNS if name in row.entries
-        }
-        are_ids = all(
-            isinstance(one, list) and all(type(id) is int for id in one) for one in plain.values()
-        )
-        if row.is_open or "input_ids" not in plain or not are_ids or row.place is None:
+        plain = _ids_and_labels(row)
+        if plain is None or row.place is None:
             return []
         if labels_all:
             plain["labels"] = plain["input_ids"]
-        rows.append(_TrainedRow(row.place, plain, {}))
+        rows.append(_TrainedRow(row.place, plain, {}, {}))
     # A column that is still there may be read by a collator; only now is it known what the code reads of any row.
     kept = [list(row.entries.values()) for row in table.rows]
     return [
         row._replace(left_over=run.files.left_over(row.place, values))
         for row, values in zip(rows, kept, strict=True)
     ]
+
+
+def _ids_and_labels(row: Row) -> PlainRow | None:
+    """The ids of a row with its labels, or with the class that a classifier learns; None where one is not known."""
+    if row.is_open or "input_ids" not in row.entries:
+        return None
+    plain = {name: constant_of(row.entries[name]) for name in TOKEN_COLUMNS if name in row.entries}
+    label = plain.get("labels", constant_of(row.entries.get("label", Constant(None))))
+    if isinstance(label, str | bool | int) and label is not NO_CONSTANT:
+        plain.pop("labels", None)
+        plain[CLASS] = str(label)
+    lists = [one for name, one in plain.items() if name != CLASS]
+    are_ids = all(isinstance(one, list) and all(type(id) is int for id in one) for one in lists)
+    return plain if are_ids else None
 
 
 def _labels_every_token(trainer: CallEvent) -> bool:

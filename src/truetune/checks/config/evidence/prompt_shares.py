@@ -1,0 +1,95 @@
+"""How much of what a run learns is its prompts, where its settings take the loss on whole rows.
+
+How it works: the characters of the turns before an answer, beside those of the answers, in the first local rows. The
+tokenizer need not be here: a share in characters is close to that in tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
+from truetune.data.conversation import Conversation
+from truetune.data.rows import read_conversations
+from truetune.data.sort_folder_files import sort_folder_files
+from truetune.errors import TruetuneError
+from truetune.settings.config import Config
+
+MAX_ROWS = 500
+"""Rows that are read; a share does not change with more"""
+ANSWER_ROLES = frozenset(("assistant", "gpt", "model", "bot"))
+
+
+class PromptShare(NamedTuple):
+    """Characters of some rows."""
+
+    rows: int
+    prompts: int
+    answers: int
+
+    @property
+    def share(self) -> float:
+        """The share of the prompts in what is learned."""
+        return self.prompts / (self.prompts + self.answers)
+
+
+def prompt_share(config: Config) -> PromptShare | None:
+    """The prompts and answers of the first local rows; None where no row with an answer is at hand."""
+    rows = prompts = answers = 0
+    try:
+        for row in islice(_rows_of_run(config), MAX_ROWS):
+            before, answer = _count_characters(row)
+            if answer:
+                rows, prompts, answers = rows + 1, prompts + before, answers + answer
+    except (TruetuneError, OSError):
+        return None
+    return PromptShare(rows, prompts, answers) if rows else None
+
+
+def _rows_of_run(config: Config) -> Iterator[Conversation]:
+    """The rows of the files that settings name; else those of the one file of rows beside the settings."""
+    spec = config.spec
+    named = [str(source.path) for source in training_sources(config)] or list(config.row_files)
+    if named:
+        return read_conversations(named, format=spec.format, columns=spec.map)
+    beside = files_beside(config)
+    return read_conversations(beside, columns=_columns_of_recipe(config)) if beside else iter(())
+
+
+def files_beside(config: Config) -> tuple[str, ...]:
+    """The one file of training rows in the folder of the settings; none where there are several."""
+    if not config.path:
+        return ()
+    folder = Path(config.path).parent
+    files = sort_folder_files(folder)
+    all_files = tuple(str(source.path) for source in data_files_of(str(folder)))
+    found = all_files if files is None else files.training
+    return found if len(found) == 1 else ()
+
+
+def _columns_of_recipe(config: Config) -> dict[str, str]:
+    """The columns that a torchtune recipe maps, by truetune's names."""
+    dataset: Any = config.raw.get("dataset")
+    named = dataset.get("column_map") if isinstance(dataset, dict) else None
+    if not isinstance(named, dict):
+        return {}
+    ours = {"input": "instruction", "output": "output"}
+    return {ours[key]: name for key, name in named.items() if key in ours and name != ours[key]}
+
+
+def _count_characters(row: Conversation) -> tuple[int, int]:
+    """The characters of a row before its answers and in them; no answer where it is one text."""
+    if not row.is_chat:
+        return len(row.prompt or ""), len(row.completion or "")
+    prompts = answers = 0
+    for message in row.messages:
+        content = message.get("content")
+        size = len(content) if isinstance(content, str) else 0
+        if message.get("role") in ANSWER_ROLES:
+            answers += size
+        else:
+            prompts += size
+    return prompts, answers

@@ -1,0 +1,210 @@
+"""The token ids that a script makes of its rows, where its tokenizer is not on this machine.
+
+How it works: the script is followed (`truetune.data.script_rows`) with a stand-in whose tokens are pieces of so many
+characters. With one character a token, labels say which characters are learned. With six, which no tokenizer packs
+into a token of running text on average, what the script cuts is cut for certain.
+
+The trade-off: chats are rendered in the form of the model's family, as far as its name says it. Of another model a
+script may search for a marker that the stand-in does not write, so what its labels leave out is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.turn_forms import PLAIN_TURNS, TurnForm, turns_of_model
+from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
+from truetune.data.script_rows.trained_rows import (
+    ScriptRows,
+    read_token_rows,
+    tokenizer_of_script,
+)
+from truetune.errors import TruetuneError
+
+IGNORED = -100
+"""The label of a token that is not learned"""
+MIN_ROWS_AT_LIMIT = 2
+"""Rows of the greatest length that are no accident: one row is always the longest"""
+MIN_TOKENS_AT_LIMIT = 16
+"""Rows of a few tokens often have one length"""
+PAD = "\0"
+OWN_MASK = re.compile(r"(?<!pad_token_id=)(?<!pad_token_id = )-\s*100\b|ignore_index")
+"""A script that leaves something out of the labels; that pads are left out says nothing of prompts"""
+
+
+@dataclass(slots=True)
+class PieceTokenizer:
+    """A tokenizer whose tokens are pieces of a text, and the marks of a chat template."""
+
+    characters: int
+    """Of a piece"""
+    turns: TurnForm
+    pieces: list[str] = field(default_factory=lambda: [""])
+    ids: dict[str, int] = field(default_factory=lambda: {PAD: 0})
+
+    def encode(self, text: str, adds_special: bool) -> list[int]:
+        """The ids of a text; there are no special tokens to add."""
+        found: list[int] = []
+        for part in re.split(self.turns.marks, text):
+            if re.fullmatch(self.turns.marks, part):
+                found.append(self.id_of(part))
+                continue
+            size = self.characters
+            found += [self.id_of(part[start : start + size]) for start in range(0, len(part), size)]
+        return found
+
+    def id_of(self, piece: str) -> int:
+        """The id of a piece, a new one where it has none."""
+        if piece not in self.ids:
+            self.ids[piece] = len(self.pieces)
+            self.pieces.append(piece)
+        return self.ids[piece]
+
+    def for_script(self) -> ScriptTokenizer:
+        """The tokenizer as scripts are followed with it."""
+        end = self.turns.end.strip()
+        return ScriptTokenizer(
+            encode=self.encode,
+            render=self.turns.render,
+            special={"eos_token": end, "pad_token": PAD, "bos_token": "", "unk_token": "?"},
+            id_of=self.id_of,
+        )
+
+
+class PromptLabels(NamedTuple):
+    """What the labels of a script say of prompts and answers."""
+
+    rows: int
+    learned_prompts: int
+    """Characters of the turns before an answer that are learned"""
+    learned_answers: int
+    file: str
+    line: int
+    """The first row"""
+
+    @property
+    def share(self) -> float:
+        """The share of the prompts in what is learned."""
+        return self.learned_prompts / (self.learned_prompts + self.learned_answers)
+
+
+class RowsAtLimit(NamedTuple):
+    """Rows that a script cuts for certain."""
+
+    rows: int
+    cut: int
+    without_label: int
+    """Those of them in which nothing is learned"""
+    limit: int
+    file: str
+    line: int
+    """The first of them"""
+
+
+@lru_cache(maxsize=8)
+def whole_prompts_in_labels(script: str) -> PromptLabels | None:
+    """Chats whose prompts the script learns whole; None where it learns no prompts, or that is not known.
+
+    A collator that labels every token is none of these: whoever takes it trains on texts.
+    """
+    turns = turns_of_model(tokenizer_of_script(script) or "")
+    if turns is None and OWN_MASK.search(_source_of(script)):
+        return None
+    tokenizer = PieceTokenizer(1, turns or PLAIN_TURNS)
+    rows = _rows_of_pieces(script, tokenizer)
+    if rows is None or rows.labels_by_collator or _masks_later(script):
+        return None
+    prompts = answers = 0
+    for row in rows.rows:
+        spans = _learned_characters(row.row, tokenizer)
+        if spans is None or spans[0] == 0 or spans[1] == 0:
+            return None
+        prompts, answers = prompts + spans[0], answers + spans[1]
+    first = rows.rows[0]
+    return PromptLabels(len(rows.rows), prompts, answers, first.file, first.line)
+
+
+@lru_cache(maxsize=8)
+def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
+    """The rows that a script cuts at one length, in tokens of so many characters; None where it cuts none."""
+    turns = turns_of_model(tokenizer_of_script(script) or "") or PLAIN_TURNS
+    rows = _rows_of_pieces(script, PieceTokenizer(characters, turns))
+    if rows is None:
+        return None
+    lengths = _lengths(rows)
+    limit = max(lengths)
+    # Texts may have one length by themselves: then smaller pieces make more of them, and a limit does not move.
+    smaller = _rows_of_pieces(script, PieceTokenizer(max(characters // 2, 1), turns))
+    if smaller is None or max(_lengths(smaller)) != limit:
+        return None
+    cut = [row for row, length in zip(rows.rows, lengths, strict=True) if length == limit]
+    if len(cut) < MIN_ROWS_AT_LIMIT or limit < MIN_TOKENS_AT_LIMIT:
+        return None
+    unlabelled = sum(not _learned_places(row.row) for row in cut)
+    return RowsAtLimit(len(rows.rows), len(cut), unlabelled, limit, cut[0].file, cut[0].line)
+
+
+def _rows_of_pieces(script: str, tokenizer: PieceTokenizer) -> ScriptRows | None:
+    """The rows of ids of a script; None where it makes none, or can't be followed."""
+    try:
+        rows = read_token_rows(script, tokenizer.for_script())
+    except TruetuneError:
+        return None
+    return None if rows.has_classes else rows
+
+
+def _source_of(script: str) -> str:
+    """The text of the script and of the Python files beside it."""
+    folder = Path(script).parent
+    texts = []
+    for path in {Path(script), *sorted(folder.glob("*.py"))[:20]}:
+        try:
+            texts.append(path.read_text(errors="replace"))
+        except OSError:
+            continue
+    return "\n".join(texts)
+
+
+def _masks_later(script: str) -> bool:
+    """Does a function of Unsloth or a collator of TRL leave prompts out behind the rows?"""
+    text = _source_of(script)
+    return "train_on_responses_only" in text or "CompletionOnlyLM" in text
+
+
+def _lengths(rows: ScriptRows) -> list[int]:
+    """The tokens of each row, without pads."""
+    return [len(_without_pads(row.row["input_ids"])) for row in rows.rows]
+
+
+def _without_pads(ids: list[int]) -> list[int]:
+    """Ids without the pads around them."""
+    return [one for one in ids if one != 0]
+
+
+def _learned_places(row: dict[str, Any]) -> list[int]:
+    """The places of a row that are learned."""
+    labels = row.get("labels") or row["input_ids"]
+    return [place for place, label in enumerate(labels) if label != IGNORED]
+
+
+def _learned_characters(row: dict[str, Any], tokenizer: PieceTokenizer) -> tuple[int, int] | None:
+    """The learned characters of prompts and of answers; None where parts of prompts alone are learned."""
+    if "labels" not in row:
+        return None
+    pieces = [tokenizer.pieces[one] for one in row["input_ids"]]
+    learned = set(_learned_places(row))
+    is_learned = [place in learned for place, piece in enumerate(pieces) for _ in piece]
+    prompts = answers = 0
+    for turn in tokenizer.turns.turns_in("".join(pieces)):
+        count = sum(is_learned[turn.start : turn.end])
+        if turn.is_answer:
+            answers += count
+        elif count != turn.end - turn.start:
+            return None
+        else:
+            prompts += count
+    return prompts, answers
