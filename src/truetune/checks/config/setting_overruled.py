@@ -144,7 +144,7 @@ class SettingOverruled(ConfigRule):
         whole = max_steps_of_run(
             replace(config, spec=config.spec.model_copy(update={"training": without_limit}))
         )
-        # Where the rows are not here: of 20 public scripts with both, the limit was meant in each.
+        # Where the rows are not here, nobody knows how long the epochs would be, and the limit may well be meant.
         if whole is None or limit >= MOST_OF_A_RUN * whole.most:
             return
         is_far_shorter = limit < FEW_OF_A_RUN * whole.most
