@@ -229,5 +229,5 @@ def test_rows_are_followed_to_their_training(text: str, tmp_path: Path) -> None:
         + TRAIN.replace("rows.map(encode)", "rows"),
     ],
 )
-def test_rows_that_may_end_are_left_alone(text: str, tmp_path: Path) -> None:
+def test_followed_rows_that_may_end_are_left_alone(text: str, tmp_path: Path) -> None:
     assert severities(text, tmp_path) == []

@@ -73,6 +73,8 @@ MODEL_WORD = re.compile(r"model|net|policy|module|engine|actor|self|encoder", re
 """Names of arguments that nobody gives, and that may be a model"""
 UNDECIDED = ("branch", "try", "except")
 """What a run may leave out"""
+MAX_HOLDERS = 3
+"""Objects and lists around a model"""
 MAX_STEPS = 12
 """Attributes and items around a model"""
 
@@ -131,7 +133,7 @@ class ModelDevices:
         moved = [
             call
             for call in self._moves
-            if call.number < before.number and self._is_of(call.receiver, load)
+            if call.number < before.number and holds_model(call.receiver, load)
         ]
         on_gpu = [one for one in moved if _moved_to(one).device == GPU]
         if _placement_by_load(load).device == GPU:
@@ -155,10 +157,10 @@ class ModelDevices:
     def _placement_by(self, call: CallEvent, load: CallEvent) -> Placement | None:
         """Where a call puts a model; None where it does not touch it, or leaves it in place."""
         if call.method in MOVES:
-            if self._is_of(call.receiver, load):
+            if holds_model(call.receiver, load):
                 moved = _moved_to(call)
                 return None if moved.device == "" else moved
-            if _may_be_model(call.receiver, load):
+            if may_be_model(call.receiver, load):
                 return Placement(UNKNOWN, call)
             return None
         if call.method == "parallelize" or call.named("*.dispatch_model"):
@@ -166,26 +168,23 @@ class ModelDevices:
         if call.named(*LEAVES_IN_PLACE) or call is load:
             return None
         given = (*call.args, *call.keywords.values())
-        if any(self._holds(one, load, 0) for one in given):
+        if any(holds_model(one, load) for one in given):
             return Placement(UNKNOWN, call)
         return None
 
-    def _is_of(self, value: Value | None, load: CallEvent) -> bool:
-        """Is it the model of a load, or an object of the project that keeps it?"""
-        return value is not None and self._holds(value, load, 0)
 
-    def _holds(self, value: Value, load: CallEvent, depth: int) -> bool:
-        """Is it the model of a load, or a container or object that holds it?"""
-        if depth > 3:
-            return False
-        if isinstance(value, Instance):
-            parts = [one for one in value.attributes.values() if not isinstance(one, Constant)]
-            return any(self._holds(one, load, depth + 1) for one in parts)
-        if isinstance(value, Sequence):
-            return any(self._holds(one, load, depth + 1) for one in value.items)
-        if isinstance(value, Mapping):
-            return any(self._holds(one, load, depth + 1) for one in value.entries.values())
-        return any(way.load is load for way in lineages(value))
+def holds_model(value: Value | None, load: CallEvent, depth: int = 0) -> bool:
+    """Is it the model of a load, or a container or object of the project that holds it?"""
+    if value is None or depth > MAX_HOLDERS:
+        return False
+    if isinstance(value, Instance):
+        parts = [one for one in value.attributes.values() if not isinstance(one, Constant)]
+        return any(holds_model(one, load, depth + 1) for one in parts)
+    if isinstance(value, Sequence):
+        return any(holds_model(one, load, depth + 1) for one in value.items)
+    if isinstance(value, Mapping):
+        return any(holds_model(one, load, depth + 1) for one in value.entries.values())
+    return any(way.load is load for way in lineages(value))
 
 
 def _moved_to(call: CallEvent) -> Placement:
@@ -274,8 +273,9 @@ def _device_of_option(value: Value, depth: int) -> tuple[str, Option | None]:
     return UNKNOWN, None
 
 
-def _may_be_model(value: Value | None, load: CallEvent) -> bool:
-    """May what is moved be the model, or its weights one by one?"""
+def may_be_model(value: Value | None, load: CallEvent) -> bool:
+    """May what is moved or cast be the model, or its weights one by one?"""
+    whole = value
     for _ in range(MAX_STEPS):
         if isinstance(value, Attribute | Item):
             value = value.base
@@ -285,6 +285,8 @@ def _may_be_model(value: Value | None, load: CallEvent) -> bool:
             return value.call.receiver is not None and _is_result_of(value.call.receiver, load)
         else:
             break
+    if value is not whole and isinstance(value, Result) and holds_model(value, load):
+        return True  # a part of the model, such as its head
     if isinstance(value, Parameter):
         return MODEL_WORD.search(value.name) is not None
     return isinstance(value, Unknown) and MODEL_WORD.search(value.why) is not None
