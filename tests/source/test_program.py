@@ -64,6 +64,8 @@ def linked(folder: Path, files: Mapping[str, str]) -> Module:
         ("from a import RATE\nRATE", {"a.py": "RATE = 1\nif x:\n    RATE = 2"}, UNKNOWN),
         ("import a\na.RATE = 2\na.RATE", {"a.py": "RATE = 1"}, UNKNOWN),
         ("import datasets\ndatasets.RATE", {"datasets.py": "RATE = 1"}, UNKNOWN),
+        ("from evaluate import RATE\nRATE", {"evaluate.py": "RATE = 1"}, 1),
+        ("import evaluate\nevaluate", {"evaluate.py": "RATE = 1"}, UNKNOWN),
         ("import json\njson.RATE", {"json.py": "RATE = 1"}, UNKNOWN),
         ("from a import RATE\nRATE", {"a.py": "from b import RATE", "b.py": "from a import RATE"}, UNKNOWN),
         ("from a import *\nRATE", {"a.py": "from b import *", "b.py": "from a import *"}, UNKNOWN),

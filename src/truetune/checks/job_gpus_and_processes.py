@@ -44,6 +44,8 @@ HEAD = 1 << 20
 
 CPU_SETTINGS = ("use_cpu", "no_cuda")
 """Settings of transformers' TrainingArguments and of accelerate's configuration that leave the GPUs alone"""
+HIDES_ALL_GPUS = ("", "-1")
+"""What CUDA_VISIBLE_DEVICES is set to where a program may see no GPU"""
 # The empty text is a switch that stands alone; the next word may be another option, which is no value.
 SWITCHED_ON = frozenset(("", "1", "true", "yes"))
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
@@ -52,6 +54,10 @@ PROGRAM_STARTERS = frozenset(
     + ("llamafactory-cli", "swift", "tune")
 )
 """Commands that start a program which may use a GPU"""
+STARTS_UNSEEN = frozenset(
+    ("bash", "sh", "make", "docker", "podman", "apptainer", "singularity", "enroot")
+)
+"""Commands whose program stands in another file, or behind their own options"""
 
 
 class GpuCount(NamedTuple):
@@ -278,7 +284,10 @@ def commands_kept_on_cpu(file: CommandFile) -> list[tuple[ShellCommand, str]]:
     """The programs of a file with what keeps each on the CPU; empty where any of them may use a GPU."""
     kept: list[tuple[ShellCommand, str]] = []
     for command in file.commands:
-        if command.words and command.words[0].rpartition("/")[2] in PROGRAM_STARTERS:
+        first = command.words[0].rpartition("/")[2] if command.words else ""
+        if first in STARTS_UNSEEN:
+            return []
+        if first in PROGRAM_STARTERS:
             reason = _cpu_setting(command, Path(file.path).parent)
             if reason is None:
                 return []
@@ -291,6 +300,9 @@ def _cpu_setting(command: ShellCommand, folder: Path) -> str | None:
     options = command.behind("accelerate", "launch")
     if options is not None and last_option(_of_launcher(options), "--cpu") is not None:
         return "accelerate launch --cpu"
+    visible = command.variables.get("CUDA_VISIBLE_DEVICES")
+    if visible in HIDES_ALL_GPUS:
+        return f'CUDA_VISIBLE_DEVICES="{visible}"'
     for name in CPU_SETTINGS:
         value = last_option(command.words, f"--{name}")
         if value is not None and value.lower() in SWITCHED_ON:

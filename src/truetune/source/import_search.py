@@ -3,8 +3,9 @@
 How it works: a name is searched as Python would with the script's folder, the folders around it and their `src` on the
 path, so a project needs no installation and nothing is run. What is not among the files is left open.
 
-The trade-off: libraries and the standard library are never searched among the files. A folder named `datasets` beside
-a script is taken for the data, not for the code, since it is one in nearly all projects.
+The trade-off: libraries and the standard library are not searched among the files, but for `evaluate.py` right beside a
+script. A folder named `datasets` beside a script is taken for the data, not for the code, since it is one in
+nearly all projects.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ NEVER_IN_A_PROJECT = (
     }
 )
 """Top-level modules that are no part of a project, even if one of its files or folders has that name"""
+NAMES_OF_SCRIPTS = frozenset(("evaluate",))
+"""Those of them that scripts are called too: beside a script that takes a name from it, the file is meant"""
 SOURCES_FOLDER = "src"
 """The folder of the packages in the usual layout of a project"""
 
@@ -88,17 +91,30 @@ class ImportSearch:
             None where it is none of the files.
         """
         # Most imports are of libraries: a set answers these without a search.
-        if not level and (
-            not parts or parts[0] in NEVER_IN_A_PROJECT or parts[0] not in self._names
-        ):
+        if not level and (not parts or parts[0] not in self._names):
             return None
         folder = os.path.dirname(os.path.abspath(importer))
+        if not level and parts[0] in NEVER_IN_A_PROJECT:
+            return self._beside(folder, parts)
         key = (folder, level, parts)
         if key not in self._found:
             self._found[key] = (
                 self._relative(folder, level, parts) if level else self._absolute(folder, parts)
             )
         return self._found[key]
+
+    def _beside(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
+        """The file with a library's name from which a script takes a name: `from evaluate import perplexity`.
+
+        Python searches the folder of a script first. A file of a package is imported from elsewhere, where the library
+        is meant, and so is a module that is imported as a whole.
+        """
+        in_package = os.path.join(folder, "__init__.py") in self._paths
+        path = os.path.join(folder, f"{parts[0]}.py")
+        is_file = path in self._paths and parts[0] in NAMES_OF_SCRIPTS
+        if in_package or len(parts) != 2 or not is_file:
+            return None
+        return FoundFile(self._paths[path], 1)
 
     def _relative(self, folder: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
         """The file of `from ..parts import x`, from the importer's folder on."""

@@ -119,3 +119,115 @@ def test_texts_of_picked_tokens_are_not_generated(
     text = METRIC.replace("{ids}", ids).replace("{result}", result)
     path.write_text(HEAD.format(name=LLAMA) + text, encoding="utf-8")
     assert len(lint([path], select=["predictions-are-not-generated"]).findings) == count
+
+
+LOADED = """
+import json, torch
+from torch.utils.data import DataLoader, Dataset
+"""
+ROWS = 'rows = [json.loads(line) for line in open("a.jsonl")]\n'
+LOOP = """
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in {batches}:
+    model(**batch).loss.backward()
+    optimizer.step()
+"""
+COLLATE = """
+def collate(batch):
+    texts = [{text} for row in batch]
+    made = tok(texts, padding=True, return_tensors="pt")
+    made["labels"] = made["input_ids"].clone()
+    return made
+"""
+KEPT = """
+class Kept(Dataset):
+    def __init__(self, path, tokenizer):
+        self.rows = []
+        for line in open(path):
+            row = json.loads(line)
+            head = tokenizer("Q: " + row["q"])["input_ids"]
+            tail = tokenizer(row["a"], add_special_tokens=False)["input_ids"]{end}
+            self.rows.append((head, tail))
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, i):
+        head, tail = self.rows[i]
+        return {{"input_ids": torch.tensor(head + tail), "labels": torch.tensor(tail)}}
+"""
+BATCHES = "DataLoader(rows, batch_size=8, collate_fn=collate)"
+OPENED = """
+def encode(row):
+    head = tok.apply_chat_template(row["turns"], tokenize=False, add_generation_prompt=True)
+    ids = tok(head + row["a"], add_special_tokens=False)["input_ids"]
+    return {"input_ids": ids, "labels": list(ids)}
+"""
+FORMATTED = """
+from unsloth import FastLanguageModel
+model, tok = FastLanguageModel.from_pretrained(model_name="unsloth/Meta-Llama-3.1-8B")
+def write(batch):
+    texts = []
+    for q, a in zip(batch["q"], batch["a"]):
+        texts.append("### Question:\\n{{}}\\n### Answer:\\n{{}}".format(q, a){end})
+    return {{"text": texts}}
+data = rows.map(write, batched=True).train_test_split(0.1)
+SFTTrainer(model=model, train_dataset=data["train"], args=SFTConfig("out")).train()
+"""
+SHORT = "encode = lambda row: tok(f\"Q: {row['q']} A: {row['a']}\", truncation=True)\n"
+KEPT_LOADER = 'DataLoader(Kept("a.jsonl", tok))'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOADED
+        + ROWS
+        + COLLATE.format(text='"Q: " + row["q"] + " A: " + row["a"]')
+        + LOOP.format(batches=BATCHES),
+        LOADED
+        + ROWS
+        + COLLATE.format(text='row["prompt"] + row["completion"]')
+        + LOOP.format(batches=BATCHES),
+        LOADED + KEPT.format(end="") + LOOP.format(batches=KEPT_LOADER),
+        OPENED + TRAIN,
+        SHORT + TRAIN,
+        SHORT + BY_SFT,
+        FORMATTED.format(end=""),
+    ],
+)
+def test_rows_are_followed_to_their_training(text: str, tmp_path: Path) -> None:
+    assert severities(text, tmp_path) == ["warning"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOADED
+        + ROWS
+        + COLLATE.format(text='row["q"] + row["a"] + tok.eos_token')
+        + LOOP.format(batches=BATCHES),
+        LOADED
+        + ROWS
+        + COLLATE.format(text='"Q: " + row["q"] + " A: " + row["a"] + " ### End"')
+        + LOOP.format(batches=BATCHES),
+        LOADED
+        + ROWS
+        + COLLATE.format(text='row["q"] + finished(row["a"])')
+        + LOOP.format(batches=BATCHES),
+        LOADED + ROWS + COLLATE.format(text='row["text"]') + LOOP.format(batches=BATCHES),
+        LOADED + KEPT.format(end=" + [tokenizer.eos_token_id]") + LOOP.format(batches=KEPT_LOADER),
+        LOADED
+        + KEPT.format(end="")
+        + "print(len(Kept('a.jsonl', tok)))\n"
+        + LOOP.format(batches="made_elsewhere"),
+        OPENED.replace("add_generation_prompt=True", "add_generation_prompt=False") + TRAIN,
+        FORMATTED.format(end=" + tok.eos_token"),
+        FORMATTED.format(end="").replace(
+            "from unsloth import FastLanguageModel", "from elsewhere import FastLanguageModel"
+        ),
+        SHORT
+        + "rows.filter(lambda row: len(encode(row)['input_ids']) < 99)\n"
+        + TRAIN.replace("rows.map(encode)", "rows"),
+    ],
+)
+def test_followed_rows_that_may_end_are_left_alone(text: str, tmp_path: Path) -> None:
+    assert severities(text, tmp_path) == []

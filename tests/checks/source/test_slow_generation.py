@@ -139,3 +139,32 @@ def test_engines_that_answer_slowly(arguments: str, severity: str | None, tmp_pa
     path.write_text(f"from vllm import LLM\nllm = LLM('m', {arguments})\nllm.generate(rows)\n")
     found = lint([path], select=["engine-generates-slowly"]).findings
     assert [one.severity for one in found] == ([severity] if severity else [])
+
+
+LOADED_OFF = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+settings = dict({settings})
+model = AutoModelForCausalLM.from_pretrained("m", **settings)
+trainer = Trainer(model=model, args=TrainingArguments("out"))
+trainer.train()
+{behind}
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "behind", "found"),
+    [
+        ("use_cache=False", "model.generate(**inputs, max_new_tokens=90)", True),
+        ("use_cache=False", "trainer.model.generate(ids, max_new_tokens=90)", True),
+        ("use_cache=False", "model.config.use_cache = False\nmodel.generate(ids)", True),
+        ("use_cache=False", "model.generate(ids, use_cache=True)", False),
+        ("use_cache=False", "model.generation_config.use_cache = True\nmodel.generate(ids)", False),
+        ("use_cache=False", "model.save_pretrained('out')", False),
+        ("use_cache=bool(input())", "model.generate(ids)", False),
+        ("", "model.config.use_cache = False\nmodel.eval()\nmodel.generate(ids)", False),
+    ],
+)
+def test_a_load_without_cache(settings: str, behind: str, found: bool, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(LOADED_OFF.format(settings=settings, behind=behind), encoding="utf-8")
+    assert bool(lint([path], select=["kv-cache-left-off"]).findings) == found

@@ -63,3 +63,138 @@ def test_who_switched_the_mode(text: str, found: bool, tmp_path: Path) -> None:
     path = tmp_path / "answer.py"
     path.write_text(text, encoding="utf-8")
     assert bool(lint([path], select=("SRC053",)).findings) == found
+
+
+HEAD = """
+import torch
+from contextlib import contextmanager
+from torch import nn
+from transformers import AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
+from peft import LoraConfig, get_peft_model
+model = AutoModelForCausalLM.from_pretrained("{name}")
+"""
+OWN = HEAD.format(name="me/own")
+QWEN = HEAD.format(name="Qwen/Qwen2.5-0.5B")
+DROPPED = "model = get_peft_model(model, LoraConfig(lora_dropout=0.1))\n"
+UNDROPPED = "model = get_peft_model(model, LoraConfig(lora_dropout=0.0))\n"
+GENERATE = "model.generate(**inputs)\n"
+TRAINED = (
+    'trainer = Trainer(model=model, args=TrainingArguments("out"{arguments}))\ntrainer.train()\n'
+)
+LOOP = """
+for epoch in range(3):
+    model.train()
+    for batch in loader:
+        model(**batch).loss.backward()
+    {between}
+    with torch.no_grad():
+        print(sum(model(**batch).loss for batch in held_out))
+"""
+KEEPER = """
+class Loop:
+    def __init__(self):
+        self.model = model
+    @torch.no_grad()
+    def validate(self):
+        {first}
+        return [self.model(**batch).loss for batch in held_out]
+    def fit(self):
+        self.model.train()
+        for batch in loader:
+            self.model(**batch).loss.backward()
+        self.validate()
+Loop().fit()
+"""
+SCORER = """
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = AutoModel.from_pretrained("roberta-base")
+        self.drop = nn.Dropout({rate})
+    def forward(self, ids):
+        return self.drop(self.encoder(ids).pooler_output)
+scorer = Scorer().to("cuda")
+{behind}
+with torch.inference_mode():
+    scorer(ids)
+"""
+GUARD = """
+@contextmanager
+def evaluating(model):
+    model.eval()
+    yield
+    model.train()
+model.train()
+with evaluating(model), torch.no_grad():
+    model(**batch)
+"""
+TAIL = """
+model.eval()
+for batch in held_out:
+    with torch.no_grad():
+        print(model(**batch).loss)
+    model.train()
+"""
+LIGHTNING = """
+import lightning as L
+class Tuner(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = model
+    def training_step(self, batch, number):
+        return self.model(**batch).loss
+    def {hook}(self):
+        self.model.generate(**inputs)
+L.Trainer().fit(Tuner(), loader)
+"""
+
+
+def is_found(text: str, folder: Path) -> bool:
+    path = folder / "train.py"
+    path.write_text(text, encoding="utf-8")
+    return bool(lint([path], select=["model-left-in-training-mode"]).findings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OWN + LOOP.format(between="pass"),
+        QWEN + DROPPED + LOOP.format(between="pass"),
+        OWN + KEEPER.format(first="pass"),
+        OWN + TRAINED.format(arguments="") + GENERATE,
+        OWN + TRAINED.format(arguments="") + "trainer.model.generate(**inputs)\n",
+        OWN + TRAINED.format(arguments=", eval_strategy='no'") + GENERATE,
+        OWN + SCORER.format(rate=0.2, behind=""),
+        OWN + TAIL,
+        OWN + LIGHTNING.format(hook="on_train_epoch_end"),
+        OWN + "model.eval()\nmodel.train(True)\n" + GENERATE,
+    ],
+)
+def test_models_are_followed_to_the_last_switch(text: str, tmp_path: Path) -> None:
+    assert is_found(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OWN + GENERATE,
+        OWN + LOOP.format(between="model.eval()"),
+        QWEN + UNDROPPED + LOOP.format(between="pass"),
+        QWEN + TRAINED.format(arguments="") + GENERATE,
+        OWN + KEEPER.format(first="self.model.eval()"),
+        OWN + TRAINED.format(arguments="") + "trainer.evaluate()\n" + GENERATE,
+        OWN + TRAINED.format(arguments=", eval_strategy='epoch'") + GENERATE,
+        OWN + TRAINED.format(arguments=", **settings") + GENERATE,
+        OWN + SCORER.format(rate=0.2, behind="scorer.eval()"),
+        OWN + SCORER.format(rate=0.0, behind=""),
+        OWN + GUARD,
+        OWN + LIGHTNING.format(hook="on_validation_epoch_end"),
+        OWN + "model.train()\nfrom elsewhere import quiet\nquiet(model)\n" + GENERATE,
+        OWN + "model.train(bool(input()))\n" + GENERATE,
+        OWN + "if input():\n    model.train()\nelse:\n    model.generate(**inputs)\n",
+        OWN
+        + "model.train()\nother = AutoModelForCausalLM.from_pretrained('b')\nother.generate(**inputs)\n",
+    ],
+)
+def test_models_that_may_be_in_evaluation_mode_are_left_alone(text: str, tmp_path: Path) -> None:
+    assert not is_found(text, tmp_path)

@@ -54,6 +54,8 @@ from truetune.checks.job_gpus_and_processes import (
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
+VISIBLE = "CUDA_VISIBLE_DEVICES="
+
 
 class JobGpusDifferFromProcesses(CommandRule):
     code = "CMD004"
@@ -74,9 +76,13 @@ class JobGpusDifferFromProcesses(CommandRule):
     def findings(self) -> Iterator[Finding]:
         yield from self._beyond_the_visible()
         granted = gpus_requested_by_job(self.subject)
-        if granted is None or may_commands_share_gpus(self.subject):
+        if granted is None:
             return
         on_cpu = commands_kept_on_cpu(self.subject)
+        # Commands that see no GPU share none, although the file sets the variable.
+        are_hidden = bool(on_cpu) and all(reason.startswith(VISIBLE) for _, reason in on_cpu)
+        if may_commands_share_gpus(self.subject) and not are_hidden:
+            return
         for command, reason in on_cpu:
             gpus = f"{granted.gpus} GPU{'s' * (granted.gpus != 1)}"
             yield self.finding(

@@ -43,15 +43,12 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.optimized_weight_dtypes import (
-    BFLOAT16,
-    may_keep_float32_copies,
-    narrow_weights_source,
-    optimized_models,
-)
+from truetune.checks.source.evidence.gpu_jobs_beside import is_option_given
+from truetune.checks.source.evidence.narrow_weights_in_runs import narrow_weights_of_optimizers
 from truetune.source.module import Module
-from truetune.source.option_defaults import find_option_default
-from truetune.source.resolved_calls import Call
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.values import Option
 
 # Half the distance of bfloat16 numbers is 6e-5 at 0.02, a usual weight: from about here on most steps are kept.
 SMALL_RATE = 1e-4
@@ -70,32 +67,26 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls(*ADAM_OPTIMIZERS):
-            rate = _learning_rate(module, call)
+        for weights in narrow_weights_of_optimizers(module, "bfloat16", *ADAM_OPTIMIZERS):
+            optimizer, cause = weights
+            rate = _learning_rate(module, optimizer)
             if rate is None or not 0 < rate < SMALL_RATE:
                 continue
-            if may_keep_float32_copies(module, call):
-                continue
-            casts = [
-                narrow_weights_source(module, model, BFLOAT16)
-                for model in optimized_models(module, call)
-            ]
-            if casts and casts[0] is not None:
-                yield self.finding(
-                    f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates"
-                    " round to nothing",
-                    "load the weights as float32 and run the forward pass under bfloat16 autocast",
-                    cases=[case_at(module, call.node), case_at(module, casts[0])],
-                )
+            yield self.finding(
+                f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates"
+                " round to nothing",
+                "load the weights as float32 and run the forward pass under bfloat16 autocast",
+                cases=[
+                    case_at(optimizer.home, optimizer.node),
+                    case_at(cause.home, cause.node),
+                ],
+            )
 
 
-def _learning_rate(module: Module, call: Call) -> float | None:
-    """The rate of an optimizer: written there, or the default of the option that it is; None where neither is known."""
-    given = call.argument(1, "lr")
-    if given is None:
+def _learning_rate(module: Module, optimizer: CallEvent) -> float | None:
+    """The rate of an optimizer: written, or the default of an option that no command beside gives; else None."""
+    given = optimizer.argument(1, "lr")
+    if isinstance(given, Option) and is_option_given(module.path, given.name):
         return None
-    rate = module.flow.value(given)
-    if not isinstance(rate, float):
-        default = find_option_default(module, given)
-        rate = module.flow.value(default) if default is not None else None
+    rate = constant_of(given)
     return rate if isinstance(rate, float) else None

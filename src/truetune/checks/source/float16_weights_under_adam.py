@@ -1,8 +1,9 @@
 """A hand-written loop updates float16 weights with Adam.
 
 ## What it does
-Looks for a model that is loaded or cast as float16 and whose parameters go straight into an Adam or AdamW of torch,
-with an `eps` that is 0 in float16, without an adapter, DeepSpeed or FSDP.
+Follows, in a symbolic run, the parameters of each Adam or AdamW of torch to a model that is loaded or cast as float16,
+with an `eps` that is 0 in float16, without an adapter, DeepSpeed or FSDP; also by Lightning's `precision="16-true"`. A
+Trainer that is given float16 weights is told too: an error with `fp16=True`, else a warning.
 
 ## Why it is bad
 The smallest number of float16 is 6e-8: `eps` (1e-8) is 0, and so is the second moment of each gradient below about
@@ -43,48 +44,74 @@ from truetune.checks.examined_code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.optimized_weight_dtypes import (
-    FLOAT16,
-    may_keep_float32_copies,
-    narrow_weights_source,
-    optimized_models,
+from truetune.checks.source.evidence.narrow_weights_in_runs import (
+    TRAINERS,
+    NarrowWeights,
+    narrow_weights_of_optimizers,
+    narrow_weights_of_trainers,
+    settings_of_trainer,
 )
-from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
+from truetune.settings.run_spec import Severity
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent
 
 ROUNDED_TO_ZERO_BELOW = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
 ADAM_OPTIMIZERS = ("torch.optim.AdamW", "torch.optim.Adam")
+IN_FLOAT32 = (
+    "load the weights as float32 and run the forward pass under autocast, or load them as bfloat16"
+)
 
 
 class Float16WeightsUnderAdam(SourceRule):
     code = "SRC038"
     severity = "error"
-    looks_at = calls_of("Adam optimizers that are made", *ADAM_OPTIMIZERS)
+    looks_at = calls_of("Adam optimizers that are made, and trainers", *ADAM_OPTIMIZERS, *TRAINERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls(*ADAM_OPTIMIZERS):
-            if not _rounds_eps_to_zero(module, call) or may_keep_float32_copies(module, call):
-                continue
-            casts = [
-                narrow_weights_source(module, model, FLOAT16)
-                for model in optimized_models(module, call)
-            ]
-            if casts and casts[0] is not None:
-                yield self.finding(
+        for weights in narrow_weights_of_optimizers(module, "float16", *ADAM_OPTIMIZERS):
+            if _rounds_eps_to_zero(weights.optimizer):
+                yield self._finding_on(
+                    weights,
                     "float16 weights are updated by Adam, whose eps is 0 in float16: NaN after the"
                     " first step",
-                    "load the weights as float32 and run the forward pass under autocast, or load"
-                    " them as bfloat16",
-                    cases=[case_at(module, call.node), case_at(module, casts[0])],
+                )
+        for weights in narrow_weights_of_trainers(module, "float16"):
+            settings = settings_of_trainer(weights.optimizer)
+            if constant_of(settings.get("fp16")) is True:
+                yield self._finding_on(
+                    weights,
+                    'float16 weights are trained with fp16=True: the run stops at its first step with "Attempting to'
+                    ' unscale FP16 gradients"',
+                    "set the dtype of the weights to float32: fp16=True alone runs the forward pass in float16",
+                )
+            elif "bf16" not in settings:
+                yield self._finding_on(
+                    weights,
+                    "float16 weights are updated in place by the trainer: small gradients and most of Adam's second"
+                    " moments are 0 in float16, and nothing scales them",
+                    "load the weights as float32 and give fp16=True or bf16=True, or load them as bfloat16",
+                    severity="warning",
                 )
 
+    def _finding_on(
+        self,
+        weights: NarrowWeights,
+        message: str,
+        remedy: str = IN_FLOAT32,
+        severity: Severity = "error",
+    ) -> Finding:
+        """The finding on an optimizer or trainer, with what gives the dtype."""
+        optimizer, cause = weights
+        places = [case_at(optimizer.home, optimizer.node), case_at(cause.home, cause.node)]
+        return self.finding(message, remedy, severity=severity, cases=places)
 
-def _rounds_eps_to_zero(module: Module, call: Call) -> bool:
+
+def _rounds_eps_to_zero(call: CallEvent) -> bool:
     """Is eps certainly 0 in float16? A fused step computes in float32."""
-    if call.open or not call.lacks("fused"):
+    if call.is_open or not call.lacks("fused"):
         return False
     given = call.argument(3, "eps")
-    eps = 1e-8 if given is None else module.flow.value(given)
+    eps = 1e-8 if given is None else constant_of(given)
     return isinstance(eps, float) and eps <= ROUNDED_TO_ZERO_BELOW

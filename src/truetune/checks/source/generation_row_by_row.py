@@ -59,6 +59,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generations_per_row_in_runs import generations_per_row
 from truetune.checks.source.evidence.repeated_code import CodeRepetition, repeats_of, takes_element
 from truetune.checks.source.evidence.text_generation_calls import (
     CLIENT_FUNCTIONS,
@@ -71,11 +72,22 @@ from truetune.checks.source.evidence.text_generation_calls import (
 )
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.values import Value
 
 OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
+OF_MODEL = (
+    "generate runs",
+    "tokenize a list of prompts with padding on the left, and generate in batches",
+)
+"""What a model of transformers does with one row, and how to ask it for many"""
 MAX_DEMO_QUESTIONS = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
+MIN_SAMPLES = 8
+"""Answers to one question in one call, which use a GPU as a small batch does"""
+TAKES_ROWS = ("head", "take", "select", "sample", "islice")
+"""What takes the first rows, by the last name of the call"""
 READERS = frozenset(
     ("open", "load_dataset", "load_from_disk", "read_text", "read_csv", "read_json", "read_parquet")
 )
@@ -120,9 +132,11 @@ class GenerationRowByRow(SourceRule):
                     case_at(module, blocking.handler, blocking.line),
                 ],
             )
+        seen: set[ast.AST] = set()
         for question in model_questions(module):
             repeat = _repeated_by(module, question)
             if repeat is not None:
+                seen.add(question.call.node)
                 asks, instead = _description_of_question(module, question)
                 yield self.finding(
                     f"{asks} on one row at a time, in a loop",
@@ -137,6 +151,25 @@ class GenerationRowByRow(SourceRule):
                         ),
                     ],
                 )
+        yield from self._of_runs(seen)
+
+    def _of_runs(self, seen: set[ast.AST]) -> Iterator[Finding]:
+        """Generations that only the symbolic run sees to be of one row each."""
+        module = self.subject
+        for one in generations_per_row(module):
+            call = one.call
+            if call.node in seen or _returns_several(call.keywords.get("num_return_sequences")):
+                continue
+            asks, instead = OF_MODEL
+            yield self.finding(
+                f"{asks} on one row at a time, in a loop",
+                instead,
+                severity="warning",
+                cases=[
+                    case_at(module, call.node),
+                    case_at(module, one.repeat, module.text_of(one.repeat).partition("\n")[0]),
+                ],
+            )
 
 
 class BlockingHandler(NamedTuple):
@@ -165,6 +198,8 @@ def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | No
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
     if not question.is_one or _is_growing_chat(module, question):
         return None
+    if _samples_a_batch(module, question.call):
+        return None
     if _asks_server(question.call) and module.mentions(*CONCURRENCY_SIGNS):
         return None
     for repeat in repeats_of(module, question.call.node):
@@ -178,11 +213,21 @@ def _repeated_by(module: Module, question: ModelQuestion) -> CodeRepetition | No
 
 def _is_of_file(module: Module, repeat: CodeRepetition) -> bool:
     """Does a loop go over the rows of a file or data set, of which there are many more than a person would type?"""
+    sources = repeat.iterated or _mapped_rows(module, repeat)
     return any(
         isinstance(part, ast.Call) and _last_name(part.func) in READERS
-        for iterated in repeat.iterated
+        for iterated in sources
         for part in backward_slice(module, iterated)
     )
+
+
+def _mapped_rows(module: Module, repeat: CodeRepetition) -> tuple[ast.expr, ...]:
+    """What `map` or `apply` goes over: its object, or the second argument of Python's own `map`."""
+    if repeat.kind != "map" or not isinstance(repeat.node, ast.Call):
+        return ()
+    call = module.flow.call(repeat.node)
+    rows = call.receiver if call.receiver is not None else call.argument(1, "iterable")
+    return () if rows is None else (rows,)
 
 
 def _last_name(function: ast.expr) -> str:
@@ -190,8 +235,39 @@ def _last_name(function: ast.expr) -> str:
     return ast.unparse(function).rpartition(".")[2]
 
 
+def _samples_a_batch(module: Module, call: Call) -> bool:
+    """Does one call draw so many answers to its question that they are a batch?"""
+    given = call.keywords.get("num_return_sequences")
+    count = module.flow.value(given) if given is not None else None
+    return isinstance(count, int) and count >= MIN_SAMPLES
+
+
+def _returns_several(value: Value | None) -> bool:
+    """The same of a value of the symbolic run."""
+    count = constant_of(value)
+    return isinstance(count, int) and count >= MIN_SAMPLES
+
+
+def _takes_few_rows(module: Module, iterated: ast.AST) -> bool:
+    """Does a loop go over the first rows alone: `rows.head(5)`, `rows[:3]`, `rows.select(range(4))`?"""
+    for part in backward_slice(module, iterated):
+        count: ast.expr | None = None
+        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
+            count = part.slice.upper if part.slice.lower is None else None
+        elif isinstance(part, ast.Call) and _last_name(part.func) in TAKES_ROWS and part.args:
+            count = part.args[0]
+            if isinstance(count, ast.Call) and _last_name(count.func) == "range" and count.args:
+                count = count.args[0]
+        number = module.flow.value(count) if count is not None else None
+        if isinstance(number, int) and 0 < number <= MAX_DEMO_QUESTIONS:
+            return True
+    return False
+
+
 def _is_few(module: Module, iterated: ast.AST) -> bool:
-    """Does a loop go over a handful of things that stand in the code?"""
+    """Does a loop go over a handful of things that stand in the code, or of the rows?"""
+    if _takes_few_rows(module, iterated):
+        return True
     lists = [
         origin.node
         for origin in module.flow.origins(iterated)
@@ -238,10 +314,7 @@ def _description_of_question(module: Module, question: ModelQuestion) -> tuple[s
             " pads on the left",
         )
     if call.method == "generate" and "model" in module.flow.types(call.receiver or call.node):
-        return (
-            "generate runs",
-            "tokenize a list of prompts with padding on the left, and generate in batches",
-        )
+        return OF_MODEL
     if _asks_server(call):
         return (
             "the server is asked",

@@ -3,12 +3,13 @@
 ## What it does
 Looks for `generation_config.use_cache = False` in a file that generates later: a switch of the training that is still
 off, for `GenerationConfig(use_cache=False)`, and for the generation_config.json of a folder that the file loads and
-generates with. `use_cache=False` in a call of `generate` counts in a loop, without a `streamer`; to show one answer, it
-is what its author wants, because the model has no cache that works. And looks for a model that generates after its
-training with gradient checkpointing switched on and no `eval()` between, or between the steps of a loop of one's own:
-in training mode, checkpointed layers leave the cache out ("Caching is incompatible with gradient checkpointing"). A
-decoding loop of one's own counts where a model of transformers is called on ids that the loop makes longer by
-`torch.cat`, and is given no `past_key_values`.
+generates with. A model that is loaded with `from_pretrained(..., use_cache=False)`, as for a training, generates
+without its cache too, until `use_cache` is switched on. `use_cache=False` in a call of `generate` counts in a loop,
+without a `streamer`; to show one answer, it is what its author wants, because the model has no cache that works. And
+looks for a model that generates after its training with gradient checkpointing switched on and no `eval()` between,
+or between the steps of a loop of one's own: in training mode, checkpointed layers leave the cache out ("Caching is
+incompatible with gradient checkpointing"). A decoding loop of one's own counts where a model of transformers is
+called on ids that the loop makes longer by `torch.cat`, and is given no `past_key_values`.
 
 ## Why it is bad
 Each new token then runs the whole text again: time grows with the square of the length, and an evaluation takes hours.
@@ -51,6 +52,7 @@ from typing import NamedTuple
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cache_off_at_load_in_runs import caches_off_at_load
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.execution_order import (
     Route,
@@ -128,6 +130,13 @@ class KvCacheLeftOff(SourceRule):
         module = self.subject
         for value in _switched_off(module):
             yield self._of_switch(value)
+        for generate, load in caches_off_at_load(module):
+            yield self.finding(
+                "generation runs without the key-value cache: the model was loaded with use_cache=False, which generate"
+                " obeys, and each token runs the whole text again",
+                "leave use_cache out of the load, or set model.generation_config.use_cache = True before generate",
+                cases=[case_at(generate.home, generate.node), case_at(load.home, load.node)],
+            )
         for called, grown in _decoding_loops(module):
             yield self.finding(
                 "a decoding loop runs the whole text through the model again for each token: it keeps no"

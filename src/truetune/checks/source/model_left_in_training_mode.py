@@ -1,11 +1,11 @@
 """A model is evaluated or generated from while it is in training mode.
 
 ## What it does
-Looks for a file that calls `model.train()` or Unsloth's `for_training`, or loads an adapter with `is_trainable=True`,
-later generates with the model or runs it under `no_grad` (a block, or the decorator of an evaluation function), and
-has not called `eval()` on it until then. Who calls a function decides when it runs, wherever it is defined. A
-callback that generates in `on_step_end` or `on_epoch_end` meets a model in training mode, where nothing calls
-`eval()`.
+Follows, in a symbolic run, the model of each generation and each forward pass without gradients (`torch.no_grad()` as a
+block or decorator), and the last call before it that switched the model's mode: `train()`, `eval()`, Unsloth's
+switches, a Trainer's training or evaluation, an adapter loaded with `is_trainable=True`. A module of the project with
+dropout begins in training mode. Callbacks in `on_step_end` or `on_epoch_end`, and Lightning's hooks, meet a model in
+training mode. Silent where the model is of a family without dropout, and nothing gives it any.
 
 ## Why it is bad
 Dropout stays on: answers and evaluation losses are noisy and too bad, and a reference model's log-probabilities differ
@@ -49,20 +49,18 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.run_order import call_chains, may_run_before
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.training_mode_in_runs import (
+    FOR_TRAINING,
+    TRAINABLE_LOAD,
+    uses_in_training_mode,
+)
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 OTHER_SWITCH = re.compile(r"\.training = |\.eval\b(?!\()")
 """Ways to switch the mode that are not followed: the attribute, and the method that is handed on"""
 ENTRIES_OF_MODEL = ("kwargs['model']", "kwargs.get('model')")
-NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
-
-
-FOR_TRAINING, FOR_INFERENCE = "unsloth.*.for_training", "unsloth.*.for_inference"
-"""Unsloth's switches, which take the model as an argument"""
-TRAINABLE_LOAD = "peft.PeftModel*.from_pretrained"
-"""With `is_trainable=True` it leaves the adapter's dropout on"""
 HOOKS_IN_TRAINING = frozenset(("on_step_end", "on_substep_end", "on_epoch_end"))
 """Methods of a TrainerCallback that run behind a training step, which switched the mode on; `on_evaluate` is none"""
 
@@ -102,29 +100,30 @@ class ModelLeftInTrainingMode(SourceRule):
     severity = "warning"
     since = "0.1.0"
     looks_at = CodePlaces(
-        "models that are switched to training",
-        lambda module: (*_mode_switches(module), *_generations_in_hooks(module)),
+        "models that are switched to training, or generate",
+        lambda module: (
+            *_mode_switches(module),
+            *generate_calls(module),
+            *_generations_in_hooks(module),
+        ),
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        # `model.train(flag)` switches by a value that only the run knows.
-        by_value = any(call.args or call.keywords for call in module.methods("train"))
-        if by_value or any(OTHER_SWITCH.search(part.text) for part in module.with_linked):
+        if any(OTHER_SWITCH.search(part.text) for part in module.with_linked):
             return
         yield from self._of_hooks()
-        switched = list(_mode_switches(module))
-        for call in module.all_calls:
-            if not _is_evaluation(module, call):
-                continue
-            switch = next((one for one in switched if _is_on_for(module, one, call)), None)
-            if switch is not None and not _is_switched_back(module, call):
-                yield self.finding(
-                    f"the model is used for evaluation in training mode: {_what_is_on(module)}",
-                    "call model.eval() before, and model.train() after",
-                    cases=[case_at(module, call.node), case_at(module, switch.node)],
-                )
-                return
+        for one in uses_in_training_mode(module):
+            places = [
+                case_at(one.use.home, one.use.node),
+                case_at(one.switch.home, one.switch.node),
+            ]
+            yield self.finding(
+                f"the model is used for evaluation in training mode: {_what_is_on(module)}",
+                "call model.eval() before, and model.train() after",
+                cases=places,
+            )
+            return
 
     def _of_hooks(self) -> Iterator[Finding]:
         """Callbacks that generate behind a training step; any switch to eval() in the program silences it."""
@@ -137,26 +136,6 @@ class ModelLeftInTrainingMode(SourceRule):
                 "call model.eval() before, and model.train() after",
                 cases=[case_at(module, call.node)],
             )
-
-
-def _is_on_for(module: Module, switch: Call, use: Call) -> bool:
-    """May the mode have been switched on for the model of a call when it is reached?"""
-    same = _model_source(module, use) & _model_source(module, switch)
-    return bool(same) and may_run_before(module, switch.node, use.node)
-
-
-def _is_switched_back(module: Module, use: Call) -> bool:
-    """May `eval()` have been called when a model is used: on it, or on what is not known to be another one?"""
-    sources = _model_source(module, use)
-    for part in module.with_linked:
-        for call in (*part.methods("eval"), *part.calls(FOR_INFERENCE)):
-            others = _model_source(module, call)
-            is_other = bool(others) and all(isinstance(node, ast.Call) for node in others)
-            if is_other and not others & sources:
-                continue
-            if may_run_before(module, call.node, use.node):
-                return True
-    return False
 
 
 def _what_is_on(module: Module) -> str:
@@ -177,46 +156,3 @@ def _is_model(module: Module, call: Call) -> bool:
     return (
         call.receiver is not None and "model" in module.flow.types(call.receiver) and not call.args
     )
-
-
-def _model_source(module: Module, call: Call) -> set[ast.AST]:
-    """What made the model that is called, or whose method is."""
-    if call.named(TRAINABLE_LOAD):
-        return {call.node}
-    is_method = call.method in ("train", "eval", "generate")
-    if call.named(FOR_TRAINING, FOR_INFERENCE):
-        model = call.argument(0, "model")
-    else:
-        model = call.receiver if is_method else call.node.func
-    return {origin.node for origin in module.flow.origins(model)} if model is not None else set()
-
-
-def _is_evaluation(module: Module, call: Call) -> bool:
-    """Does a call generate, or run a model without gradients?"""
-    if call.method == "generate" and call.receiver is not None:
-        return "model" in module.flow.types(call.receiver)
-    # A function that computes log-probabilities is called for the policy with gradients, and for a reference without.
-    return "model" in module.flow.types(call.node.func) and all(
-        any(_is_without_gradient(module, link) for link in chain)
-        for chain in call_chains(module, call.node)
-    )
-
-
-def _is_without_gradient(module: Module, node: ast.AST) -> bool:
-    """Does a place stand under `with torch.no_grad():`, or in a function that it decorates?"""
-    for around in module.parents(node):
-        if isinstance(around, ast.With):
-            contexts = [item.context_expr for item in around.items]
-        elif isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
-            contexts = around.decorator_list
-        else:
-            continue
-        if any(_is_no_gradient(module, context) for context in contexts):
-            return True
-    return False
-
-
-def _is_no_gradient(module: Module, node: ast.expr) -> bool:
-    """Is it a context in which no gradient is recorded?"""
-    named = node.func if isinstance(node, ast.Call) else node
-    return module.flow.name(named) in NO_GRADIENT

@@ -1,10 +1,11 @@
 """Training rows are built of prompts and answers, and nothing puts a stop token behind the answers.
 
 ## What it does
-Looks at scripts that encode prompts and answers themselves for `Trainer`, for a training loop, or as ready ids for
-`SFTTrainer`: labels that hide the prompt, or a prompt written by hand. It fires where the tokenizer is known to append
-no EOS, every text that is encoded is made in the files (columns, f-strings, `format`), and nothing in them names an
-EOS, another stop token or a chat template, but as a pad or for generation. A note where the tokenizer is not known.
+Follows, in a symbolic run, what a tokenizer makes of texts to the trainer or backward pass that gets it: `Trainer`,
+loops, Lightning, ready ids for `SFTTrainer`, and texts for Unsloth's trainer, which appends nothing. It fires where the
+rows are made of two columns and more, every encoded text is made in the files (columns, f-strings, `format`), and
+nothing in them names an EOS, another stop token or a whole chat, but as a pad or for generation. A warning where the
+tokenizer is known to append no EOS, else a note. Silent where each text ends in words of the script's own (`### End`).
 
 ## Why it is bad
 Llama, Qwen, Mistral, Gemma, Phi and GPT-2 encode a text without EOS. The model learns the words of each answer and
@@ -60,31 +61,53 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.encoded_rows_in_runs import (
+    EncodedRow,
+    encoded_rows,
+    texts_of_unsloth,
+)
 from truetune.checks.source.evidence.row_endings import (
     appends_no_eos,
-    encoded_row_texts,
-    encodes_answers,
-    is_text_of_the_files,
     may_end_rows,
+    trains_causal_model,
 )
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.trace import Trace
+from truetune.source.symbolic_execution.traces import traces_of
+
+MIN_COLUMNS = 2
+"""Columns of a row with a prompt and its answer; a text of one column may be a document that goes on"""
+
+
+def _rows_of_training(module: Module) -> list[EncodedRow]:
+    """The texts that the file's runs encode for a training."""
+    if not trains_causal_model(module):
+        return []
+    return [row for trace in traces_of(module) for row in _rows_of_run(module, trace)]
+
+
+def _rows_of_run(module: Module, trace: Trace) -> Iterator[EncodedRow]:
+    """The texts that one run encodes for a training."""
+    yield from encoded_rows(trace)
+    if module.imports_unsloth:
+        yield from texts_of_unsloth(trace)
 
 
 class RowsBuiltWithoutEos(SourceRule):
     code = "SRC138"
     severity = "warning"
-    looks_at = CodePlaces("texts that are encoded as rows of training", encoded_row_texts)
+    looks_at = CodePlaces("texts that are encoded as rows of training", _rows_of_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        texts = list(encoded_row_texts(module))
-        if not texts or not encodes_answers(module):
+        rows = _rows_of_training(module)
+        if any(row.columns is None for row in rows) or all(row.ends_in_mark for row in rows):
             return
-        if any(may_end_rows(part) for part in module.with_linked):
-            return
-        if not all(is_text_of_the_files(module, text) for _, text in texts):
+        columns: frozenset[str] = frozenset().union(*(row.columns or () for row in rows))
+        if len(columns) < MIN_COLUMNS or any(may_end_rows(part) for part in module.with_linked):
             return
         is_known = appends_no_eos(module)
-        last = texts[-1][0]
+        last = rows[-1].call
         yield self.finding(
             "no EOS is put behind the answers of the training rows, and the tokenizer appends none: the model"
             " never learns to stop"
@@ -94,5 +117,5 @@ class RowsBuiltWithoutEos(SourceRule):
             "append [tokenizer.eos_token_id] to the ids of each answer and to its labels, and cut rows before it"
             " is appended",
             severity="warning" if is_known else "info",
-            cases=[case_at(module.home(last.node), last.node)],
+            cases=[case_at(last.home, last.node)],
         )

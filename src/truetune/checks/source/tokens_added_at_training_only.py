@@ -17,7 +17,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.3")
-model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3", device_map="auto")
 model = PeftModel.from_pretrained(model, "out")
 inputs = tokenizer(f"{question}<|reply|>", return_tensors="pt")
 model.generate(**inputs, max_new_tokens=200)
@@ -30,7 +30,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("out")
-model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3", device_map="auto")
 model.resize_token_embeddings(len(tokenizer))
 model = PeftModel.from_pretrained(model, "out")
 inputs = tokenizer(f"{question}<|reply|>", return_tensors="pt")

@@ -54,6 +54,8 @@ SEVERAL_ROWS_CALLS = (
     "iter",
 )
 """Calls that give several rows at a time, or numbers of rows, as far as their names say"""
+ONE_ROW_ITERATORS = ("iterrows", "itertuples", "iter_rows")
+"""Methods of frames that give one row at a time"""
 MAPPING_METHODS = ("apply", "progress_apply", "map", "progress_map")
 """Methods that call a function on each row"""
 MAX_STEPS = 8
@@ -360,7 +362,7 @@ def _is_element_one_row(name: ast.Name, iterated: ast.AST) -> bool:
     calls = (part for part in ast.walk(iterated) if isinstance(part, ast.Call))
     functions = (ast.unparse(part.func).rpartition(".")[2].lower() for part in calls)
     splitters = tuple(splitter.lower() for splitter in SEVERAL_ROWS_CALLS)
-    if any(function.startswith(splitters) for function in functions):
+    if any(one.startswith(splitters) and one not in ONE_ROW_ITERATORS for one in functions):
         return False
     text = f"{name.id} {ast.unparse(iterated)}".lower()
     return not any(word in text for word in SEVERAL_ROWS_WORDS)
