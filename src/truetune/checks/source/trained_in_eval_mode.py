@@ -114,5 +114,7 @@ def _what_is_off(off: tuple[str, ...]) -> str:
         return "dropout is off, and so is gradient checkpointing"
     named = " and ".join(off)
     verb = "are" if len(off) > 1 else "is"
-    memory = ", and memory grows to what a run without it takes" if off[-1].startswith("grad") else ""
+    memory = (
+        ", and memory grows to what a run without it takes" if off[-1].startswith("grad") else ""
+    )
     return f"{named} {verb} off from then on{memory}"

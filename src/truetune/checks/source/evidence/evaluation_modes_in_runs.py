@@ -207,10 +207,15 @@ def _is_lightning(base: Value) -> bool:
     """Is it Lightning's module or callback, or a class of the project that is made of one?"""
     if isinstance(base, Class):
         return any(_is_lightning(one) for one in base.bases)
-    return isinstance(base, Library) and base.name.rpartition(".")[2] in (
-        "LightningModule",
-        "Callback",
-    ) and "lightning" in base.name
+    return (
+        isinstance(base, Library)
+        and base.name.rpartition(".")[2]
+        in (
+            "LightningModule",
+            "Callback",
+        )
+        and "lightning" in base.name
+    )
 
 
 def settings_that_are_off(trace: Trace) -> tuple[str, ...]:
@@ -239,5 +244,3 @@ def _checkpoints(trace: Trace) -> bool:
         for name in ("gradient_checkpointing", "use_gradient_checkpointing")
         if name in call.keywords
     )
-
-

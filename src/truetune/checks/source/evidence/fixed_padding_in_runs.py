@@ -62,7 +62,7 @@ def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
     for trace in traces_of(module):
         if not _trains(trace):
             continue
-        prompts = _encodings_of_prompts(trace)
+        prompts = encodings_of_prompts(trace)
         for call in trace.all_calls:
             if call.home.path != module.path or call.node in seen or call.node in prompts:
                 continue
@@ -85,7 +85,7 @@ def _trains(trace: Trace) -> bool:
     return any(trace.calls(*TRAINERS)) or any(trace.methods("backward"))
 
 
-def _encodings_of_prompts(trace: Trace) -> set[ast.AST]:
+def encodings_of_prompts(trace: Trace) -> set[ast.AST]:
     """The calls whose ids a generation gets."""
     nodes: set[ast.AST] = set()
     for generation in trace.methods("generate"):
@@ -121,7 +121,7 @@ def _length_of(trace: Trace, call: CallEvent) -> int | str | None:
             return "not known"
     elif call.is_open:
         return "not known"
-    return _tokenizer_limit(trace, call)
+    return tokenizer_limit(trace, call)
 
 
 def _is_limit_of_tokenizer(value: Value) -> bool:
@@ -129,11 +129,15 @@ def _is_limit_of_tokenizer(value: Value) -> bool:
     return isinstance(value, Attribute) and value.name == "model_max_length"
 
 
-def _tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
+def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
     """The limit that the script sets on the tokenizer; None where it sets none and the tokenizer's own is large."""
     tokenizer = call.receiver or call.argument(0, "tokenizer")
     loads = [way.load for way in lineages(tokenizer)] if tokenizer is not None else []
-    if len(loads) != 1 or loads[0] is None or not loads[0].named("*Tokenizer*.from_pretrained", "unsloth.*"):
+    if (
+        len(loads) != 1
+        or loads[0] is None
+        or not loads[0].named("*Tokenizer*.from_pretrained", "unsloth.*")
+    ):
         return "not known"
     load = loads[0]
     for store in reversed(trace.stores):
@@ -183,6 +187,7 @@ def _is_written_in(module: Module, node: ast.AST) -> bool:
 def estimated_tokens(rows: FileRows) -> tuple[int, int]:
     """Tokens of the median and the longest row, by the characters of all their texts."""
     lengths = sorted(
-        sum(len(str(cell)) for cell in row.values()) // CHARACTERS_PER_TOKEN + 1 for row in rows.rows
+        sum(len(str(cell)) for cell in row.values()) // CHARACTERS_PER_TOKEN + 1
+        for row in rows.rows
     )
     return lengths[len(lengths) // 2], lengths[-1]

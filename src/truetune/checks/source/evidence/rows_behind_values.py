@@ -74,7 +74,11 @@ def rows_behind(module: Module, value: Value) -> FileRows | None:
             one.named(*TEXT_READERS) for one in readers
         )
         is_typed = any(one.named(*TYPED_READERS) for one in readers)
-        return FileRows(rows, path.name, is_text and not is_typed, len(rows) < MAX_ROWS) if rows else None
+        return (
+            FileRows(rows, path.name, is_text and not is_typed, len(rows) < MAX_ROWS)
+            if rows
+            else None
+        )
     if not names and len(inside) == 1:
         return FileRows(inside[0], "the rows in this file", False, True)
     return None
