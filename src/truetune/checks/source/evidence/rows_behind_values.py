@@ -24,6 +24,7 @@ from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Constant,
     Item,
+    Library,
     Option,
     Parameter,
     Result,
@@ -73,7 +74,8 @@ def rows_behind(module: Module, value: Value) -> FileRows | None:
         is_text = name.lower().endswith(TEXT_SUFFIXES) and any(
             one.named(*TEXT_READERS) for one in readers
         )
-        is_typed = any(one.named(*TYPED_READERS) for one in readers)
+        is_typed = any(one.named(*TYPED_READERS) and not _reads_texts(one) for one in readers)
+        is_text = is_text or (bool(readers) and not is_typed and name.endswith(TEXT_SUFFIXES))
         return (
             FileRows(rows, path.name, is_text and not is_typed, len(rows) < MAX_ROWS)
             if rows
@@ -82,6 +84,11 @@ def rows_behind(module: Module, value: Value) -> FileRows | None:
     if not names and len(inside) == 1:
         return FileRows(inside[0], "the rows in this file", False, True)
     return None
+
+
+def readers_behind(value: Value) -> list[CallEvent]:
+    """The calls that read the rows which a value was made of."""
+    return [one for one in _sources_behind(value) if isinstance(one, CallEvent)]
 
 
 def _sources_behind(
@@ -106,6 +113,14 @@ def _sources_behind(
             yield rows
             continue
         pending.extend(_made_of(one))
+
+
+def _reads_texts(call: CallEvent) -> bool:
+    """Does a reader of tables leave every cell a text: `dtype=str`?"""
+    given = call.keywords.get("dtype")
+    return (isinstance(given, Library) and given.name == "str") or (
+        given is not None and constant_of(given) in ("str", "string", "object")
+    )
 
 
 def _made_of(value: Value) -> Iterator[Value]:
