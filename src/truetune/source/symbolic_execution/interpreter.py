@@ -1149,6 +1149,8 @@ class Interpreter:
         if isinstance(receiver, Sequence | Mapping | Constant):
             known = self._call_container(receiver, name, given, node)
             event = self._event((), name, receiver, given, node, home)
+            if name == "sort" and isinstance(receiver, Sequence):
+                receiver.ordered_by = event
             return event.result if known is None else self._keep(known)
         if isinstance(receiver, ProjectModule | Class | Instance):
             function = self._attribute(receiver, name, node)
