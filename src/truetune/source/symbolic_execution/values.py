@@ -53,6 +53,8 @@ class Sequence(Value):
     """The slice of another list that it is, where the order of that list's items is not known"""
     ordered_by: CallEvent | None = None
     """The call of its own `sort` that its order comes from"""
+    made_over: Value | None = None
+    """What the comprehension goes over that makes it, the outermost of several; what `list` or `set` was given"""
 
 
 @dataclass(eq=False, slots=True)

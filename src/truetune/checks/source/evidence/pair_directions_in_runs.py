@@ -339,22 +339,23 @@ def _pick_of_index(call: CallEvent) -> Pick | None:
     if call.named("int") and call.args and isinstance(call.args[0], Result):
         return _pick_of_index(call.args[0].call)
     if call.method == "index" and call.args and isinstance(call.args[0], Result):
-        ends = call.args[0].call
-        inner = ends.node.args[0] if isinstance(ends.node, ast.Call) and ends.node.args else None
+        extreme = call.args[0].call
+        written = extreme.node
+        inner = written.args[0] if isinstance(written, ast.Call) and written.args else None
         name = _name_of_node(inner)
-        if name is None or not ends.named("max", "min"):
+        if name is None or not extreme.named("max", "min"):
             return None
-        return _pick_of_end(call, name, is_negated=False, is_largest=ends.named("max"))
+        return _pick_of_end(call, name, is_negated=False, is_largest=extreme.named("max"))
     if call.named("max", "min"):
         return _pick_of_call(call)
-    ends = call.method or next((name.rpartition(".")[2] for name in call.names), "")
-    if ends not in ENDS or not isinstance(node, ast.Call):
+    end = call.method or next((name.rpartition(".")[2] for name in call.names), "")
+    if end not in ENDS or not isinstance(node, ast.Call):
         return None
     given = node.args[0] if node.args and not call.method else getattr(node.func, "value", None)
     name = _name_of_node(given)
     if name is None:
         return None
-    return _pick_of_end(call, name, is_negated=False, is_largest=ends.endswith("max"))
+    return _pick_of_end(call, name, is_negated=False, is_largest=end.endswith("max"))
 
 
 def _pick_of_end(call: CallEvent, key: str, is_negated: bool, *, is_largest: bool) -> Pick | None:
