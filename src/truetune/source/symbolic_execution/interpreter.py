@@ -739,6 +739,8 @@ class Interpreter:
         known: Value | None = None
         if isinstance(base, Sequence):
             known = item_of_sequence(base, key)
+            if isinstance(known, Sequence) and known.part_of is not None:
+                self._keep(known)
         elif isinstance(base, Mapping):
             known = self._item_of_mapping(base, plain, key, node)
         elif isinstance(base, Constant):
