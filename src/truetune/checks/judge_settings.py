@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from truetune.checks.detected_trainers import pinned_release, trainer_facts_of_run, with_pinned_release
+from truetune.checks.detected_trainers import (
+    pinned_release,
+    trainer_facts_of_run,
+    with_pinned_release,
+)
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.rule_runner import choose_rules, run_rules

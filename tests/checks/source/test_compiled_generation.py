@@ -22,7 +22,8 @@ for prompt in prompts:
 COMPILE = "model = torch.compile(model, mode='reduce-overhead', dynamic=False)\n"
 AGAIN = {
     "model": COMPILE + LOOP,
-    "forward": "model.forward = torch.compile(model.forward, dynamic=False, fullgraph=True)\n" + LOOP,
+    "forward": "model.forward = torch.compile(model.forward, dynamic=False, fullgraph=True)\n"
+    + LOOP,
     "method": "model.compile(dynamic=False)\n" + LOOP,
     "settings": "OPTIONS = dict(dynamic=False)\nmodel = torch.compile(model, **OPTIONS)\n" + LOOP,
     "cache of the model": 'model.generation_config.cache_implementation = "static"\n' + LOOP,
@@ -46,8 +47,11 @@ ONCE = {
     "plain": LOOP,
     "dynamic": "model = torch.compile(model)\n" + LOOP,
     "fixed length": COMPILE
-    + LOOP.replace('return_tensors="pt"', 'padding="max_length", max_length=512, return_tensors="pt"'),
-    "multiple": COMPILE + LOOP.replace('return_tensors="pt"', 'pad_to_multiple_of=128, padding=True'),
+    + LOOP.replace(
+        'return_tensors="pt"', 'padding="max_length", max_length=512, return_tensors="pt"'
+    ),
+    "multiple": COMPILE
+    + LOOP.replace('return_tensors="pt"', "pad_to_multiple_of=128, padding=True"),
     "one prompt": COMPILE + 'out = model.generate(**tok("Hi", return_tensors="pt"))',
     "other model": "other = AutoModelForCausalLM.from_pretrained('o')\n"
     "other = torch.compile(other, dynamic=False)\n" + LOOP,

@@ -63,13 +63,15 @@ VARYING = {
     "one of texts": JSON_ROWS + 'data = data.filter(lambda row: row["label"] in ("1", "true"))',
     "same case": JSON_ROWS + 'data = data.filter(lambda row: row["state"].lower() == "good")',
     "number": JSON_ROWS + 'data = data.filter(lambda row: row["grade"] == 5)',
-    "not empty": JSON_ROWS + 'data = data.filter(lambda row: bool(row["a"].strip()) and row["a"] != "")',
+    "not empty": JSON_ROWS
+    + 'data = data.filter(lambda row: bool(row["a"].strip()) and row["a"] != "")',
     "frame of numbers": 'frame = pd.read_csv("rows.csv")\nframe["label"] = frame["label"].astype(bool)',
     "frame compared": 'frame = pd.read_csv("rows.csv")\nframe = frame[frame["label"] == 1]',
     "never there": JSON_ROWS + 'data = data.filter(lambda row: row["state"] != "deleted")',
     "csv cast": 'rows = [row for row in csv.DictReader(open("x.csv")) if int(row["score"]) == 1]',
     "other file": 'rows = [r for r in json.load(open("none.json")) if r["label"] == 1]',
-    "or": JSON_ROWS + 'data = data.filter(lambda row: row["state"] == "Good" or row["state"] == "Fair")',
+    "or": JSON_ROWS
+    + 'data = data.filter(lambda row: row["state"] == "Good" or row["state"] == "Fair")',
     "default": 'name = options.get("name") or "model"',
 }
 
@@ -77,7 +79,13 @@ VARYING = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rows = [
-        {"q": f"q{n}", "a": f"a{n}", "label": str(n % 2), "grade": n % 6, "state": ("Good", "Bad")[n % 2]}
+        {
+            "q": f"q{n}",
+            "a": f"a{n}",
+            "label": str(n % 2),
+            "grade": n % 6,
+            "state": ("Good", "Bad")[n % 2],
+        }
         for n in range(60)
     ]
     text = "\n".join(json.dumps(row) for row in rows)

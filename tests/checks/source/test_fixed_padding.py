@@ -24,7 +24,9 @@ data = load_dataset("json", data_files="rows.jsonl", split="train")
 TRAIN = "\nTrainer(model=model, train_dataset=rows).train()\n"
 COSTLY = {
     "no length": 'rows = data.map(lambda b: tok(b["text"], padding="max_length", truncation=True))',
-    "tokenizer's limit": 'rows = data.map(lambda b: tok(b["text"], padding="max_length", max_length=tok.model_max_length))',
+    "tokenizer's limit": """
+rows = data.map(lambda b: tok(b["text"], padding="max_length", max_length=tok.model_max_length))
+""",
     "old argument": 'rows = data.map(lambda b: tok(b["text"], pad_to_max_length=True))',
     "dataclass": """
 @dataclass

@@ -131,7 +131,7 @@ for step, batch in enumerate(loader):
     teacher.eval()
     {STEP}
 """,
-    "by phase": f"""
+    "by phase": """
 for epoch in range(3):
     for phase in ("train", "eval"):
         if phase == "train":
@@ -144,7 +144,7 @@ for epoch in range(3):
                 loss.backward()
                 optimizer.step()
 """,
-    "by an unknown phase": f"""
+    "by an unknown phase": """
 for epoch in range(3):
     for phase in phases:
         if phase == "train":

@@ -38,7 +38,9 @@ WRONG = {
         f'ranked = sorted(row["answers"], {SCORE}, reverse=True)', LAST, FIRST
     ),
     "negated": made_by('ranked = sorted(row["answers"], key=lambda a: -a["reward"])', LAST, FIRST),
-    "in place": made_by(f'ranked = row["answers"]\n    ranked.sort({SCORE})', FIRST, 'ranked[1]["text"]'),
+    "in place": made_by(
+        f'ranked = row["answers"]\n    ranked.sort({SCORE})', FIRST, 'ranked[1]["text"]'
+    ),
     "list that is made": made_by(
         'ranked = [{"text": t, "score": s} for t, s in zip(row["texts"], row["scores"])]\n'
         f"    ranked.sort({SCORE})",
@@ -111,14 +113,20 @@ for row in data:
 }
 RIGHT = {
     "descending": made_by(f'ranked = sorted(row["answers"], {SCORE}, reverse=True)', FIRST, LAST),
-    "ascending ranks": made_by('ranked = sorted(row["answers"], key=itemgetter("rank"))', FIRST, LAST),
+    "ascending ranks": made_by(
+        'ranked = sorted(row["answers"], key=itemgetter("rank"))', FIRST, LAST
+    ),
     "best against second": made_by(
         f'ranked = sorted(row["answers"], {SCORE}, reverse=True)', FIRST, 'ranked[1]["text"]'
     ),
     "negated": made_by('ranked = sorted(row["answers"], key=lambda a: -a["score"])', FIRST, LAST),
-    "unknown key": made_by('ranked = sorted(row["answers"], key=lambda a: a["value"])', FIRST, LAST),
+    "unknown key": made_by(
+        'ranked = sorted(row["answers"], key=lambda a: a["value"])', FIRST, LAST
+    ),
     "by length": made_by('ranked = sorted(row["answers"], key=len)', FIRST, LAST),
-    "turned name": made_by('ranked = sorted(row["answers"], key=lambda a: a["neg_score"])', FIRST, LAST),
+    "turned name": made_by(
+        'ranked = sorted(row["answers"], key=lambda a: a["neg_score"])', FIRST, LAST
+    ),
     "max and min": made_by(
         f'best, worst = max(row["answers"], {SCORE}), min(row["answers"], {SCORE})',
         'best["text"]',
@@ -128,9 +136,13 @@ RIGHT = {
         f'ranked = sorted(row["answers"], {SCORE}, reverse=flag)', FIRST, LAST
     ),
     "argmax": made_by(
-        'scores = row["scores"]', 'row["texts"][np.argmax(scores)]', 'row["texts"][np.argmin(scores)]'
+        'scores = row["scores"]',
+        'row["texts"][np.argmax(scores)]',
+        'row["texts"][np.argmin(scores)]',
     ),
-    "in place": made_by(f'ranked = row["answers"]\n    ranked.sort({SCORE}, reverse=True)', FIRST, LAST),
+    "in place": made_by(
+        f'ranked = row["answers"]\n    ranked.sort({SCORE}, reverse=True)', FIRST, LAST
+    ),
     "frame": """
 def best(group):
     group = group.sort_values("score", ascending=False)

@@ -50,8 +50,11 @@ rows[0]
         4096,
     ),
     "slice": ('N = 700\nrows = [tok(text)["input_ids"][:N] for text in texts]', 700),
-    "largest": ('a = tok(x, truncation=True, max_length=64)\nb = tok(y, truncation=True, max_length=512)', 512),
-    "prompts": ('b = tok(x, truncation=True, max_length=64)\nmodel.generate(**b)', None),
+    "largest": (
+        "a = tok(x, truncation=True, max_length=64)\nb = tok(y, truncation=True, max_length=512)",
+        512,
+    ),
+    "prompts": ("b = tok(x, truncation=True, max_length=64)\nmodel.generate(**b)", None),
     "not cut": ('rows = data.map(lambda b: tok(b["text"], max_length=64))', None),
     "unknown": ('rows = data.map(lambda b: tok(b["text"], truncation=True, max_length=n))', None),
 }

@@ -7,8 +7,8 @@ where no value of it can be met although one means the same: `"1"` and 1, `"True
 also names `x == "a" or "b"`, which is true for every x.
 
 ## Why it is bad
-`bool` of a text is True unless it is empty, so each label of KTO becomes a good one, and each rejected answer is trained
-as a wanted one. A comparison of a text with a number is never true: a filter keeps no row, or all of them.
+`bool` of a text is True unless it is empty, so each label of KTO becomes a good one, and each rejected answer is
+trained as a wanted one. A comparison of a text with a number is never true: a filter keeps no row, or all of them.
 
 ## Example
 ```python

@@ -2,13 +2,13 @@
 
 ## What it does
 Looks for `generate` in a loop, by a model that is compiled with `dynamic=False` or that has a static cache
-(`cache_implementation="static"`), and follows its ids to the tokenizer. It speaks where that pads to no fixed length and
-to no multiple (`padding="max_length"`, `pad_to_multiple_of`).
+(`cache_implementation="static"`), and follows its ids to the tokenizer. It speaks where that pads to no fixed length
+and to no multiple (`padding="max_length"`, `pad_to_multiple_of`).
 
 ## Why it is bad
 A compilation takes from ten seconds to minutes, and holds for one shape. With `dynamic=False` each new prompt length
-compiles again, up to `recompile_limit` (8), from where on the model runs uncompiled. A static cache is made anew for each
-prompt that is longer than those before. The answers are right, and slower than without compilation.
+compiles again, up to `recompile_limit` (8), from where on the model runs uncompiled. A static cache is made anew for
+each prompt that is longer than those before. The answers are right, and slower than without compilation.
 
 ## Example
 ```python

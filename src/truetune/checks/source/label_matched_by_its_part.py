@@ -1,14 +1,16 @@
 """A score compares answers with labels so that wrong answers count as right, or right ones never do.
 
 ## What it does
-Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the script,
-or constants. It speaks where one label stands in another (`"valid" in answer`, `answer.startswith("1")`), where a label
-is tried before a longer one that holds it, and where only the answer goes through `lower()` or `strip()` and labels have
-capitals or blanks. Right answers among the first rows that are divided by the number of all rows are named too.
+Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the
+script, or constants. It speaks where one label stands in another (`"valid" in answer`, `answer.startswith("1")`),
+where a label is tried before a longer one that holds it, and where only the answer goes through `lower()` or
+`strip()` and labels have capitals or blanks. Right answers among the first rows that are divided by the number of all
+rows are named too.
 
 ## Why it is bad
-An answer "invalid" counts as right where "valid" is expected, so a model that always gives the longer label scores well.
-With one side in lower case, labels with capitals are never met, and the score of a good model is that of a bad one.
+An answer "invalid" counts as right where "valid" is expected, so a model that always gives the longer label scores
+well. With one side in lower case, labels with capitals are never met, and the score of a good model is that of a bad
+one.
 
 ## Example
 ```python

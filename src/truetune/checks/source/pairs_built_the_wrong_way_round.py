@@ -1,10 +1,10 @@
 """A script picks the worse answer as chosen, and the better one as rejected.
 
 ## What it does
-Follows both sides of a pair (`{"chosen": ..., "rejected": ...}`) back to how they are picked: a place of a sorted list,
-`max` and `min`, `argmax`, `sort_values`, or the arm of a test that compares two scores or names a winner. It speaks where
-the name of what they are ordered by says which is better (`score`, `reward`, `rating`: more; `rank`, `loss`,
-`toxicity`: less), and chosen is the worse one.
+Follows both sides of a pair (`{"chosen": ..., "rejected": ...}`) back to how they are picked: a place of a sorted
+list, `max` and `min`, `argmax`, `sort_values`, or the arm of a test that compares two scores or names a winner. It
+speaks where the name of what they are ordered by says which is better (`score`, `reward`, `rating`: more; `rank`,
+`loss`, `toxicity`: less), and chosen is the worse one.
 
 ## Why it is bad
 DPO and its kin learn the difference of both sides. Exchanged, the model is trained towards the worst answers, while its

@@ -94,4 +94,8 @@ def _remedy(found: WrongJoin) -> str:
     if found.change.kind == "parts":
         return "put the parts together as they were dealt (flat[rank::world] = part), or join by an id of the row"
     whole = "filter and sort whole rows before they are taken apart, or join by an id of the row"
-    return f"{whole} (merge(on=...)); reset_index and .values on one side alone lose the match" if found.is_by_index else whole
+    return (
+        f"{whole} (merge(on=...)); reset_index and .values on one side alone lose the match"
+        if found.is_by_index
+        else whole
+    )

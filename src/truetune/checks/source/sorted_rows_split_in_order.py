@@ -1,9 +1,9 @@
 """Sorted rows are split without a shuffle: some labels stand in the test part alone.
 
 ## What it does
-Looks for splits in the order of the file (`train_test_split(shuffle=False)` of datasets and scikit-learn, `rows[:n]` and
-`rows[n:]`) whose file lies beside the script, makes the split on its rows, and names the values of a column that only
-the test part has. Silent where anything filters, sorts or shuffles the rows before.
+Looks for splits in the order of the file (`train_test_split(shuffle=False)` of datasets and scikit-learn, `rows[:n]`
+and `rows[n:]`) whose file lies beside the script, makes the split on its rows, and names the values of a column that
+only the test part has. Silent where anything filters, sorts or shuffles the rows before.
 
 ## Why it is bad
 The model is tested on what it was never trained on, and trained on what is never tested: the evaluation is bad whatever

@@ -31,7 +31,9 @@ from truetune.source.symbolic_execution.values import (
     Value,
 )
 
-TEXT_METHODS = frozenset(("lower", "upper", "strip", "lstrip", "rstrip", "title", "capitalize", "casefold"))
+TEXT_METHODS = frozenset(
+    ("lower", "upper", "strip", "lstrip", "rstrip", "title", "capitalize", "casefold")
+)
 CASTS: dict[str, Callable[[Any], Any]] = {"str": str, "int": int, "float": float, "bool": bool}
 KEEPS_VALUES = frozenset(("copy", "fillna", "to_list", "tolist", "to_numpy", "reset_index"))
 KEEPING_ATTRIBUTES = frozenset(("str", "values", "array"))

@@ -32,7 +32,9 @@ from truetune.source.symbolic_execution.values import (
     Value,
 )
 
-MEANS_NO = frozenset(("0", "0.0", "false", "f", "no", "n", "none", "null", "off", "bad", "negative"))
+MEANS_NO = frozenset(
+    ("0", "0.0", "false", "f", "no", "n", "none", "null", "off", "bad", "negative")
+)
 """Texts that say no, and are True"""
 LABEL_NAMES = frozenset(
     ("label", "labels", "is_good", "desirable", "is_desirable", "thumbs_up", "liked", "correct")
@@ -109,9 +111,7 @@ def _label_behind(value: Value) -> bool:
     return isinstance(value, Attribute) and value.name in LABEL_NAMES
 
 
-def _comparisons(
-    module: Module, trace: Trace, compared: set[int]
-) -> Iterator[ConstantResult]:
+def _comparisons(module: Module, trace: Trace, compared: set[int]) -> Iterator[ConstantResult]:
     """Comparisons of a text with a number, of a number with a text, or of two spellings."""
     for value in trace.values:
         if not isinstance(value, Operation) or value.operator not in EQUALITIES:

@@ -190,7 +190,7 @@ def _is_own_model(switch: CallEvent) -> bool:
         return True
     if isinstance(receiver, Parameter):
         return receiver.name in ("pl_module", "model", "self")
-    held = [way for way in lineages(receiver)] if receiver is not None else []
+    held = lineages(receiver) if receiver is not None else []
     return len(held) == 1 and held[0].load is not None and held[0].load.named("*.from_pretrained")
 
 

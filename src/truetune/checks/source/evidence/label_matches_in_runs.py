@@ -1,8 +1,8 @@
 """Comparisons of answers with labels that count wrong ones as right, or right ones as wrong, in the symbolic run.
 
-How it works: the answer is a text that a model gave; the labels are those of the rows beside the script, or constants of
-the script. Each comparison is then made with the labels themselves: one label inside another (`valid`, `invalid`), one
-side in lower case alone.
+How it works: the answer is a text that a model gave; the labels are those of the rows beside the script, or constants
+of the script. Each comparison is then made with the labels themselves: one label inside another (`valid`, `invalid`),
+one side in lower case alone.
 
 The trade-off: where the labels are not known, or an answer is not certainly a text of a model, nothing is said.
 """
@@ -30,10 +30,14 @@ from truetune.source.symbolic_execution.values import (
     operands_of,
 )
 
-ANSWERING = frozenset(("generate", "decode", "batch_decode", "chat", "create", "invoke", "completion"))
+ANSWERING = frozenset(
+    ("generate", "decode", "batch_decode", "chat", "create", "invoke", "completion")
+)
 PIPELINES = ("transformers.pipeline", "transformers.pipelines.pipeline")
 ANSWER_KEYS = frozenset(("generated_text",))
-PREDICTION_NAMES = frozenset(("prediction", "pred", "predicted", "output", "response", "completion", "generated"))
+PREDICTION_NAMES = frozenset(
+    ("prediction", "pred", "predicted", "output", "response", "completion", "generated")
+)
 """Columns of a file of answers"""
 MAX_VALUES = 400
 
@@ -90,11 +94,13 @@ def _first_that_fits(tried: Any) -> Iterator[WrongMatch]:
     """Labels that are tried one after another, of which an earlier one stands in a later one."""
     for labels in tried:
         for number, (label, node) in enumerate(labels):
-            later = next((one for one, _ in labels[number + 1 :] if label in one and label != one), None)
+            later = next(
+                (one for one, _ in labels[number + 1 :] if label in one and label != one), None
+            )
             if later is not None and label:
                 yield WrongMatch(
                     node,
-                    f"{label!r} is tried before {later!r}, in which it stands: an answer {later!r} is read as {label!r}",
+                    f"{label!r} is tried before {later!r}, in which it stands: {later!r} is read as {label!r}",
                     "try the longest label first (sorted(labels, key=len, reverse=True)), or compare whole words",
                 )
                 break
@@ -139,7 +145,9 @@ def _in_one_case(module: Module, trace: Trace, compared: set[int]) -> Iterator[W
                 continue
             found = _never_equal(module, label, methods)
             if found is not None:
-                yield WrongMatch(value.node, found, "bring both sides into one form: .strip().lower() on both")
+                yield WrongMatch(
+                    value.node, found, "bring both sides into one form: .strip().lower() on both"
+                )
                 break
 
 
@@ -234,7 +242,10 @@ def _is_answer(value: Value) -> bool:
         if isinstance(one, Result):
             if _answers(one.call):
                 return True
-            if one.call.method in (*TEXT_METHODS, "split", "partition", "get") and one.call.receiver is not None:
+            if (
+                one.call.method in (*TEXT_METHODS, "split", "partition", "get")
+                and one.call.receiver is not None
+            ):
                 pending.append(one.call.receiver)
             continue
         if isinstance(one, Item | Attribute):

@@ -129,7 +129,10 @@ def _why_wrong(trace: Trace, chosen: Value, rejected: Value) -> tuple[str, ast.A
     if one is not None and other is not None:
         if one.key != other.key or one.goodness >= other.goodness:
             return None
-        return f"chosen is the worse of both by `{one.key}`: it is {_place(one)}, and rejected is {_place(other)}", one.node
+        return (
+            f"chosen is the worse of both by `{one.key}`: it is {_place(one)}, and rejected is {_place(other)}",
+            one.node,
+        )
     if one is not None and one.goodness == 0:
         return f"chosen is {_place(one)} by `{one.key}`", one.node
     if other is not None and other.goodness == LAST - 1:
@@ -145,7 +148,11 @@ def _place(pick: Pick) -> str:
         return "the best"
     from_best = LAST - pick.goodness
     is_low = pick.goodness < LAST // 2
-    return f"number {pick.goodness + 1} from the worst" if is_low else f"number {from_best} from the best"
+    return (
+        f"number {pick.goodness + 1} from the worst"
+        if is_low
+        else f"number {from_best} from the best"
+    )
 
 
 def _pick(trace: Trace, value: Value, depth: int = 0) -> Pick | None:
@@ -201,9 +208,15 @@ def _ordering_of(trace: Trace, value: Value) -> CallEvent | None:
         return value.ordered_by
     if isinstance(value, Result):
         call = value.call
-        if call.named("sorted", "heapq.nlargest", "heapq.nsmallest") or call.method == "sort_values":
+        if (
+            call.named("sorted", "heapq.nlargest", "heapq.nsmallest")
+            or call.method == "sort_values"
+        ):
             return call
-        if call.method in ("reset_index", "to_list", "tolist", "to_dict") and call.receiver is not None:
+        if (
+            call.method in ("reset_index", "to_list", "tolist", "to_dict")
+            and call.receiver is not None
+        ):
             return _ordering_of(trace, call.receiver)
         if call.named("list", "tuple") and call.args:
             return _ordering_of(trace, call.args[0])
@@ -439,7 +452,10 @@ def _better_side(frame: Frame) -> tuple[str, str] | None:
         return None
     left_is_more = test.operator.startswith(">") == frame.taken
     better = one if left_is_more == more_is_better else other
-    return better, f"chosen is the side with the worse `{name}`, and rejected the one with the better"
+    return (
+        better,
+        f"chosen is the side with the worse `{name}`, and rejected the one with the better",
+    )
 
 
 def _named_winner(frame: Frame, name: str, named: Value) -> tuple[str, str] | None:

@@ -1,8 +1,8 @@
 """Which filters and sorts a list of rows went through since it was read, in the symbolic run of a script.
 
 How it works: from a list, a column or a frame back to what was read, step by step: comprehensions, loops that append,
-methods of frames and data sets, masks, slices, gathered parts of processes. A step that leaves rows out or moves them is
-kept, with what tells it from another step: two lists with the same tests over the same rows have the same steps.
+methods of frames and data sets, masks, slices, gathered parts of processes. A step that leaves rows out or moves them
+is kept, with what tells it from another step: two lists with the same tests over the same rows have the same steps.
 
 The trade-off: at the first step that is not known the way ends, and that value is the source.
 """
@@ -42,7 +42,9 @@ KEEPING_METHODS = frozenset(
 )  # fmt: skip
 MODEL_METHODS = frozenset(("predict", "predict_proba", "encode", "generate", "__call__", "chat"))
 """Methods that give one result for each row that they are given"""
-FILTERING_METHODS = frozenset(("dropna", "drop_duplicates", "query", "filter", "nlargest", "nsmallest", "unique"))
+FILTERING_METHODS = frozenset(
+    ("dropna", "drop_duplicates", "query", "filter", "nlargest", "nsmallest", "unique")
+)
 ORDERING_METHODS = frozenset(("sort_values", "sort", "shuffle", "sort_index"))
 ORDERING_FUNCTIONS = ("sorted", "reversed", "set", "random.sample", "numpy.random.permutation")
 SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
@@ -260,7 +262,12 @@ def _is_mask(key: Value) -> bool:
 def _normalized_tests(node: ast.ListComp | ast.GeneratorExp) -> str:
     """The tests of a comprehension, without the names of what it goes over; empty without any."""
     tests = [ast.unparse(test) for one in node.generators for test in one.ifs]
-    names = {part.id for one in node.generators for part in ast.walk(one.target) if isinstance(part, ast.Name)}
+    names = {
+        part.id
+        for one in node.generators
+        for part in ast.walk(one.target)
+        if isinstance(part, ast.Name)
+    }
     text = " and ".join(tests)
     tree = ast.parse(text, mode="eval") if text else None
     for part in ast.walk(tree) if tree is not None else ():

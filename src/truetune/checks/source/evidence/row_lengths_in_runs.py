@@ -87,9 +87,9 @@ def _length_of_slice(value: Value, prompts: set[ast.AST]) -> int | None:
     if not isinstance(value, Item) or not isinstance(value.key, Slice) or value.key.start:
         return None
     ids = value.base
-    if isinstance(ids, Item) and constant_of(ids.key) == IDS:
-        ids = ids.base
-    elif isinstance(ids, Attribute) and ids.name == IDS:
+    if (isinstance(ids, Item) and constant_of(ids.key) == IDS) or (
+        isinstance(ids, Attribute) and ids.name == IDS
+    ):
         ids = ids.base
     elif not (isinstance(ids, Result) and ids.call.method == "encode"):
         return None

@@ -1,7 +1,7 @@
 """Splits of sorted rows that are not shuffled, in the symbolic run of a script, with the rows of the file at hand.
 
-How it works: a split in file order (`shuffle=False`, `rows[:n]` and `rows[n:]`) is made on the rows of the file; a column
-of few values tells which of them stand in the last part alone.
+How it works: a split in file order (`shuffle=False`, `rows[:n]` and `rows[n:]`) is made on the rows of the file; a
+column of few values tells which of them stand in the last part alone.
 
 The trade-off: where anything on the way from the file filters, sorts or shuffles, nothing is known.
 """
@@ -18,7 +18,14 @@ from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
-from truetune.source.symbolic_execution.values import Item, Operation, Result, Sequence, Slice, Value
+from truetune.source.symbolic_execution.values import (
+    Item,
+    Operation,
+    Result,
+    Sequence,
+    Slice,
+    Value,
+)
 
 SKLEARN = ("sklearn.model_selection.train_test_split",)
 DEFAULT_TEST_SHARE = 0.25
