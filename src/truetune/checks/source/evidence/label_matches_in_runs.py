@@ -35,10 +35,8 @@ ANSWERING = frozenset(
 )
 PIPELINES = ("transformers.pipeline", "transformers.pipelines.pipeline")
 ANSWER_KEYS = frozenset(("generated_text",))
-PREDICTION_NAMES = frozenset(
-    ("prediction", "pred", "predicted", "output", "response", "completion", "generated")
-)
-"""Columns of a file of answers"""
+PREDICTION_NAMES = frozenset(("prediction", "pred", "predicted", "generated"))
+"""Columns of a file of answers; `output` and `response` may be of the training rows"""
 MAX_VALUES = 400
 
 
