@@ -17,6 +17,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
 from truetune.settings.config import Config
+from truetune.settings.release_pins import STACK_OF_PACKAGE, Pin, Pins
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 from truetune.source.find_source_files import find_source_files
@@ -43,6 +44,10 @@ POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*
 """They pad given labels with -100"""
 LABELS_BY_SCRIPT = "train_on_responses_only"
 """The key, among the settings without a field, that says that a script labels the answers itself"""
+PINNED_RELEASE = "pinned release"
+"""The key, among the settings without a field, under which the release stands that the run asks for"""
+COMPLETIONS_SINCE, LENGTH_NAME_SINCE = "0.17.0", "0.16.0"
+"""The first releases of TRL that learn completions alone by default, and that call the limit `max_length`"""
 WHOLE_PACKS = ("wrapped", "bfd_split")
 """Packing that joins all texts, or continues with the rest of a long one in another row"""
 
@@ -58,6 +63,8 @@ class DetectedTrainer(NamedTuple):
     max_length: int | None = None
     masking: ResponseMasking | None = None
     """How a script labels the answers itself"""
+    pinned: str = ""
+    """The earlier release that the files around it ask for; empty where it is that of the facts, or not known"""
 
 
 @dataclass
@@ -72,7 +79,8 @@ class DetectedTrainers:
         """Note the trainer of a settings file, which may name another one itself."""
         trainer = config.spec.trained_by or parse_trainer_name(config.stack)
         if trainer is not None:
-            self.configs.append(DetectedTrainer(trainer, config.path))
+            pinned = pinned_release(config.pins, trainer)
+            self.configs.append(DetectedTrainer(trainer, config.path, pinned=pinned))
 
     @cached_property
     def seen(self) -> tuple[DetectedTrainer, ...]:
@@ -109,6 +117,10 @@ class DetectedTrainers:
         # Two scripts of one trainer may set different things: then none of them is known to train these rows.
         if len(scripts) == 1:
             update |= _settings_of_script(spec, scripts[0])
+        pinned = {one.pinned for one in self.seen if one.name == name}
+        if len(pinned) == 1:
+            training = update.get("training", spec.training)
+            update["training"] = with_pinned_release(training, pinned.pop())
         return spec.model_copy(update=update)
 
     def note(self) -> str:
@@ -117,6 +129,23 @@ class DetectedTrainers:
             return ""
         listing = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.seen)
         return f"several trainers are among the paths: {listing}; name one with --trainer"
+
+
+def pinned_release(pins: Pins, name: TrainerName) -> str:
+    """The release of a trainer that a run asks for, where it is earlier than that of the facts; else empty."""
+    facts = facts_of(name)
+    stack = STACK_OF_PACKAGE.get(facts.package, facts.package)
+    pin = pins.of(stack)
+    if pin is None or not pin.known or not pins.before(stack, facts.release):
+        return ""
+    return pin.wanted.removeprefix("==")
+
+
+def with_pinned_release(training: Training, pinned: str) -> Training:
+    """The settings with the release that the run asks for."""
+    if not pinned:
+        return training
+    return training.model_copy(update={"other": {**training.other, PINNED_RELEASE: pinned}})
 
 
 def _settings_of_script(spec: RunSpec, script: DetectedTrainer) -> dict[str, Any]:
@@ -169,7 +198,8 @@ def detect_trainer_of_script(module: Module) -> DetectedTrainer | None:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
     pads = _pad_masking(module, facts_of(name))
     training = training.model_copy(update={"pads_masked_by": pads})
-    return DetectedTrainer(name, module.path, training, limit, find_response_masking(module))
+    masking, pinned = find_response_masking(module), pinned_release(module.pins, name)
+    return DetectedTrainer(name, module.path, training, limit, masking, pinned)
 
 
 def _calls_trainer(module: Module, name: TrainerName) -> bool:
@@ -243,6 +273,9 @@ def with_trainer_defaults(spec: RunSpec) -> RunSpec:
 def trainer_facts_of_run(spec: RunSpec) -> TrainerFacts:
     """The facts of the run's trainer, as its settings change them."""
     facts, training = facts_of(spec.trained_by), spec.training
+    pinned = training.other.get(PINNED_RELEASE)
+    if isinstance(pinned, str) and facts.name is not None:
+        facts = _facts_of_pinned_release(facts, pinned)
     # A loader of one's own decides over what the trainer would do.
     if training.shuffle is not None:
         facts = replace(facts, shuffles=replace(facts.shuffles, value=training.shuffle))
@@ -258,6 +291,24 @@ def trainer_facts_of_run(spec: RunSpec) -> TrainerFacts:
     if training.other.get("eot_tokens"):
         facts = replace(facts, stops_learned=replace(facts.stops_learned, value="turn"))
     return replace(facts, cut=replace(facts.cut, value=_cut_under_settings(facts.cut.value, spec)))
+
+
+def _facts_of_pinned_release(facts: TrainerFacts, pinned: str) -> TrainerFacts:
+    """The facts of an earlier release, as far as it is known what changed behind it."""
+    facts = replace(facts, pinned=pinned)
+    pins = Pins({"trl": Pin(f"=={pinned}" if pinned[:1].isdigit() else pinned, "", 0)})
+    if facts.package != "trl":
+        return facts
+    if pins.before("trl", COMPLETIONS_SINCE):
+        # What these learn of a prompt and its completion depends on the collator.
+        rules = facts.learns.value
+        by_default = {**rules.by_default, "prompt-completion": None}
+        learns = rules._replace(by_default=by_default)
+        facts = replace(facts, learns=replace(facts.learns, value=learns))
+    if pins.before("trl", LENGTH_NAME_SINCE):
+        cut = facts.cut.value._replace(setting="max_seq_length")
+        facts = replace(facts, cut=replace(facts.cut, value=cut))
+    return facts
 
 
 def trainer_facts_for_rows(spec: RunSpec) -> TrainerFacts:

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from truetune.checks.detected_trainers import trainer_facts_of_run
+from truetune.checks.detected_trainers import (
+    pinned_release,
+    trainer_facts_of_run,
+    with_pinned_release,
+)
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.rule_runner import choose_rules, run_rules
@@ -27,7 +31,12 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
         named = config.spec.model_copy(update={"tokenizer": spec.tokenizer})
         config = replace(config, spec=named)
     trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
-    trainer = trainer_facts_of_run(config.spec.model_copy(update={"trained_by": trained_by}))
+    training = config.spec.training
+    if trained_by is not None:
+        training = with_pinned_release(training, pinned_release(config.pins, trained_by))
+    trainer = trainer_facts_of_run(
+        config.spec.model_copy(update={"trained_by": trained_by, "training": training})
+    )
     unknown = Judgement(not_judged=tuple(_methods_without_rules(config)))
     of_config = run_rules(config, choose_rules(spec, ConfigRule), trainer)
     of_machine = run_rules(Launch(config, _this_machine()), choose_rules(spec, DeviceRule))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.out_of_memory_message import read_memory_error
@@ -102,6 +103,10 @@ def _of_script(path: Path) -> Config | None:
         config = replace(
             config, spec=config.spec.model_copy(update={"model": find_model_name(module)})
         )
+    if config.limit is None and config.spec.max_length is None:
+        length = encoded_row_length(module)
+        spec = config.spec.model_copy(update={"max_length": length})
+        config = replace(config, spec=spec) if length is not None else config
     # A quantized load is cast by that function too; only without one are all weights four bytes.
     if next(casts_to_float32(module), None) is not None:
         training = config.spec.training.model_copy(update={"dtype": "float32"})

@@ -160,10 +160,7 @@ def extract_loop_config(module: Module) -> Config | None:
             ),
         }
     )
-    spec = config.spec.model_copy(
-        update={"training": training, "max_length": _largest_max_length(module)}
-    )
-    return replace(config, spec=spec)
+    return replace(config, spec=config.spec.model_copy(update={"training": training}))
 
 
 def find_model_name(module: Module) -> str | None:
@@ -177,13 +174,6 @@ def find_model_name(module: Module) -> str | None:
     loads = (_loaded_model_name(module, call) for call in module.calls(*MODEL_LOADS))
     loaded = {name for name in loads if name}
     return loaded.pop() if len(loaded) == 1 else None
-
-
-def _largest_max_length(module: Module) -> int | None:
-    """The largest plain `max_length` in the file; None where there is none."""
-    arguments = (call.keywords.get("max_length") for call in module.all_calls)
-    lengths = [module.flow.value(node) for node in arguments if node is not None]
-    return max((length for length in lengths if type(length) is int), default=None)
 
 
 def _loaded_model_name(module: Module, call: Call) -> str | None:

@@ -135,18 +135,25 @@ class TrainerFacts:
     """Rows of a data set that is no stream are drawn in another order in each epoch"""
     collator: str = ""
     """The collator that makes the labels, where another one may be given to the trainer"""
+    pinned: str = ""
+    """The earlier release that the run asks for; empty where it is that of the facts, or not known"""
 
     @property
     def called(self) -> str:
         """Its title, with the release and the collator."""
-        return self.title.format(release=self.release) + (
+        return self.title.format(release=self._told_release) + (
             f" with {self.collator}" if self.collator else ""
         )
 
     @property
+    def _told_release(self) -> str:
+        """The release that runs, and that of the facts where it is another."""
+        return f"{self.pinned} (judged as {self.release})" if self.pinned else self.release
+
+    @property
     def title_for_pairs(self) -> str:
         """Its package, with the release: preference trainers are others than that of supervised rows."""
-        return self.family.format(release=self.release)
+        return self.family.format(release=self._told_release)
 
     def decision(self, kind: RowKind, setting: Setting) -> Decision:
         """What is learned of rows of a kind under settings."""

@@ -47,8 +47,12 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
+from truetune.settings.config import Config
 
 WHOLE_ROW_COLUMNS = ("messages", "conversations", "text")
+
+ASSISTANT_LOSS_SINCE = "0.19.0"
+"""The first release of TRL that has `assistant_only_loss` (`trl/trainer/sft_config.py` of 0.18.2 and 0.19.1)"""
 
 
 class CompletionLossWithoutCompletion(ConfigRule):
@@ -81,9 +85,17 @@ class CompletionLossWithoutCompletion(ConfigRule):
             yield self.finding(
                 f"completion_only_loss does nothing: the rows have {whole[0]} and no completion, so"
                 " all is learned",
-                "set assistant_only_loss: true, or split the rows into prompt and completion",
+                _instead(config),
                 cases=[
                     setting_case(config, True, "training.completion_only_loss"),
                     Case(f"columns: {name_list(sorted(there))}"),
                 ],
             )
+
+
+def _instead(config: Config) -> str:
+    """What to set, by what the release that is asked for knows."""
+    split = "split the rows into prompt and completion"
+    if config.pins.before("trl", ASSISTANT_LOSS_SINCE):
+        return f"{split} (assistant_only_loss, for chats as they are, comes with TRL 0.19)"
+    return f"set assistant_only_loss: true, or {split}"

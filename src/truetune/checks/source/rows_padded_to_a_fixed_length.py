@@ -1,8 +1,11 @@
 """Every training row is padded to a fixed, long length.
 
 ## What it does
-Looks for a tokenizer that is called with `padding="max_length"` and a plain `max_length` of 2,048 or more, in a script
-that trains.
+Follows, in a script that trains, each call that pads to a fixed length (`padding="max_length"`, `pad_to_max_length`, a
+collator, pads multiplied by hand) to that length, through functions, classes and settings. It speaks from 2,048 tokens
+on; where no length is given, since the tokenizer's own limit is then the length (131,072 tokens for many models of
+today); and at any length where the rows lie beside the script and are certainly shorter than a quarter of it. Silent
+where shapes must be fixed: compiled models, TPUs.
 
 ## Why it is bad
 Memory and time of a step follow the padded length. Chats and instructions have some hundred tokens: padded to 8,192,
@@ -42,6 +45,7 @@ before transformers 5) makes that less. Compiled models and TPUs may need one le
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -49,48 +53,74 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.fixed_padding_in_runs import (
+    FixedPadding,
+    estimated_tokens,
+    fixed_paddings,
+)
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
 
 MIN_LENGTH = 2048
 """Four times the longest rows of the usual instruction data sets (Alpaca, Dolly: 99 % are below 512 tokens)"""
+MIN_TIMES_ROWS = 4
+"""Times the longest row: three of four tokens are then pads even in the longest"""
 NEEDS_ONE_LENGTH = re.compile(
     r"torch_xla|\b(?:tpu|TPU)\b|torch\.compile|torch_compile|static_cache"
 )
 """Where one length for all is faster than many"""
+INSTEAD = (
+    "leave padding out here, and let the collator pad to the longest row of a batch"
+    " (DataCollatorForSeq2Seq, DataCollatorWithPadding)"
+)
 
 
-def _padding_calls(module: Module) -> Iterator[Call]:
-    """Calls that pad to a length of their own."""
-    for call in _length_limited_calls(module):
-        if module.flow.value(call.keywords.get("padding")) == "max_length":
-            yield call
-
-
-def _length_limited_calls(module: Module) -> Iterator[Call]:
-    """Calls that are given a length for rows."""
-    return (call for call in module.all_calls if "max_length" in call.keywords)
+def _padding_code(module: Module) -> Iterator[ast.AST]:
+    """Calls that may pad, or are given a length."""
+    for call in module.all_calls:
+        if call.keywords.keys() & {"max_length", "padding", "pad_to_max_length"}:
+            yield call.node
 
 
 class RowsPaddedToAFixedLength(SourceRule):
     code = "SRC101"
     severity = "warning"
-    looks_at = CodePlaces("calls with a max_length", _length_limited_calls)
+    looks_at = CodePlaces("calls that pad, or have a max_length", _padding_code)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        trains = any(module.calls("transformers.*Trainer", "trl.*Trainer")) or any(
-            module.methods("backward")
-        )
-        if not trains or NEEDS_ONE_LENGTH.search(module.text):
+        if NEEDS_ONE_LENGTH.search(module.text):
             return
-        for call in _padding_calls(module):
-            length = module.flow.value(call.keywords.get("max_length"))
-            # type() and not isinstance: True is an int.
-            if type(length) is int and length >= MIN_LENGTH:
-                yield self.finding(
-                    f'padding="max_length": each row takes the memory and time of {length:,} tokens',
-                    "leave padding out here, and let the collator pad to the longest row of a batch"
-                    " (DataCollatorForSeq2Seq, DataCollatorWithPadding)",
-                    cases=[case_at(module, call.node)],
-                )
+        for padding in fixed_paddings(module):
+            message = _message(padding)
+            if message:
+                yield self.finding(message, INSTEAD, cases=[case_at(module, padding.node)])
+
+
+def _message(padding: FixedPadding) -> str:
+    """What a padding costs; empty where it costs little, or it is not known how much."""
+    length = padding.length
+    rows = _described_rows(padding)
+    if length is None:
+        return (
+            "rows are padded to max_length, and none is set: each row takes the memory and time of the tokenizer's"
+            f" own limit, 32,768 or 131,072 tokens for many models{rows}"
+        )
+    if length >= MIN_LENGTH or rows:
+        return f"rows are padded to a fixed length: each takes the memory and time of {length:,} tokens{rows}"
+    return ""
+
+
+def _described_rows(padding: FixedPadding) -> str:
+    """How long the rows are that are padded; empty where that is not known, or pads are few."""
+    if padding.rows is None:
+        return ""
+    median, longest = estimated_tokens(padding.rows)
+    if padding.length is not None and padding.length < MIN_TIMES_ROWS * longest:
+        return ""
+    if padding.length is None:
+        return f"; those of {padding.rows.source} have about {median:,} (the longest {longest:,})"
+    pads = 1 - median / padding.length
+    return (
+        f"; those of {padding.rows.source} have about {median:,} (the longest {longest:,}), so that about"
+        f" {pads:.0%} of what is trained are pads".replace("%", " %")
+    )

@@ -1,13 +1,16 @@
 """A loop trains a model that was put into eval() mode.
 
 ## What it does
-Looks for a loop that calls `backward()` and puts the model, whose parameters its optimizer has, into `eval()` mode,
-by itself or in a function of the file, where nothing puts it back: neither calls `train()`.
+Runs a training loop symbolically, and looks in which mode each `backward()` after the first pass finds the model whose
+parameters the optimizer has. It speaks where that is `eval()` mode: the loop, or a function, class or other file that
+it calls, switched there and nothing went back (`train()`, `train(was_training)`, Unsloth's `for_training`). A
+`train()` at the beginning of each epoch comes too late for an evaluation between two steps of it. The same of methods
+that Lightning calls between steps (`training_step`, `on_train_batch_end`): since 2.2 it restores no mode behind them.
 
 ## Why it is bad
 From the first evaluation on dropout is off, batch norms keep their statistics, and gradient checkpointing of
-transformers models is inactive: the run is regularised otherwise than set, and may run out of memory in its second
-epoch.
+transformers models is inactive: the run is regularised otherwise than set, and may run out of memory at the step after
+its first evaluation.
 
 ## Example
 ```python
@@ -45,7 +48,7 @@ for epoch in range(3):
 ```
 
 ## Fix safety
-Safe: `model.train()` as the first statement of the epoch.
+Safe: `model.train()` behind the evaluation, or as the first statement of each step.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train
@@ -57,76 +60,61 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.evaluation_modes_in_runs import (
+    HOOKS_OF_TRAINING,
+    LeftInEvalMode,
+    models_left_in_eval_mode,
+    settings_that_are_off,
+)
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
-
-# Chosen: loop, epoch, step and one helper; recursion ends there.
-DEPTH = 4
-"""Functions of the file that are followed from a loop"""
 
 
-def _training_loops(module: Module) -> Iterator[ast.AST]:
-    """The outermost loops in which a loss is propagated back."""
-    seen: set[ast.AST] = set()
+def _training_code(module: Module) -> Iterator[ast.AST]:
+    """Backward passes of a loop, and the methods that Lightning calls between steps."""
     for call in module.methods("backward"):
-        loops = [
-            around
-            for around in module.parents(call.node)
-            if isinstance(around, ast.For | ast.While)
-        ]
-        if loops and loops[-1] not in seen:
-            seen.add(loops[-1])
-            yield loops[-1]
+        yield call.node
+    for node in module.nodes(ast.FunctionDef):
+        if node.name in HOOKS_OF_TRAINING:
+            yield node
+    # A helper that evaluates lies in another file than the loop.
+    for call in module.methods("eval"):
+        yield call.node
 
 
 class TrainedInEvalMode(SourceRule):
     code = "SRC074"
     severity = "warning"
-    looks_at = CodePlaces("loops that call backward", _training_loops)
+    looks_at = CodePlaces("training steps and switches of a model's mode", _training_code)
 
     def findings(self) -> Iterator[Finding]:
+        for left in models_left_in_eval_mode(self.subject):
+            off = settings_that_are_off(left.trace)
+            yield self.finding(
+                f"the model stays in eval() mode for the training steps behind this: {_what_is_off(off)}",
+                "call model.train() behind the evaluation, before the next step"
+                " (was = model.training before eval(), model.train(was) after)",
+                cases=self._cases(left),
+            )
+
+    def _cases(self, left: LeftInEvalMode) -> list[Case]:
+        """The switch, and the backward pass that meets it."""
         module = self.subject
-        for loop in _training_loops(module):
-            code = list(_reached_nodes(module, loop))
-            called = [module.flow.call(node) for node in code if isinstance(node, ast.Call)]
-            # Any switch back in what the loop reaches: in which order both run is not followed.
-            if any(call.method == "train" for call in called):
-                continue
-            for call in called:
-                if call.method == "eval" and not call.args and _is_optimised(module, call):
-                    yield self.finding(
-                        "the model is put into eval() mode in the training loop, and nothing puts"
-                        " it back",
-                        "call model.train() at the beginning of each epoch",
-                        cases=[case_at(module, call.node)],
-                    )
-                    break
+        cases = [case_at(module, left.switch.node)]
+        if left.backward is not None and left.backward.home.path == module.path:
+            cases.append(case_at(module, left.backward.node))
+        return cases
 
 
-def _is_optimised(module: Module, call: Call) -> bool:
-    """Has an optimizer of the file the parameters of what is switched?"""
-    if call.receiver is None:
-        return False
-    switched = {origin.node for origin in module.flow.origins(call.receiver)}
-    for step in module.calls(
-        "torch.optim.*", "bitsandbytes.optim.*", "transformers.AdamW", "transformers.Adafactor"
-    ):
-        parameters = step.argument(0, "params")
-        for node in ast.walk(parameters) if parameters is not None else ():
-            if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
-                if switched & {origin.node for origin in module.flow.origins(node.value)}:
-                    return True
-    return False
-
-
-def _reached_nodes(module: Module, code: ast.AST, depth: int = 0) -> Iterator[ast.AST]:
-    """All nodes of some code, and of the functions of the file that it calls."""
-    for node in ast.walk(code):
-        yield node
-        if isinstance(node, ast.Call) and depth < DEPTH:
-            function = module.flow.function(node.func)
-            if function is not None and function is not code:
-                yield from _reached_nodes(module, function, depth + 1)
+def _what_is_off(off: tuple[str, ...]) -> str:
+    """What the mode switches off, and what comes of it."""
+    if not off:
+        return "dropout is off, and so is gradient checkpointing"
+    named = " and ".join(off)
+    verb = "are" if len(off) > 1 else "is"
+    memory = (
+        ", and memory grows to what a run without it takes" if off[-1].startswith("grad") else ""
+    )
+    return f"{named} {verb} off from then on{memory}"

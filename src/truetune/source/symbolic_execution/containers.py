@@ -83,6 +83,9 @@ def item_of_sequence(value: Sequence, key: Value) -> Value | None:
     if isinstance(key, Slice):
         return _part_of_sequence(value, key)
     index = constant_of(key)
+    # Of any number of items that were sorted, the first is another than the last: which ones is not known.
+    if value.is_open and value.ordered_by is not None and isinstance(index, int):
+        return Item(value, key)
     if (
         not value.is_open
         and isinstance(index, int)

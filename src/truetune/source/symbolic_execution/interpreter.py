@@ -740,6 +740,8 @@ class Interpreter:
         known: Value | None = None
         if isinstance(base, Sequence):
             known = item_of_sequence(base, key)
+            if isinstance(known, Sequence) and known.part_of is not None:
+                self._keep(known)
         elif isinstance(base, Mapping):
             known = self._item_of_mapping(base, plain, key, node)
         elif isinstance(base, Constant):
@@ -968,10 +970,10 @@ class Interpreter:
     def _value_of_list_comp(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope
     ) -> Value:
-        items, is_open = self._comprehend(
+        items, is_open, iterable = self._comprehend(
             node.generators, scope, lambda inner: self.evaluate(node.elt, inner)
         )
-        return self._keep(Sequence("list", items, is_open, node=node))
+        return self._keep(Sequence("list", items, is_open, made_over=iterable, node=node))
 
     _value_of_set_comp = _value_of_list_comp
     _value_of_generator_exp = _value_of_list_comp
@@ -989,7 +991,7 @@ class Interpreter:
                 made.rest = self._rest_of_comprehension(node, inner, value)
             return value
 
-        _, is_open = self._comprehend(node.generators, scope, add)
+        _, is_open, _ = self._comprehend(node.generators, scope, add)
         made.is_open = made.is_open or is_open
         return self._keep(made)
 
@@ -1007,19 +1009,21 @@ class Interpreter:
         generators: list[ast.comprehension],
         scope: Scope,
         make: Callable[[Scope], Value],
-    ) -> tuple[list[Value], bool]:
-        """The values of a comprehension, and whether there may be any number of them."""
+    ) -> tuple[list[Value], bool, Value | None]:
+        """The values of a comprehension, whether there may be any number of them, and what it goes over."""
         inner = Scope({}, scope, scope.home, function=scope.function)
         values: list[Value] = []
         is_open = False
+        outermost: Value | None = None
 
         def run(position: int) -> int:
-            nonlocal is_open
+            nonlocal is_open, outermost
             if position == len(generators):
                 values.append(make(inner))
                 return FALLS_THROUGH
             generator = generators[position]
             iterable = self.evaluate(generator.iter, inner)
+            outermost = outermost or iterable
             items = self._items_of(iterable)
             if items is None:
                 is_open = True
@@ -1034,7 +1038,7 @@ class Interpreter:
             return FALLS_THROUGH
 
         run(0)
-        return values, is_open
+        return values, is_open, outermost
 
     def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
         """An operator on values, computed where all are constant."""
@@ -1150,6 +1154,8 @@ class Interpreter:
         if isinstance(receiver, Sequence | Mapping | Constant):
             known = self._call_container(receiver, name, given, node)
             event = self._event((), name, receiver, given, node, home)
+            if name == "sort" and isinstance(receiver, Sequence):
+                receiver.ordered_by = event
             return event.result if known is None else self._keep(known)
         if isinstance(receiver, ProjectModule | Class | Instance):
             function = self._attribute(receiver, name, node)

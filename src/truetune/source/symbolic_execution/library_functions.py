@@ -105,7 +105,7 @@ def _list_of(kind: str, args: tuple[Value, ...], node: ast.AST) -> Value | None:
         return Sequence(kind, [], node=node)
     given = args[0]
     if isinstance(given, Sequence):
-        return Sequence(kind, list(given.items), given.is_open, node=node)
+        return Sequence(kind, list(given.items), given.is_open, made_over=given, node=node)
     return None
 
 

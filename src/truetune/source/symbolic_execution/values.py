@@ -51,6 +51,10 @@ class Sequence(Value):
     """It may hold other values than `items`, or these any number of times (a comprehension, `append` in a loop)"""
     part_of: Item | None = None
     """The slice of another list that it is, where the order of that list's items is not known"""
+    ordered_by: CallEvent | None = None
+    """The call of its own `sort` that its order comes from"""
+    made_over: Value | None = None
+    """What the comprehension goes over that makes it, the outermost of several; what `list` or `set` was given"""
 
 
 @dataclass(eq=False, slots=True)

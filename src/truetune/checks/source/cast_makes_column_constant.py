@@ -1,0 +1,93 @@
+"""A cast or comparison gives the same result for every row: `bool("0")`, `"1" == 1`, `x == "a" or "b"`.
+
+## What it does
+Follows what is cast to `bool` or compared to a constant back to the column that it is read from. It speaks where each
+cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, behind `strip()`), and, where the file is here,
+where no value of it can be met although one means the same: `"1"` and 1, `"True"` and True, `"Good"` and `"good"`. It
+also names `x == "a" or "b"`, which is true for every x.
+
+## Why it is bad
+`bool` of a text is True unless it is empty, so each label of KTO becomes a good one, and each rejected answer is
+trained as a wanted one. A comparison of a text with a number is never true: a filter keeps no row, or all of them.
+
+## Example
+```python
+import csv
+from trl import KTOTrainer
+
+rows = []
+for row in csv.DictReader(open("votes.csv")):
+    rows.append({"prompt": row["prompt"], "completion": row["answer"], "label": bool(row["label"])})
+KTOTrainer(model="model", train_dataset=rows).train()
+```
+
+## Use instead
+```python
+import csv
+from trl import KTOTrainer
+
+rows = []
+for row in csv.DictReader(open("votes.csv")):
+    rows.append({"prompt": row["prompt"], "completion": row["answer"], "label": row["label"] == "1"})
+KTOTrainer(model="model", train_dataset=rows).train()
+```
+
+## Fix safety
+There is no automatic fix: which texts mean yes is known to who wrote the file.
+
+## References
+- Python's documentation, "Truth Value Testing"; huggingface/trl, KTO dataset format (`label` is a boolean)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.constant_columns_in_runs import (
+    always_true_alternatives,
+    constant_results,
+)
+from truetune.source.module import Module
+
+
+def _casts_and_comparisons(module: Module) -> Iterator[ast.AST]:
+    """Casts to `bool` and comparisons with a constant."""
+    for call in module.calls("bool"):
+        yield call.node
+    for call in module.methods("astype"):
+        yield call.node
+    for node in module.nodes(ast.Compare):
+        if isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+            yield node
+
+
+class CastMakesColumnConstant(SourceRule):
+    code = "SRC180"
+    severity = "error"
+    looks_at = CodePlaces("casts to bool, and comparisons", _casts_and_comparisons)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in constant_results(module):
+            remedy = (
+                'compare with the text that means yes: row["label"].strip().lower() in ("1", "true", "yes")'
+                if found.kind == "cast"
+                else "bring both sides to one type and spelling, as the rows have it"
+            )
+            yield self.finding(
+                found.what,
+                remedy,
+                severity="error" if found.is_proved else "warning",
+                cases=[case_at(module, found.node)],
+            )
+        for node in always_true_alternatives(module):
+            yield self.finding(
+                f"`{module.text_of(node)}` is true whatever is compared: a text or number behind `or` counts as true",
+                "write x in (a, b)",
+                cases=[case_at(module, node)],
+            )

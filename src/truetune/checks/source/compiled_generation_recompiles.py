@@ -1,0 +1,80 @@
+"""A compiled model generates from prompts of different lengths, and compiles again for each of them.
+
+## What it does
+Looks for `generate` in a loop, by a model that is compiled with `dynamic=False` or that has a static cache
+(`cache_implementation="static"`), and follows its ids to the tokenizer. It speaks where that pads to no fixed length
+and to no multiple (`padding="max_length"`, `pad_to_multiple_of`).
+
+## Why it is bad
+A compilation takes from ten seconds to minutes, and holds for one shape. With `dynamic=False` each new prompt length
+compiles again, up to `recompile_limit` (8), from where on the model runs uncompiled. A static cache is made anew for
+each prompt that is longer than those before. The answers are right, and slower than without compilation.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+model.forward = torch.compile(model.forward, dynamic=False)
+for prompt in prompts:
+    batch = tokenizer(prompt, return_tensors="pt")
+    print(tokenizer.decode(model.generate(**batch, max_new_tokens=64)[0]))
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("model")
+model.forward = torch.compile(model.forward, dynamic=False)
+for prompt in prompts:
+    batch = tokenizer(prompt, return_tensors="pt", padding=True, pad_to_multiple_of=256)
+    print(tokenizer.decode(model.generate(**batch, max_new_tokens=64)[0]))
+```
+
+## Fix safety
+Answers are the same up to rounding, with pads on the left and the attention mask.
+
+## References
+- https://huggingface.co/docs/transformers/llm_optims (static cache and `pad_to_multiple_of`)
+- https://docs.pytorch.org/docs/stable/generated/torch.compile.html (`dynamic`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.compiled_generation_in_runs import recompiled_generations
+from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS
+
+
+class CompiledGenerationRecompiles(SourceRule):
+    code = "SRC184"
+    severity = "warning"
+    looks_at = GENERATE_CALLS
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in recompiled_generations(module):
+            why = (
+                "a static cache is made, and the model compiled, again for each longer prompt"
+                if found.is_cache
+                else "with dynamic=False the model compiles again for each new length of a prompt"
+            )
+            yield self.finding(
+                f"prompts have different lengths, and {why}",
+                "pad prompts on the left to a multiple: padding=True, pad_to_multiple_of=256"
+                + ("" if found.is_cache else "; or leave dynamic out"),
+                cases=[
+                    case_at(module, found.generation.node),
+                    case_at(module, found.fixed_by),
+                    case_at(module, found.encoding.node),
+                ],
+            )

@@ -1,0 +1,192 @@
+"""Casts and comparisons that give one result for all rows, in the symbolic run of a script.
+
+How it works: what is cast or compared is a text in each row by the way it was read, or takes the values of a column of
+a file that is here. `bool` of a text is True unless it is empty; a text never equals a number.
+
+The trade-off: tests that hold for all rows because the rows are clean are none of these: a comparison must have values
+that it would meet if both sides were of one type or spelling, and a cast words that mean no.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from truetune.checks.source.evidence.column_values_in_runs import (
+    ColumnValues,
+    column_values,
+    is_text,
+)
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Attribute,
+    Item,
+    Library,
+    Operation,
+    Result,
+    Value,
+)
+
+MEANS_NO = frozenset(
+    ("0", "0.0", "false", "f", "no", "n", "none", "null", "off", "bad", "negative")
+)
+"""Texts that say no, and are True"""
+LABEL_NAMES = frozenset(
+    ("label", "labels", "is_good", "desirable", "is_desirable", "thumbs_up", "liked", "correct")
+)
+"""Columns that hold yes or no in whatever file"""
+EQUALITIES = ("==", "!=", "in", "not in")
+MAX_SHOWN = 4
+"""Values that a message shows"""
+
+
+class ConstantResult(NamedTuple):
+    """A cast or comparison whose result is one for all rows."""
+
+    node: ast.AST
+    what: str
+    """What it gives, and why"""
+    kind: str
+    """`cast` or `comparison`"""
+    is_proved: bool
+
+
+def constant_results(module: Module) -> Iterator[ConstantResult]:
+    """The casts and comparisons of a file that give one result for all rows, each place once."""
+    seen: set[ast.AST] = set()
+    compared = {id(node) for node in module.nodes(ast.Compare)}
+    for trace in traces_of(module):
+        for found in (*_casts(module, trace), *_comparisons(module, trace, compared)):
+            if found.node not in seen:
+                seen.add(found.node)
+                yield found
+
+
+def _casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
+    """`bool` of a text."""
+    for call in trace.all_calls:
+        given = _cast_to_bool(call)
+        if given is None or call.home.path != module.path:
+            continue
+        values = column_values(module, given)
+        if values is not None:
+            no = [one for one in values.values if isinstance(one, str) and _means_no(one)]
+            if no and all(isinstance(one, str) and one for one in values.values):
+                what = f"bool({no[0]!r}) is True: of {_described(values)}, every row becomes True"
+                yield ConstantResult(call.node, what, "cast", True)
+        elif is_text(given) and _label_behind(given):
+            what = "each cell is a text here, and bool() of a text is True unless it is empty: '0' and 'False' too"
+            yield ConstantResult(call.node, what, "cast", False)
+
+
+def _cast_to_bool(call: CallEvent) -> Value | None:
+    """What a call casts to a truth value; None where it does not."""
+    if call.named("bool", "numpy.bool_") and len(call.args) == 1:
+        return call.args[0]
+    if call.method in ("astype", "map", "apply") and call.args:
+        kind = call.args[0]
+        name = kind.name if isinstance(kind, Library) else constant_of(kind)
+        return call.receiver if name in ("bool", "numpy.bool_", "boolean") else None
+    return None
+
+
+def _means_no(text: str) -> bool:
+    """Does a text say no?"""
+    return text.strip().lower() in MEANS_NO
+
+
+def _label_behind(value: Value) -> bool:
+    """Is it a column that holds yes or no, by its name?"""
+    while isinstance(value, Result) and value.call.receiver is not None:
+        if value.call.method == "get" and value.call.args:
+            return constant_of(value.call.args[0]) in LABEL_NAMES
+        value = value.call.receiver
+    if isinstance(value, Item):
+        return constant_of(value.key) in LABEL_NAMES
+    return isinstance(value, Attribute) and value.name in LABEL_NAMES
+
+
+def _comparisons(module: Module, trace: Trace, compared: set[int]) -> Iterator[ConstantResult]:
+    """Comparisons of a text with a number, of a number with a text, or of two spellings."""
+    for value in trace.values:
+        if not isinstance(value, Operation) or value.operator not in EQUALITIES:
+            continue
+        if id(value.node) not in compared or len(value.operands) != 2 or value.node is None:
+            continue
+        for side, other in (value.operands, value.operands[::-1]):
+            wanted = _wanted(other, value.operator)
+            if wanted and (side is value.operands[0] or "in" not in value.operator):
+                what = _never_met(module, side, wanted)
+                if what:
+                    always = "never" if not value.operator.startswith(("!", "not")) else "always"
+                    yield ConstantResult(
+                        value.node, f"the comparison is {always} true: {what}", "comparison", True
+                    )
+
+
+def _wanted(other: Value, operator: str) -> tuple[Any, ...]:
+    """The constants that a side is compared with; none where they are not known."""
+    plain = constant_of(other, with_defaults=False)
+    if plain is NO_CONSTANT or plain is None:
+        return ()
+    if "in" in operator:
+        is_list = isinstance(plain, list | tuple | set | frozenset)
+        return tuple(plain) if is_list else ()
+    return (plain,) if isinstance(plain, str | int | float) else ()
+
+
+def _never_met(module: Module, side: Value, wanted: tuple[Any, ...]) -> str:
+    """Why no value of a side equals one of the wanted ones, although they mean the same; empty where one may."""
+    values = column_values(module, side)
+    if values is not None:
+        if any(one == other for one in values.values for other in wanted):
+            return ""
+        alike = next(
+            (
+                (one, other)
+                for one in values.values
+                for other in wanted
+                if _spelled(one) == _spelled(other)
+            ),
+            None,
+        )
+        if alike is None:
+            return ""
+        return f"{alike[0]!r} is not {alike[1]!r}; {_described(values)}"
+    is_of_numbers = all(isinstance(one, int | float) for one in wanted)
+    if is_text(side) and is_of_numbers:
+        return f"a text stands on one side, and {wanted[0]!r} on the other"
+    return ""
+
+
+def _spelled(value: Any) -> str:
+    """A value without its type, case and blanks around it."""
+    text = str(value).strip().lower()
+    return {"true": "1", "false": "0", "1.0": "1", "0.0": "0"}.get(text, text)
+
+
+def _described(values: ColumnValues) -> str:
+    """The column with its values."""
+    shown = ", ".join(repr(one) for one in values.raw[:MAX_SHOWN])
+    rest = ", ..." if len(values.raw) > MAX_SHOWN else ""
+    return f"`{values.column}` of {values.source} holds {shown}{rest}"
+
+
+def always_true_alternatives(module: Module) -> Iterator[ast.BoolOp]:
+    """`x == "a" or "b"`: the second part is a text, which is true whatever x is."""
+    for node in module.nodes(ast.BoolOp):
+        if isinstance(node.op, ast.Or) and any(
+            isinstance(first, ast.Compare) and _is_true_constant(second)
+            for first, second in zip(node.values, node.values[1:], strict=False)
+        ):
+            yield node
+
+
+def _is_true_constant(node: ast.expr) -> bool:
+    """Is it a text or number that counts as true?"""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | int) and bool(node.value)

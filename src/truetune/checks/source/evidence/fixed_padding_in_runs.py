@@ -1,0 +1,193 @@
+"""Rows that a training pads to a fixed length, in the symbolic run of a script.
+
+How it works: each call that pads (a tokenizer, `pad`, a collator of transformers, pads that are multiplied by hand) has
+a length: its own `max_length`, else the tokenizer's `model_max_length`, where the script sets one. Settings that reach
+the call through functions, classes, dictionaries, files and command lines are values here like any others.
+
+The trade-off: calls whose result only a generation gets are no rows of the training; the length of rows in a file is
+estimated from their characters, with three characters a token.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.padded_prompts_in_runs import encoding_of_ids
+from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.lineage import lineages
+from truetune.source.symbolic_execution.trace import CallEvent, Trace, is_none
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    Attribute,
+    Operation,
+    Result,
+    Sequence,
+    Value,
+)
+
+TRAINERS = (
+    "transformers.*Trainer",
+    "trl.*Trainer",
+    "*lightning*.Trainer",
+    "unsloth.*Trainer",
+)
+COLLATORS = ("transformers.DataCollator*",)
+PADDING_METHODS = frozenset(
+    ("__call__", "encode_plus", "batch_encode_plus", "pad", "encode", "apply_chat_template")
+)
+SMALL_FAMILY = re.compile(r"gpt2|bert|t5|bart|electra|opt-|gpt-neo|bloom", re.I)
+"""Models whose tokenizer has a limit of a thousand tokens or so: padding to it is no waste to speak of"""
+CHARACTERS_PER_TOKEN = 3
+"""Fewer than English text has (about 4), so that rows are rather taken for too long"""
+
+
+class FixedPadding(NamedTuple):
+    """A call that pads rows to one length."""
+
+    node: ast.AST
+    length: int | None
+    """None: the tokenizer's own limit"""
+    rows: FileRows | None
+    """The rows that are padded, where they are here"""
+
+
+def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
+    """The places of a file that pad rows of a training to one length, each once."""
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        if not _trains(trace):
+            continue
+        prompts = encodings_of_prompts(trace)
+        for call in trace.all_calls:
+            if call.home.path != module.path or call.node in seen or call.node in prompts:
+                continue
+            if not _pads_to_length(call):
+                continue
+            length = _length_of(trace, call)
+            if length is None or isinstance(length, int):
+                seen.add(call.node)
+                rows = None if call.named(*COLLATORS) else _rows_of(module, call)
+                yield FixedPadding(call.node, length, rows)
+        for value in _pads_by_hand(trace):
+            if value.node is not None and value.node not in seen:
+                seen.add(value.node)
+                if _is_written_in(module, value.node):
+                    yield FixedPadding(value.node, _length_by_hand(value), None)
+
+
+def _trains(trace: Trace) -> bool:
+    """Does a run train a model?"""
+    return any(trace.calls(*TRAINERS)) or any(trace.methods("backward"))
+
+
+def encodings_of_prompts(trace: Trace) -> set[ast.AST]:
+    """The calls whose ids a generation gets."""
+    nodes: set[ast.AST] = set()
+    for generation in trace.methods("generate"):
+        given = (*generation.args[:1], *generation.keywords.values())
+        for one in given:
+            encoding = encoding_of_ids(one)
+            if encoding is not None:
+                nodes.add(encoding.node)
+    return nodes
+
+
+def _pads_to_length(call: CallEvent) -> bool:
+    """Does a call pad to a length of its own?"""
+    if not call.named(*COLLATORS) and call.method not in PADDING_METHODS:
+        return False
+    padding = call.keywords.get("padding")
+    if padding is None and call.named(*COLLATORS) and len(call.args) > 1:
+        padding = call.args[-1]
+    if padding is not None and constant_of(padding) == "max_length":
+        return True
+    forced = call.keywords.get("pad_to_max_length")
+    return forced is not None and constant_of(forced) is True
+
+
+def _length_of(trace: Trace, call: CallEvent) -> int | str | None:
+    """The length that a call pads to; None for the tokenizer's own limit, a text where it is not known."""
+    given = call.keywords.get("max_length")
+    if given is not None and not is_none(given):
+        plain = constant_of(given)
+        if type(plain) is int:
+            return plain
+        if not _is_limit_of_tokenizer(given):
+            return "not known"
+    elif call.is_open:
+        return "not known"
+    return tokenizer_limit(trace, call)
+
+
+def _is_limit_of_tokenizer(value: Value) -> bool:
+    """Is it `tokenizer.model_max_length`?"""
+    return isinstance(value, Attribute) and value.name == "model_max_length"
+
+
+def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
+    """The limit that the script sets on the tokenizer; None where it sets none and the tokenizer's own is large."""
+    tokenizer = call.receiver or call.argument(0, "tokenizer")
+    loads = [way.load for way in lineages(tokenizer)] if tokenizer is not None else []
+    if (
+        len(loads) != 1
+        or loads[0] is None
+        or not loads[0].named("*Tokenizer*.from_pretrained", "unsloth.*")
+    ):
+        return "not known"
+    load = loads[0]
+    for store in reversed(trace.stores):
+        if store.key == "model_max_length" and store.number < call.number:
+            plain = constant_of(store.value)
+            return plain if type(plain) is int else "not known"
+    given = load.keywords.get("model_max_length") or load.keywords.get("max_seq_length")
+    if given is not None:
+        plain = constant_of(given)
+        return plain if type(plain) is int else "not known"
+    name = load.argument(0, "pretrained_model_name_or_path")
+    plain = constant_of(name) if name is not None else ""
+    return "small" if isinstance(plain, str) and SMALL_FAMILY.search(plain) else None
+
+
+def _rows_of(module: Module, call: CallEvent) -> FileRows | None:
+    """The rows whose texts a call encodes, where they lie beside the script."""
+    return None if not call.args else rows_behind(module, call.args[0])
+
+
+def _pads_by_hand(trace: Trace) -> Iterator[Operation]:
+    """`[pad] * (8192 - len(ids))`."""
+    for value in trace.values:
+        if isinstance(value, Operation) and _length_by_hand(value) is not None:
+            yield value
+
+
+def _length_by_hand(value: Operation) -> int | None:
+    """The length that pads are multiplied up to; None where a value is no such product."""
+    if value.operator != "*" or len(value.operands) != 2:
+        return None
+    pads = [one for one in value.operands if isinstance(one, Sequence) and len(one.items) == 1]
+    lacking = [one for one in value.operands if isinstance(one, Operation) and one.operator == "-"]
+    if len(pads) != 1 or len(lacking) != 1:
+        return None
+    length = constant_of(lacking[0].operands[0])
+    taken = lacking[0].operands[1]
+    is_count = isinstance(taken, Result) and taken.call.named("len")
+    return length if type(length) is int and is_count else None
+
+
+def _is_written_in(module: Module, node: ast.AST) -> bool:
+    """Does a node stand in this file?"""
+    return any(one is node for one in module.nodes(type(node)))
+
+
+def estimated_tokens(rows: FileRows) -> tuple[int, int]:
+    """Tokens of the median and the longest row, by the characters of all their texts."""
+    lengths = sorted(
+        sum(len(str(cell)) for cell in row.values()) // CHARACTERS_PER_TOKEN + 1
+        for row in rows.rows
+    )
+    return lengths[len(lengths) // 2], lengths[-1]

@@ -1,0 +1,337 @@
+"""Which filters and sorts a list of rows went through since it was read, in the symbolic run of a script.
+
+How it works: from a list, a column or a frame back to what was read, step by step: comprehensions, loops that append,
+methods of frames and data sets, masks, slices, gathered parts of processes. A step that leaves rows out or moves them
+is kept, with what tells it from another step: two lists with the same tests over the same rows have the same steps.
+
+The trade-off: at the first step that is not known the way ends, and that value is the source.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable
+from typing import Literal, NamedTuple
+
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Attribute,
+    Item,
+    Operation,
+    Result,
+    Sequence,
+    Slice,
+    Value,
+)
+
+ChangeKind = Literal["filter", "order", "parts"]
+MAX_STEPS = 24
+"""Steps from a list to what was read; scripts chain about eight"""
+KEEPING_FUNCTIONS = (
+    "list", "tuple", "enumerate", "iter", "tqdm.*", "*.tqdm", "numpy.array", "numpy.asarray", "pandas.Series",
+    "pandas.DataFrame", "torch.tensor", "datasets.Dataset.from_pandas", "datasets.Dataset.from_list", "zip",
+)  # fmt: skip
+KEEPING_METHODS = frozenset(
+    (
+        "to_list", "tolist", "to_numpy", "copy", "astype", "fillna", "map", "apply", "rename", "rename_column",
+        "rename_columns", "remove_columns", "select_columns", "assign", "add_column", "with_format", "iterrows",
+        "itertuples", "to_pandas", "to_dict", "lower", "upper", "strip", "replace", "splitlines", "readlines", "round",
+    )
+)  # fmt: skip
+MODEL_METHODS = frozenset(("predict", "predict_proba", "encode", "generate", "__call__", "chat"))
+"""Methods that give one result for each row that they are given"""
+FILTERING_METHODS = frozenset(
+    ("dropna", "drop_duplicates", "query", "filter", "nlargest", "nsmallest", "unique")
+)
+ORDERING_METHODS = frozenset(("sort_values", "sort", "shuffle", "sort_index"))
+ORDERING_FUNCTIONS = ("sorted", "reversed", "set", "random.sample", "numpy.random.permutation")
+SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
+GATHERS = ("torch.distributed.all_gather_object", "torch.distributed.gather_object")
+GATHERING_FUNCTIONS = ("accelerate.utils.gather_object", "*.gather_object")
+FLATTENERS = ("itertools.chain", "itertools.chain.from_iterable", "sum")
+ARRAYS = frozenset(("values", "array"))
+PLAIN_ATTRIBUTES = frozenset(("iloc", "loc", "str", "columns", "dt"))
+READERS = ("open", "pandas.read_*", "datasets.load_dataset", "json.load", "csv.DictReader")
+
+
+class Change(NamedTuple):
+    """One step that leaves rows out or moves them."""
+
+    kind: ChangeKind
+    what: Hashable
+    """What tells it from another step"""
+    node: ast.AST
+
+
+class Alignment(NamedTuple):
+    """Where rows come from, and what they went through."""
+
+    source: Hashable
+    changes: tuple[Change, ...]
+    """The latest first"""
+    is_positional: bool
+    """Is it a list or array, which has no index of rows?"""
+    is_renumbered: bool
+    """Were the rows numbered again behind a change?"""
+
+
+def alignment_of(trace: Trace, value: Value) -> Alignment:
+    """The way from what was read to a list of rows."""
+    return _AlignmentWalk(trace).walk(value)
+
+
+class _AlignmentWalk:
+    """One walk back from a list."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.changes: list[Change] = []
+        self.is_positional = False
+        self.has_new_numbers = False
+        self.is_renumbered = False
+
+    def walk(self, value: Value) -> Alignment:
+        """Back to the source."""
+        for _ in range(MAX_STEPS):
+            inner = self._step(value)
+            if inner is None:
+                break
+            value = inner
+        source = _source_of(value)
+        return Alignment(source, tuple(self.changes), self.is_positional, self.is_renumbered)
+
+    def _change(self, kind: ChangeKind, what: Hashable, node: ast.AST | None) -> None:
+        """Note a step that leaves rows out or moves them."""
+        if node is not None:
+            self.changes.append(Change(kind, what, node))
+            self.is_renumbered = self.is_renumbered or self.has_new_numbers
+
+    def _step(self, value: Value) -> Value | None:
+        """What a list was made of; None at the source."""
+        if isinstance(value, Sequence):
+            self.is_positional = True
+            return self._step_of_list(value)
+        self._note_shuffles(value)
+        if isinstance(value, Result):
+            return self._step_of_call(value.call)
+        if isinstance(value, Item):
+            return self._step_of_item(value)
+        if isinstance(value, Attribute):
+            self.is_positional = self.is_positional or value.name in ARRAYS
+            return value.base
+        return None
+
+    def _note_shuffles(self, value: Value) -> None:
+        """`random.shuffle(rows)`, and `rows.sort()` in place."""
+        for use in self.trace.uses(value):
+            if not isinstance(use, CallEvent) or use.is_repeated:
+                continue
+            is_sort = use.method == "sort" and not use.args and use.receiver is value
+            if use.named(*SHUFFLES) or (is_sort and _is_plain_list(value)):
+                self._change("order", id(use.node), use.node)
+
+    def _step_of_list(self, value: Sequence) -> Value | None:
+        """A comprehension, or a list that a loop fills."""
+        if value.ordered_by is not None:
+            self._change("order", id(value.ordered_by.node), value.ordered_by.node)
+        self._note_shuffles(value)
+        node = value.node
+        if value.part_of is not None:
+            return value.part_of
+        if value.made_over is not None and isinstance(node, ast.Call):
+            if value.kind == "set":
+                self._change("order", ast.unparse(node), node)
+            return value.made_over
+        if value.made_over is not None and isinstance(node, ast.ListComp | ast.GeneratorExp):
+            tests = _normalized_tests(node)
+            if tests:
+                self._change("filter", tests, node)
+            return self._behind_parts(value.made_over)
+        return self._step_of_appends(value)
+
+    def _step_of_appends(self, value: Sequence) -> Value | None:
+        """What the loop goes over that fills a list."""
+        appends = [
+            use
+            for use in self.trace.uses(value)
+            if isinstance(use, CallEvent)
+            and use.receiver is value
+            and use.method in ("append", "extend")
+            and not use.is_repeated
+        ]
+        loops = {id(frame.node): frame for one in appends for frame in _inner_loop(one)}
+        if len(loops) != 1:
+            return None
+        loop = next(iter(loops.values()))
+        if any(sum(1 for _ in one.frames("loop")) != _depth(loop) for one in appends):
+            return None
+        if not _adds_in_each_pass(appends, loop) and appends[0].method == "append":
+            branch = next(iter(_branches_inside(appends[0], loop)), loop)
+            self._change("filter", ("loop", id(branch.node)), appends[0].node)
+        return None if loop.value is None else self._behind_parts(loop.value)
+
+    def _behind_parts(self, value: Value) -> Value:
+        """The rows of one process behind the list that gathers those of all."""
+        for use in self.trace.uses(value):
+            if isinstance(use, CallEvent) and use.named(*GATHERS) and len(use.args) > 1:
+                return use.args[1] if use.args[0] is value else use.args[0]
+        return value
+
+    def _step_of_call(self, call: CallEvent) -> Value | None:
+        """What a call took its rows from."""
+        first = call.args[0] if call.args else None
+        if call.named("range") and isinstance(first, Result) and first.call.named("len"):
+            return first.call.args[0]
+        if call.named("filter") and len(call.args) == 2:
+            self._change("filter", id(call.node), call.node)
+            return call.args[1]
+        if call.named(*ORDERING_FUNCTIONS):
+            self.is_positional = True
+            self._change("order", ast.unparse(call.node), call.node)
+            return first
+        if call.named(*FLATTENERS) and first is not None:
+            return self._behind_parts(first)
+        if call.named(*GATHERING_FUNCTIONS) or call.named(*KEEPING_FUNCTIONS):
+            return first
+        return self._step_of_method(call)
+
+    def _step_of_method(self, call: CallEvent) -> Value | None:
+        """What a method took its rows from."""
+        if call.method is None:
+            return None
+        if call.method == "reset_index":
+            self.has_new_numbers = True
+            return call.receiver
+        what = (call.method, *(ast.unparse(part) for part in _arguments_of(call)))
+        if call.method in FILTERING_METHODS:
+            self._change("filter", what, call.node)
+            return call.receiver
+        if call.method in ORDERING_METHODS:
+            self._change("order", what, call.node)
+            return call.receiver
+        if call.method in KEEPING_METHODS:
+            is_list = call.method in ("to_list", "tolist", "to_numpy")
+            self.is_positional = self.is_positional or is_list
+            return call.receiver
+        if call.method in MODEL_METHODS and call.args:
+            self.is_positional = True
+            return call.args[0]
+        return None
+
+    def _step_of_item(self, item: Item) -> Value | None:
+        """A column, a mask or a slice."""
+        plain = constant_of(item.key)
+        if isinstance(plain, str) or (isinstance(plain, list) and plain):
+            return item.base
+        if isinstance(item.key, Slice):
+            return self._step_of_slice(item, item.key)
+        if isinstance(item.key, Operation | Result | Attribute | Item) and plain is NO_CONSTANT:
+            if _is_mask(item.key):
+                text = ast.unparse(item.node) if item.node is not None else id(item)
+                self._change("filter", ("mask", text), item.node)
+                return item.base
+        return None
+
+    def _step_of_slice(self, item: Item, key: Slice) -> Value | None:
+        """`rows[:n]` keeps the places of rows; `rows[rank::world]` gives every so many."""
+        if key.step is not None:
+            text = id(item) if key.node is None else ast.unparse(key.node)
+            self._change("parts", text, key.node)
+            return item.base
+        return item.base if key.start is None else None
+
+
+def _is_plain_list(value: Value) -> bool:
+    """May it be a list, whose `sort` works in place? That of a data set gives a new one."""
+    return not (isinstance(value, Result) and value.call.named("datasets.*", "pandas.*"))
+
+
+def _is_mask(key: Value) -> bool:
+    """Is it a column of truth values?"""
+    if isinstance(key, Operation):
+        return key.operator in ("==", "!=", "<", ">", "<=", ">=", "&", "|", "~", "in", "not in")
+    if isinstance(key, Result):
+        return key.call.method in (
+            "isin", "notna", "isna", "notnull", "contains", "between", "duplicated", "gt", "lt", "eq", "startswith",
+        )  # fmt: skip
+    return False
+
+
+def _normalized_tests(node: ast.ListComp | ast.GeneratorExp) -> str:
+    """The tests of a comprehension, without the names of what it goes over; empty without any."""
+    tests = [ast.unparse(test) for one in node.generators for test in one.ifs]
+    names = {
+        part.id
+        for one in node.generators
+        for part in ast.walk(one.target)
+        if isinstance(part, ast.Name)
+    }
+    text = " and ".join(tests)
+    tree = ast.parse(text, mode="eval") if text else None
+    for part in ast.walk(tree) if tree is not None else ():
+        if isinstance(part, ast.Name) and part.id in names:
+            part.id = "_"
+    return "" if tree is None else ast.unparse(tree)
+
+
+def _inner_loop(event: CallEvent) -> list[Frame]:
+    """The innermost loop around an event; none where it stands in no loop."""
+    loop = next(event.frames("loop"), None)
+    return [] if loop is None else [loop]
+
+
+def _depth(frame: Frame) -> int:
+    """Loops around a loop, with itself."""
+    return sum(1 for one in frame.around() if one.kind == "loop")
+
+
+def _branches_inside(event: CallEvent, loop: Frame) -> list[Frame]:
+    """The arms of tests between an event and a loop around it."""
+    inside: list[Frame] = []
+    for frame in event.frames():
+        if frame.node is loop.node and frame.kind == "loop":
+            break
+        if frame.kind in ("branch", "try", "except"):
+            inside.append(frame)
+    return inside
+
+
+def _adds_in_each_pass(appends: list[CallEvent], loop: Frame) -> bool:
+    """Does each pass of a loop add to the list?"""
+    if any(isinstance(part, ast.Continue) for part in _own_statements(loop.node)):
+        return False
+    arms = [_branches_inside(one, loop) for one in appends]
+    if any(not branches for branches in arms):
+        return True
+    taken = {(id(branches[-1].node), branches[-1].taken) for branches in arms}
+    return any((node, not is_taken) in taken for node, is_taken in taken)
+
+
+def _own_statements(loop: ast.AST) -> list[ast.AST]:
+    """The nodes of a loop, without those of loops and functions inside it."""
+    found: list[ast.AST] = []
+    pending = list(ast.iter_child_nodes(loop))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.For | ast.While | ast.FunctionDef | ast.Lambda):
+            continue
+        found.append(node)
+        pending.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def _arguments_of(call: CallEvent) -> list[ast.AST]:
+    """The arguments as they are written."""
+    node = call.node
+    return [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else []
+
+
+def _source_of(value: Value) -> Hashable:
+    """What tells a source from another: of a file that is read twice, its name."""
+    if isinstance(value, Result) and value.call.named(*READERS):
+        given = [constant_of(one) for one in (*value.call.args, *value.call.keywords.values())]
+        if given and all(isinstance(one, str | bool | int) for one in given):
+            return (value.call.names, tuple(given))
+    return id(value)

@@ -1,0 +1,84 @@
+"""A score compares answers with labels so that wrong answers count as right, or right ones never do.
+
+## What it does
+Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the
+script, or constants. It speaks where one label stands in another (`"valid" in answer`, `answer.startswith("1")`),
+where a label is tried before a longer one that holds it, and where only the answer goes through `lower()` or
+`strip()` and labels have capitals or blanks. Right answers among the first rows that are divided by the number of all
+rows are named too.
+
+## Why it is bad
+An answer "invalid" counts as right where "valid" is expected, so a model that always gives the longer label scores
+well. With one side in lower case, labels with capitals are never met, and the score of a good model is that of a bad
+one.
+
+## Example
+```python
+from transformers import pipeline
+
+LABELS = ["valid", "invalid"]
+pipe = pipeline("text-generation", model="model")
+
+def read_label(prompt):
+    text = pipe(prompt)[0]["generated_text"]
+    for label in LABELS:
+        if label in text:
+            return label
+```
+
+## Use instead
+```python
+from transformers import pipeline
+
+LABELS = ["invalid", "valid"]
+pipe = pipeline("text-generation", model="model")
+
+def read_label(prompt):
+    text = pipe(prompt)[0]["generated_text"]
+    for label in LABELS:
+        if label in text:
+            return label
+```
+
+## Fix safety
+There is no automatic fix. The score changes, and can't be compared with earlier ones of the same script.
+
+## References
+- EleutherAI/lm-evaluation-harness, `exact_match` (`ignore_case`, applied to both sides)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.label_matches_in_runs import wrong_matches
+from truetune.source.module import Module
+
+
+def _comparisons(module: Module) -> Iterator[ast.AST]:
+    """Comparisons of texts, and shares."""
+    yield from module.nodes(ast.Compare)
+    for call in module.methods("startswith"):
+        yield call.node
+    for node in module.nodes(ast.BinOp):
+        if isinstance(node.op, ast.Div):
+            yield node
+
+
+class LabelMatchedByItsPart(SourceRule):
+    code = "SRC185"
+    severity = "error"
+    looks_at = CodePlaces("comparisons and shares", _comparisons)
+
+    def findings(self) -> Iterator[Finding]:
+        for found in wrong_matches(self.subject):
+            yield self.finding(
+                found.what,
+                found.remedy,
+                cases=[case_at(self.subject, found.node)],
+            )

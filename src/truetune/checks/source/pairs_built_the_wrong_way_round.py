@@ -1,0 +1,67 @@
+"""A script picks the worse answer as chosen, and the better one as rejected.
+
+## What it does
+Follows both sides of a pair (`{"chosen": ..., "rejected": ...}`) back to how they are picked: a place of a sorted
+list, `max` and `min`, `argmax`, `sort_values`, or the arm of a test that compares two scores or names a winner. It
+speaks where the name of what they are ordered by says which is better (`score`, `reward`, `rating`: more; `rank`,
+`loss`, `toxicity`: less), and chosen is the worse one.
+
+## Why it is bad
+DPO and its kin learn the difference of both sides. Exchanged, the model is trained towards the worst answers, while its
+loss, margins and accuracies look as they should.
+
+## Example
+```python
+def to_pair(row):
+    ranked = sorted(row["answers"], key=lambda answer: answer["score"])
+    return {"prompt": row["prompt"], "chosen": ranked[0]["text"], "rejected": ranked[-1]["text"]}
+```
+
+## Use instead
+```python
+def to_pair(row):
+    ranked = sorted(row["answers"], key=lambda answer: answer["score"], reverse=True)
+    return {"prompt": row["prompt"], "chosen": ranked[0]["text"], "rejected": ranked[-1]["text"]}
+```
+
+## Fix safety
+There is no automatic fix: look at some pairs before and after. A model that was trained on exchanged pairs has to be
+trained again.
+
+## References
+- huggingface/trl, "Preference" in the dataset formats (`chosen` is the preferred completion)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.pair_directions_in_runs import wrong_pairs
+from truetune.source.module import Module
+
+
+def _sides_of_pairs(module: Module) -> Iterator[ast.AST]:
+    """Where a script writes `chosen`."""
+    for node in module.nodes(ast.Constant):
+        if node.value == "chosen":
+            yield node
+
+
+class PairsBuiltTheWrongWayRound(SourceRule):
+    code = "SRC181"
+    severity = "error"
+    looks_at = CodePlaces("sides of pairs", _sides_of_pairs)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in wrong_pairs(module):
+            yield self.finding(
+                f"the pair is the wrong way round: {found.why}",
+                "exchange chosen and rejected, or turn the order around (reverse=True)",
+                cases=[case_at(module, found.node), case_at(module, found.ordering)],
+            )

@@ -1,0 +1,101 @@
+"""Rows are joined by position after one side was filtered, sorted or divided, and the other was not.
+
+## What it does
+Follows the sides of `zip`, of `pandas.concat(axis=1)`, and of columns that a frame or data set gets back to what was
+read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
+speaks where both sides come from one source and one of them went through a step that the other did not. Frames join by
+their index: there it speaks where one was numbered anew (`reset_index`) or is a plain array (`.values`).
+
+## Why it is bad
+From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter
+side and says nothing; the rows read well one by one, and the model learns answers to other questions.
+
+## Example
+```python
+import json
+
+rows = [json.loads(line) for line in open("rows.jsonl")]
+prompts = [row["prompt"] for row in rows]
+answers = [row["answer"] for row in rows if row["answer"].strip()]
+pairs = [{"prompt": prompt, "completion": answer} for prompt, answer in zip(prompts, answers)]
+```
+
+## Use instead
+```python
+import json
+
+rows = [json.loads(line) for line in open("rows.jsonl")]
+rows = [row for row in rows if row["answer"].strip()]
+prompts = [row["prompt"] for row in rows]
+answers = [row["answer"] for row in rows]
+pairs = [{"prompt": prompt, "completion": answer} for prompt, answer in zip(prompts, answers)]
+```
+
+## Fix safety
+There is no automatic fix. Filter and sort whole rows, before they are taken apart; or join by a key (`merge(on="id")`).
+`zip(..., strict=True)` turns different lengths into an error.
+
+## References
+- Python's documentation of `zip` (`strict`); pandas user guide, "Merge, join, concatenate" (index alignment)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
+from truetune.checks.source.evidence.row_pairs import row_pairs
+from truetune.source.module import Module
+
+DONE = {
+    "filter": "rows are left out of one side alone",
+    "order": "one side alone is sorted or shuffled",
+    "parts": "one side holds the parts of the processes one after another, each of every so many rows",
+}
+
+
+def _joins(module: Module) -> Iterator[ast.AST]:
+    """Where rows are joined by position."""
+    for call in module.calls("zip", "pandas.concat"):
+        yield call.node
+    for call in module.methods("assign", "add_column"):
+        yield call.node
+    for node in module.nodes(ast.Assign):
+        if isinstance(node.targets[0], ast.Subscript):
+            yield node
+
+
+class RowsJoinedByPosition(SourceRule):
+    code = "SRC183"
+    severity = "error"
+    looks_at = CodePlaces("joins by position", _joins)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        # answers-beside-other-references is about sorts of answers and references.
+        scored = {pair.node for pair in row_pairs(module)}
+        for found in wrong_joins(module):
+            if found.change.kind == "order" and found.node in scored:
+                continue
+            yield self.finding(
+                f"{found.what} joins rows by position, and {DONE[found.change.kind]}: they get values of other rows",
+                _remedy(found),
+                cases=[case_at(module, found.node), case_at(module, found.change.node)],
+            )
+
+
+def _remedy(found: WrongJoin) -> str:
+    """What keeps the sides together."""
+    if found.change.kind == "parts":
+        return "put the parts together as they were dealt (flat[rank::world] = part), or join by an id of the row"
+    whole = "filter and sort whole rows before they are taken apart, or join by an id of the row"
+    return (
+        f"{whole} (merge(on=...)); reset_index and .values on one side alone lose the match"
+        if found.is_by_index
+        else whole
+    )

@@ -1,0 +1,103 @@
+"""Sorted rows are split without a shuffle: some labels stand in the test part alone.
+
+## What it does
+Looks for splits in the order of the file (`train_test_split(shuffle=False)` of datasets and scikit-learn, `rows[:n]`
+and `rows[n:]`) whose file lies beside the script, makes the split on its rows, and names the values of a column that
+only the test part has. Silent where anything filters, sorts or shuffles the rows before.
+
+## Why it is bad
+The model is tested on what it was never trained on, and trained on what is never tested: the evaluation is bad whatever
+was learned, and says nothing of the other labels.
+
+## Example
+```python
+from datasets import Dataset
+
+rows = [
+    {"text": "text 0", "label": "good"},
+    {"text": "text 1", "label": "good"},
+    {"text": "text 2", "label": "good"},
+    {"text": "text 3", "label": "good"},
+    {"text": "text 4", "label": "good"},
+    {"text": "text 5", "label": "good"},
+    {"text": "text 6", "label": "good"},
+    {"text": "text 7", "label": "good"},
+    {"text": "text 8", "label": "good"},
+    {"text": "text 9", "label": "bad"},
+    {"text": "text 10", "label": "bad"},
+    {"text": "text 11", "label": "bad"},
+]
+parts = Dataset.from_list(rows).train_test_split(test_size=0.25, shuffle=False)
+```
+
+## Use instead
+```python
+from datasets import Dataset
+
+rows = [
+    {"text": "text 0", "label": "good"},
+    {"text": "text 1", "label": "good"},
+    {"text": "text 2", "label": "good"},
+    {"text": "text 3", "label": "good"},
+    {"text": "text 4", "label": "good"},
+    {"text": "text 5", "label": "good"},
+    {"text": "text 6", "label": "good"},
+    {"text": "text 7", "label": "good"},
+    {"text": "text 8", "label": "good"},
+    {"text": "text 9", "label": "bad"},
+    {"text": "text 10", "label": "bad"},
+    {"text": "text 11", "label": "bad"},
+]
+parts = Dataset.from_list(rows).train_test_split(test_size=0.25, shuffle=True, seed=0)
+```
+
+## Fix safety
+There is no automatic fix: the test rows become others, so that earlier figures can't be compared. Where the last rows
+are meant to be held out (later dates, other documents), the line can be ignored.
+
+## References
+- scikit-learn, `train_test_split` (`stratify`, `shuffle`); huggingface/datasets, `Dataset.train_test_split`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.unshuffled_splits_in_runs import one_sided_splits
+from truetune.errors import name_list
+from truetune.source.module import Module
+
+MAX_SHOWN = 5
+"""Labels that a message names"""
+
+
+def _splits(module: Module) -> Iterator[ast.AST]:
+    """Places that may split rows in two."""
+    for call in module.all_calls:
+        if call.method == "train_test_split" or call.named("sklearn.*.train_test_split"):
+            yield call.node
+    yield from module.nodes(ast.Slice)
+
+
+class SortedRowsSplitInOrder(SourceRule):
+    code = "SRC182"
+    severity = "warning"
+    looks_at = CodePlaces("splits of rows", _splits)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for split in one_sided_splits(module):
+            shown = name_list([repr(one) for one in split.only_in_test[:MAX_SHOWN]])
+            more = len(split.only_in_test) - MAX_SHOWN
+            rest = f" and {more:,} more" if more > 0 else ""
+            yield self.finding(
+                f"{split.source} is sorted by `{split.column}` and split in its order: {shown}{rest} only in the"
+                f" {split.test_rows:,} test rows, none is trained",
+                "shuffle before the split (shuffle=True, seed=0), or stratify by the column",
+                cases=[case_at(module, split.node)],
+            )

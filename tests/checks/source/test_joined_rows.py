@@ -1,0 +1,173 @@
+"""Which joins by position give rows the values of others, and which do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.rule_runner import run_rule
+from truetune.source.module import parse_module
+
+HEAD = """
+import itertools, json, random
+import pandas as pd
+import torch
+from datasets import load_dataset
+rows = [json.loads(line) for line in open("rows.jsonl")]
+frame = pd.read_csv("rows.csv")
+"""
+WRONG = {
+    "comprehension": """
+prompts = [row["prompt"] for row in rows]
+answers = [row["answer"] for row in rows if row["answer"]]
+pairs = list(zip(prompts, answers))
+""",
+    "loop with a test": """
+answers = []
+for row in rows:
+    if len(row["answer"]) > 3:
+        answers.append(row["answer"])
+for row, answer in zip(rows, answers):
+    row["answer"] = answer
+""",
+    "loop with continue": """
+def clean(rows):
+    kept = []
+    for row in rows:
+        if not row["answer"]:
+            continue
+        kept.append(row["answer"].strip())
+    return kept
+pairs = [dict(p=row["prompt"], a=a) for row, a in zip(rows, clean(rows))]
+""",
+    "two tests": """
+prompts = [row["prompt"] for row in rows if row["prompt"]]
+answers = [row["answer"] for row in rows if row["answer"]]
+pairs = list(zip(prompts, answers))
+""",
+    "filter()": """
+answers = list(filter(None, [row["answer"] for row in rows]))
+pairs = list(zip(rows, answers))
+""",
+    "set": """
+prompts = list(set(row["prompt"] for row in rows))
+pairs = list(zip(prompts, [row["answer"] for row in rows]))
+""",
+    "sorted alone": """
+prompts = sorted([row["prompt"] for row in rows], key=len)
+pairs = list(zip(prompts, [row["answer"] for row in rows], strict=True))
+""",
+    "shuffled alone": """
+answers = [row["answer"] for row in rows]
+random.shuffle(answers)
+pairs = list(zip([row["prompt"] for row in rows], answers))
+""",
+    "concat after reset_index": """
+clean = frame.dropna(subset=["answer"]).reset_index(drop=True)
+pairs = pd.concat([frame["prompt"], clean["answer"]], axis=1)
+""",
+    "mask and reset_index": """
+good = frame[frame["score"] > 3].reset_index(drop=True)
+frame["best"] = good["answer"]
+""",
+    "values after a sort": """
+ordered = frame.sort_values("length")
+frame["answer"] = ordered["answer"].values
+""",
+    "assign of values": """
+ordered = frame.sort_values("length")
+frame = ordered.assign(label=frame["label"].to_numpy())
+""",
+    "parts of processes": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = [ask(row["prompt"]) for row in mine]
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = [answer for part in gathered for answer in part]
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "file read twice": """
+prompts = [json.loads(line)["prompt"] for line in open("rows.jsonl")]
+answers = [json.loads(line)["answer"] for line in open("rows.jsonl") if "answer" in line]
+pairs = list(zip(prompts, answers))
+""",
+}
+RIGHT = {
+    "whole rows": """
+kept = [row for row in rows if row["answer"]]
+pairs = list(zip([row["prompt"] for row in kept], [row["answer"] for row in kept]))
+""",
+    "one test": """
+prompts = [r["prompt"] for r in rows if r["ok"]]
+answers = [row["answer"] for row in rows if row["ok"]]
+pairs = list(zip(prompts, answers))
+""",
+    "one loop": """
+prompts, answers = [], []
+for row in rows:
+    if row["ok"]:
+        prompts.append(row["prompt"])
+        answers.append(row["answer"])
+pairs = list(zip(prompts, answers))
+""",
+    "both arms": """
+answers = []
+for row in rows:
+    if row["answer"]:
+        answers.append(row["answer"])
+    else:
+        answers.append("")
+pairs = list(zip(rows, answers))
+""",
+    "index": """
+clean = frame.dropna(subset=["answer"])
+pairs = pd.concat([frame["prompt"], clean["answer"]], axis=1)
+frame["best"] = frame[frame["score"] > 3]["answer"]
+""",
+    "both numbered anew": """
+clean = frame.dropna(subset=["answer"]).reset_index(drop=True)
+pairs = pd.concat([clean["prompt"], clean["answer"]], axis=1)
+clean["both"] = (clean["prompt"] + clean["answer"]).values
+""",
+    "sorted together": """
+ordered = sorted(rows, key=lambda row: len(row["prompt"]))
+pairs = list(zip([row["prompt"] for row in ordered], [row["answer"] for row in ordered]))
+""",
+    "shift": """
+for one, following in zip(rows, rows[1:]):
+    print(one, following)
+""",
+    "two files": """
+others = [json.loads(line) for line in open("answers.jsonl") if line.strip()]
+pairs = list(zip(rows, others))
+""",
+    "strict": """
+answers = [row["answer"] for row in rows if row["answer"]]
+pairs = list(zip(rows, answers, strict=True))
+""",
+    "own part": """
+mine = rows[0::4]
+answers = [ask(row["prompt"]) for row in mine]
+scored = list(zip(mine, answers))
+""",
+    "column of the frame": """
+frame["length"] = frame["prompt"].str.len()
+frame["text"] = [p + a for p, a in zip(frame["prompt"], frame["answer"])]
+""",
+}
+
+
+def count_findings(text: str) -> int:
+    rule = find_rule("rows-joined-by-position")
+    return len(run_rule(parse_module(HEAD + text, "prepare.py"), rule).findings)
+
+
+@pytest.mark.parametrize("code", WRONG.values(), ids=WRONG)
+def test_joins_of_other_rows_are_found(code: str) -> None:
+    assert count_findings(code) == 1
+
+
+@pytest.mark.parametrize("code", RIGHT.values(), ids=RIGHT)
+def test_joins_of_the_same_rows_are_left_alone(code: str) -> None:
+    assert count_findings(code) == 0

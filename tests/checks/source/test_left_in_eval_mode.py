@@ -1,0 +1,217 @@
+"""Which training steps find their model in evaluation mode, and which do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.rule_runner import run_rule
+from truetune.source.module import parse_module
+
+HEAD = """
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("m")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+"""
+STEP = "model(**batch).loss.backward(); optimizer.step(); optimizer.zero_grad()"
+FUNCTION = """
+def evaluate(model, loader):
+    model.eval()
+    with torch.no_grad():
+        return sum(model(**b).loss.item() for b in loader)
+"""
+LEFT = {
+    "between steps, train() at the epoch": f"""{FUNCTION}
+for epoch in range(3):
+    model.train()
+    for step, batch in enumerate(loader):
+        {STEP}
+        if step % 100 == 0:
+            print(evaluate(model, held_out))
+""",
+    "behind an epoch": f"""{FUNCTION}
+model.train()
+for epoch in range(3):
+    for batch in loader:
+        {STEP}
+    evaluate(model, held_out)
+""",
+    "accelerate": """
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+model.train()
+for step, batch in enumerate(loader):
+    loss = model(**batch).loss
+    accelerator.backward(loss)
+    optimizer.step()
+    if (step + 1) % 50 == 0:
+        unwrapped = accelerator.unwrap_model(model)
+        unwrapped.eval()
+        unwrapped.generate(**prompts)
+""",
+    "class": """
+class Loop:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+    def validate(self):
+        self.model.eval()
+        with torch.no_grad():
+            return [self.model(**b).loss for b in held_out]
+    def fit(self, loader):
+        self.model.train()
+        step = 0
+        while step < 1000:
+            for batch in loader:
+                self.model(**batch).loss.backward()
+                self.optimizer.step()
+                step += 1
+                if step % 10 == 0:
+                    self.validate()
+Loop(model, optimizer).fit(loader)
+""",
+    "train(False)": f"""
+for batch in loader:
+    {STEP}
+    if step % 10 == 0:
+        model.train(False)
+        print(model(**probe).loss)
+""",
+}
+BACK = {
+    "train() behind it": f"""{FUNCTION}
+model.train()
+for step, batch in enumerate(loader):
+    {STEP}
+    if step % 100 == 0:
+        evaluate(model, held_out)
+        model.train()
+""",
+    "each step": f"""{FUNCTION}
+for step, batch in enumerate(loader):
+    model.train()
+    {STEP}
+    if step % 100 == 0:
+        evaluate(model, held_out)
+""",
+    "kept mode": f"""
+for step, batch in enumerate(loader):
+    {STEP}
+    was = model.training
+    model.eval()
+    print(model(**probe).loss)
+    model.train(was)
+""",
+    "leaves the loop": f"""{FUNCTION}
+model.train()
+for step, batch in enumerate(loader):
+    {STEP}
+    if step > 1000:
+        evaluate(model, held_out)
+        break
+""",
+    "context manager": f"""
+from contextlib import contextmanager
+@contextmanager
+def evaluating(model):
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train()
+for step, batch in enumerate(loader):
+    {STEP}
+    with evaluating(model):
+        print(model(**probe).loss)
+""",
+    "other model": f"""
+teacher = AutoModelForCausalLM.from_pretrained("t")
+for step, batch in enumerate(loader):
+    teacher.eval()
+    {STEP}
+""",
+    "by phase": """
+for epoch in range(3):
+    for phase in ("train", "eval"):
+        if phase == "train":
+            model.train()
+        else:
+            model.eval()
+        for batch in loaders[phase]:
+            loss = model(**batch).loss
+            if phase == "train":
+                loss.backward()
+                optimizer.step()
+""",
+    "by an unknown phase": """
+for epoch in range(3):
+    for phase in phases:
+        if phase == "train":
+            model.train()
+        else:
+            model.eval()
+        for batch in loaders[phase]:
+            loss = model(**batch).loss
+            if phase == "train":
+                loss.backward()
+                optimizer.step()
+""",
+    "frozen norms": f"""
+for epoch in range(3):
+    model.train()
+    for batch in loader:
+        {STEP}
+        for part in model.modules():
+            if isinstance(part, torch.nn.BatchNorm1d):
+                part.eval()
+""",
+    "trainer": """
+from transformers import Trainer, TrainerCallback
+class Show(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        model.eval()
+        model.generate(**probe)
+Trainer(model=model, train_dataset=rows, callbacks=[Show()]).train()
+""",
+}
+LIGHTNING = """
+import lightning as L
+import torch
+from transformers import AutoModelForCausalLM
+class Tuned(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("m")
+    def training_step(self, batch, i):
+        if i % 100 == 0:
+            self.sample()
+        return self.model(**batch).loss
+    def sample(self):
+        self.model.eval()
+        self.model.generate(**probe){}
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-4)
+L.Trainer().fit(Tuned(), loader)
+"""
+
+
+def count_findings(text: str) -> int:
+    rule = find_rule("trained-in-eval-mode")
+    return len(run_rule(parse_module(text, "train.py"), rule).findings)
+
+
+@pytest.mark.parametrize("loop", LEFT.values(), ids=LEFT)
+def test_models_left_in_evaluation_mode_are_found(loop: str) -> None:
+    assert count_findings(HEAD + loop) == 1
+
+
+@pytest.mark.parametrize("loop", BACK.values(), ids=BACK)
+def test_models_that_are_switched_back_are_left_alone(loop: str) -> None:
+    assert count_findings(HEAD + loop) == 0
+
+
+def test_hooks_of_lightning() -> None:
+    assert count_findings(LIGHTNING.format("")) == 1
+    assert count_findings(LIGHTNING.format("\n        self.model.train()")) == 0
+    assert count_findings(LIGHTNING.replace("training_step", "validation_step").format("")) == 0
