@@ -4,8 +4,9 @@ r"""The files that set up a launch contradict each other.
 Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
 script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
 DeepSpeed file with those of the run, and the batch of all processes together (train_batch_size) with what the launch
-makes of it; accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes of a job; the class of layers
-that FSDP shall wrap with the model's. "auto", and values that the shell puts in, contradict nothing.
+makes of it; accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes
+of a job; the class of layers that FSDP shall wrap with the model's. "auto", and values that the shell puts in,
+contradict nothing.
 
 ## Why it is bad
 The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of

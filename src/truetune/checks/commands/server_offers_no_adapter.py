@@ -80,7 +80,7 @@ class ServerOffersNoAdapter(CommandRule):
             rank = _rank_of_adapter(Path(self.subject.path).parent / place)
             if rank is not None and rank > allowed:
                 yield self.finding(
-                    f"the adapter {name} has rank {rank}, and the server takes {allowed} at most: it refuses to load it",
+                    f"the adapter {name} has rank {rank}, and the server takes {allowed} at most: it refuses it",
                     f"set --max-lora-rank {_next_room(rank)}",
                     cases=[self.case(server.command, f"{name}={place}")],
                 )
