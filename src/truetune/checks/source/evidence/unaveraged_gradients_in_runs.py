@@ -10,6 +10,7 @@ exchanged or not; such a run is not judged.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ class UnaveragedPass:
 
 def unaveraged_passes(module: Module) -> Iterator[UnaveragedPass]:
     """The backward passes of a file whose gradients no process gets from another, each once."""
-    seen = set()
+    seen: set[ast.AST] = set()
     for trace in traces_of(module):
         if not _is_run_of_several(trace) or not trace.is_whole or _may_average(trace):
             continue
@@ -161,7 +162,8 @@ def _exchanges_weights(function: str, call: CallEvent) -> bool:
 
 def _may_hold_weights(value: Value) -> bool:
     """Is a value made of gradients or weights, or of what is not known?"""
-    waiting, seen = [value], set()
+    waiting = [value]
+    seen: set[int] = set()
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
