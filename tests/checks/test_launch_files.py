@@ -272,3 +272,70 @@ def test_jobs_that_stay_on_the_cpu(tmp_path: Path, command: str, faults: int) ->
     path = tmp_path / "job.sbatch"
     path.write_text(f"#!/bin/bash\n#SBATCH --gres=gpu:2\n{command}\n", encoding="utf-8")
     assert len(lint([path], select=["CMD004"]).findings) == faults
+
+
+NODES = "#!/bin/bash\n#SBATCH --nodes={}\nsrun accelerate launch --config_file acc.yaml train.py"
+MACHINES = "distributed_type: MULTI_GPU\nnum_machines: {}\nnum_processes: 16\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "machines", "found"), [(4, 2, 1), (2, 4, 1), (4, 4, 0), (4, 1, 0), ("$N", 2, 0)]
+)
+def test_machines_beside_the_nodes_of_a_job(
+    tmp_path: Path, nodes: int, machines: int, found: int
+) -> None:
+    assert count(tmp_path, NODES.format(nodes), acc=MACHINES.format(machines)) == found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "accelerate launch --config_file acc.yaml -m trl.scripts.sft --model_name_or_path {}",
+        "srun bash -c 'accelerate launch --config_file acc.yaml -m trl.scripts.sft --model_name_or_path {}'",
+        "srun bash -c 'accelerate launch --config_file acc.yaml train.py --model_name_or_path {}'",
+    ],
+)
+def test_layers_of_a_module_that_is_started(tmp_path: Path, command: str) -> None:
+    for model, found in (("Qwen/Qwen2.5-14B", 1), ("meta-llama/Llama-3.1-8B", 0)):
+        config = FSDP.format("LlamaDecoderLayer")
+        assert count(tmp_path, command.format(model), acc=config) == found
+
+
+@pytest.mark.parametrize(("stage", "found"), [(3, 1), (2, 0), ("auto", 0)])
+def test_two_stages_of_zero(tmp_path: Path, stage: object, found: int) -> None:
+    command = "accelerate launch --config_file acc.yaml train.py"
+    script = TRAINER.format("'out', deepspeed='ds.json'")
+    config = f"distributed_type: DEEPSPEED\ndeepspeed_config: {{zero_stage: {stage}}}\nnum_processes: 8\n"
+    assert (
+        count(tmp_path, command, script, ds='{"zero_optimization": {"stage": 2}}', acc=config)
+        == found
+    )
+
+
+@pytest.mark.parametrize(("whole", "found"), [(64, 1), (128, 0)])
+def test_a_file_that_an_engine_is_given(tmp_path: Path, whole: int, found: int) -> None:
+    script = "import json\nconf = json.load(open('ds.json'))\n" + LOOP.format(
+        "model=m, config=conf"
+    )
+    numbers = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}
+    settings = json.dumps({"train_batch_size": whole, **numbers})
+    assert count(tmp_path, "deepspeed --num_gpus 8 train.py", script, ds=settings) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "rank", "found"),
+    [
+        ("", 64, 1),
+        ("--max-lora-rank 32", 64, 1),
+        ("--max-lora-rank 64", 64, 0),
+        ("", 16, 0),
+        ("--max-lora-rank $RANK", 64, 0),
+        ("--config serve.yaml", 64, 0),
+    ],
+)
+def test_the_rank_that_a_server_takes(tmp_path: Path, options: str, rank: int, found: int) -> None:
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text(f'{{"r": {rank}}}', encoding="utf-8")
+    command = f"vllm serve base --enable-lora {options} --lora-modules support=./adapter\n"
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    assert len(lint([tmp_path / "run.sh"], select=["CMD038"]).findings) == found

@@ -111,3 +111,56 @@ def test_the_line_that_sets_the_address_is_shown(tmp_path: Path) -> None:
     )
     (finding,) = lint([tmp_path / "job.sh"], select=["CMD008"]).findings
     assert [case.line for case in finding.cases] == [4, 5]
+
+
+INTERFACE = JOB + "export NCCL_SOCKET_IFNAME={}\nsrun " + RUN.format("$HEAD:29500")
+COMPOSE = """\
+services:
+  train:
+    image: some/image
+    network_mode: host
+    environment: {{NNODES: "{nodes}", NCCL_SOCKET_IFNAME: {interface}}}
+    command: llamafactory-cli train sft.yaml
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("job.sbatch", INTERFACE.format("lo"), 1),
+        ("job.sbatch", INTERFACE.format('"docker0"'), 1),
+        ("job.sbatch", INTERFACE.format("=lo"), 1),
+        ("job.sbatch", INTERFACE.format("eth0"), 0),
+        ("job.sbatch", INTERFACE.format("^lo,docker0"), 0),
+        ("job.sbatch", INTERFACE.format("ib0,lo"), 0),
+        ("job.sbatch", INTERFACE.format("$IFACE"), 0),
+        ("job.sbatch", INTERFACE.format("lo").replace("export NCCL", "# export NCCL"), 0),
+        (
+            "job.sbatch",
+            INTERFACE.format("lo").replace("nodes=2", "nodes=1").replace("$SLURM_NNODES", "1"),
+            0,
+        ),
+        ("node.sh", "export GLOO_SOCKET_IFNAME=lo\n" + EACH.format("10.0.0.5"), 1),
+        ("compose.yaml", COMPOSE.format(nodes=2, interface="docker0"), 1),
+        ("compose.yaml", COMPOSE.format(nodes=1, interface="docker0"), 0),
+        ("compose.yaml", COMPOSE.format(nodes=2, interface="enp65s0f0"), 0),
+    ],
+)
+def test_interfaces_that_end_at_the_machine(
+    tmp_path: Path, name: str, text: str, found: int
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert len(lint([tmp_path / name], select=["CMD041"]).findings) == found
+
+
+@pytest.mark.parametrize(("address", "found"), [("127.0.0.1", 1), ("10.0.0.5", 0)])
+def test_configurations_that_each_machine_is_given(
+    tmp_path: Path, address: str, found: int
+) -> None:
+    for rank in (0, 1):
+        config = CONFIG.format(2, address) + f"machine_rank: {rank}\n"
+        (tmp_path / f"node{rank}.yaml").write_text(config, encoding="utf-8")
+    (tmp_path / "start.sh").write_text(
+        'accelerate launch --config_file "$1" train.py\n', encoding="utf-8"
+    )
+    assert len(lint([tmp_path / "start.sh"], select=["CMD008"]).findings) == found

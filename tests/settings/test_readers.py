@@ -240,3 +240,15 @@ def test_commands_that_start_settings_as_several_processes(command: str, tmp_pat
         "#!/bin/bash\n" + command.format(file="configs/sft.yaml") + "\n"
     )
     assert bool(list(launches_of_several(path))) is LAUNCHES[command]
+
+
+@pytest.mark.parametrize(("processes", "several"), [(4, True), (1, False)])
+def test_a_configuration_of_accelerate_says_how_many_processes_start(
+    tmp_path: Path, processes: int, several: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("", encoding="utf-8")
+    (tmp_path / "ddp.yaml").write_text(f"num_processes: {processes}\n", encoding="utf-8")
+    command = "accelerate launch --config_file ddp.yaml train.py\n"
+    (tmp_path / "README.md").write_text(command, encoding="utf-8")
+    assert bool(list(launches_of_several(script))) is several

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,12 @@ from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
-from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_commands,
+)
 from truetune.settings import located_document
 from truetune.settings.located_document import LocatedDocument
 
@@ -24,6 +30,7 @@ ARGUMENTS = ("TrainingArguments", "Config")
 """Ends of the names of classes that hold the settings of a Trainer: `SFTConfig`, `Seq2SeqTrainingArguments`"""
 OTHER_CONFIGS = frozenset(("LoraConfig", "BitsAndBytesConfig", "AutoConfig", "GenerationConfig"))
 SETTINGS_OPTIONS = ("--config", "-c", "--recipe", "--config_path")
+ENGINE = "deepspeed.initialize"
 DEEPSPEED_OPTIONS = ("--deepspeed", "--deepspeed_config", "--ds_config")
 # Chosen: a command in `scripts/slurm/` names files from the project's root, which is two or three folders up.
 ABOVE = 3
@@ -94,12 +101,12 @@ class LaunchFiles(NamedTuple):
 def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
     """The commands of a file that start a script by a launcher, or give it a DeepSpeed file."""
     folder = Path(file.path).parent
-    for command in file.commands:
+    for command in _commands_with_inner(file):
         launch = command.behind("accelerate", "launch")
         is_launch = launch is not None or "deepspeed" in " ".join(command.words)
         name = next((word for word in command.words if word.endswith(".py")), "")
-        # Without a script nothing says which settings the launcher's files are compared with.
-        if not is_launch or not name:
+        # Without a script or a module nothing says which settings the launcher's files are compared with.
+        if not is_launch or not (name or _module_of(command)):
             continue
         script = find_in_folder_or_parents(folder, name)
         accelerate = read_document_in_folder_or_parents(
@@ -121,7 +128,29 @@ def find_launches_with_files(file: CommandFile) -> Iterator[LaunchFiles]:
 def _behind_script(command: ShellCommand) -> tuple[str, ...]:
     """The options of the script; those of the launcher stand before it."""
     names = [number for number, word in enumerate(command.words) if word.endswith(".py")]
+    if not names and (module := _module_of(command)):
+        names = [command.words.index(module)]
     return command.words[names[0] + 1 :] if names else ()
+
+
+def _module_of(command: ShellCommand) -> str:
+    """The module of a library that a launcher starts: `-m trl.scripts.sft`; empty where it starts none."""
+    behind = command.behind("accelerate", "launch") or ()
+    module = last_option(behind, "-m", "--module")
+    return module or ""
+
+
+def _commands_with_inner(file: CommandFile) -> Iterator[ShellCommand]:
+    """The commands of a file, and those that `bash -c '...'` is given as one word."""
+    for command in file.commands:
+        yield command
+        shell = next((place for place, word in enumerate(command.words) if word == "-c"), None)
+        if shell is None or shell + 1 >= len(command.words):
+            continue
+        # A line that continues inside of the quotes keeps its backslash.
+        text = command.words[shell + 1].replace("\\\n", " ")
+        for inner in parse_commands(text, "command.sh").commands:
+            yield replace(inner, line=command.line)
 
 
 def _deepspeed_file(
@@ -157,6 +186,28 @@ def _named_in_code(tree: ast.Module) -> Iterator[str]:
                 value = keyword.value.value
                 if isinstance(value, str):
                     yield value
+    yield from _given_to_engine(tree)
+
+
+def _given_to_engine(tree: ast.Module) -> Iterator[str]:
+    """`deepspeed.initialize(config="ds.json")`, also of `config = json.load(open("ds.json"))`"""
+    assigned = {
+        ast.unparse(target): node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(ENGINE):
+            continue
+        for keyword in node.keywords:
+            if keyword.arg not in ("config", "config_params"):
+                continue
+            value = assigned.get(ast.unparse(keyword.value), keyword.value)
+            for part in ast.walk(value):
+                text = part.value if isinstance(part, ast.Constant) else None
+                if isinstance(text, str) and text.endswith(".json"):
+                    yield text
 
 
 def trainer_arguments_calls(tree: ast.Module) -> Iterator[ast.Call]:

@@ -51,6 +51,9 @@ DEPTH = 4
 """Variables that are followed from one: address, host, node"""
 # Chosen, not measured: the imports of a script, which say what finds the first node, stand at its top.
 HEAD = 1 << 20
+# Chosen, not measured: a folder of scripts has fewer; one of data is not read through.
+MAX_CONFIGS = 100
+"""Files of a folder that are looked through for accelerate's configurations"""
 
 
 class NodeRendezvous(NamedTuple):
@@ -226,6 +229,9 @@ def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, 
         return None
     own = _of_launcher(options)
     name = last_option(own, "--config-file") or ""
+    if "$" in name:
+        # `--config_file "$1"`: each machine is given its own of the files that stand beside the script.
+        name = _config_of_later_machine(folder)
     config = _accelerate_config(folder / name) if name else {}
     nodes = last_option(own, "--num-machines") or str(config.get("num_machines", ""))
     address = last_option(own, "--main-process-ip")
@@ -320,6 +326,21 @@ def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
         (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
     )
     return options[:script]
+
+
+def _config_of_later_machine(folder: Path) -> str:
+    """The name of accelerate's configuration for another machine than the first, which meets the others at itself;
+    empty where no file of the folder is one."""
+    try:
+        files = sorted(folder.iterdir())[:MAX_CONFIGS]
+    except OSError:
+        return ""
+    for file in files:
+        config = _accelerate_config(file) if file.suffix in (".yaml", ".yml") else {}
+        rank, address = config.get("machine_rank"), config.get("main_process_ip")
+        if isinstance(rank, int) and rank > 0 and LOOPBACK.fullmatch(str(address)):
+            return file.name
+    return ""
 
 
 def _accelerate_config(path: Path) -> dict[str, object]:

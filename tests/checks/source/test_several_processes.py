@@ -724,3 +724,56 @@ def test_gpus_that_a_script_shows_itself(shown: str, found: int, tmp_path: Path)
 def test_gpus_of_a_task(task: str, gpus: str, command: str, found: int, tmp_path: Path) -> None:
     (tmp_path / "task.yaml").write_text(task.format(gpus=gpus, command=command), encoding="utf-8")
     assert codes(SHOWN.format(shown=""), tmp_path, "SRC031") == found
+
+
+UNWRAPPED = (
+    PLACED + 'model = AutoModelForCausalLM.from_pretrained("m").cuda()\n' + OPTIMIZER + SAMPLED
+)
+REDUCED_LOSS = "    shown = loss.detach().clone()\n    dist.all_reduce(shown)\n"
+REDUCED_COUNT = '    n = (batch["labels"] != -100).sum()\n    dist.all_reduce(n)\n'
+ALL_GRADIENTS = "[p.grad for p in model.parameters() if p.grad is not None]"
+SYNC = "def sync(parts):\n    for part in parts:\n        dist.all_reduce(part)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (UNWRAPPED + LOOP, 1),
+        (UNWRAPPED + LOOP + REDUCED_LOSS, 1),
+        (UNWRAPPED + LOOP + REDUCED_COUNT, 1),
+        (UNWRAPPED + "note = [None]\ndist.broadcast_object_list(note)\n" + LOOP, 1),
+        (
+            UNWRAPPED
+            + 'scaler = torch.amp.GradScaler("cuda")\nfor batch in loader:\n'
+            + "    scaler.scale(model(**batch).loss).backward()\n    scaler.step(opt)\n",
+            1,
+        ),
+        (UNWRAPPED.replace(OPTIMIZER, "model = DDP(model)\n" + OPTIMIZER) + LOOP, 0),
+        (
+            UNWRAPPED.replace(OPTIMIZER, f"if local > 0:\n    model = DDP(model)\n{OPTIMIZER}")
+            + LOOP,
+            0,
+        ),
+        (SYNC + UNWRAPPED + LOOP.replace("opt.step", f"sync({ALL_GRADIENTS}); opt.step"), 0),
+        (UNWRAPPED + LOOP + "for p in model.parameters():\n    dist.all_reduce(p.data)\n", 0),
+        (UNWRAPPED + LOOP + "for v in model.state_dict().values():\n    dist.broadcast(v, 0)\n", 0),
+        (
+            "from ours import prepare\n"
+            + UNWRAPPED.replace(OPTIMIZER, "model = prepare(model)\n" + OPTIMIZER)
+            + LOOP,
+            0,
+        ),
+        (
+            "from torch.distributed.fsdp import fully_shard\n"
+            + UNWRAPPED
+            + "fully_shard(model)\n"
+            + LOOP,
+            0,
+        ),
+        (UNWRAPPED + "for p in model.parameters():\n    p.register_hook(print)\n" + LOOP, 0),
+        (UNWRAPPED + LOOP.replace("loss.backward(); ", ""), 0),
+        (PLAIN + OPTIMIZER + LOOP, 0),
+    ],
+)
+def test_gradients_that_nothing_averages(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "SRC022") == found

@@ -4,8 +4,9 @@ r"""The files that set up a launch contradict each other.
 Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
 script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
 DeepSpeed file with those of the run, and the batch of all processes together (train_batch_size) with what the launch
-makes of it; accelerate's precision and GPUs (gpu_ids) with the rest of it; the class of layers
-that FSDP shall wrap with the model's. "auto", and values that the shell puts in, contradict nothing.
+makes of it; accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes
+of a job; the class of layers that FSDP shall wrap with the model's. "auto", and values that the shell puts in,
+contradict nothing.
 
 ## Why it is bad
 The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of
@@ -50,6 +51,7 @@ from truetune.checks.launch_files import (
     first_set_value,
     parse_script,
 )
+from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile, last_option
 
@@ -94,6 +96,7 @@ class LaunchFilesContradict(CommandRule):
                 *_of_whole_batch(launch, self.subject),
                 *_of_own_loop(launch),
                 *_of_accelerate(launch),
+                *_of_machines(launch, self.subject),
             )
             for contradiction in contradictions:
                 yield self.finding(
@@ -264,6 +267,7 @@ def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
                     " out",
                     (precision, enabled),
                 )
+    yield from _of_stage(launch)
     yield from _of_gpu_ids(launch)
     yield from _of_accumulation(launch)
     yield from _of_layers(launch)
@@ -289,6 +293,49 @@ def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
         f"set num_processes to {gpus}, or name as many GPUs in gpu_ids (or all)",
         (named, count),
         "error" if is_more else "warning",
+    )
+
+
+def _of_machines(launch: LaunchFiles, file: CommandFile) -> Iterator[_Contradiction]:
+    """The machines that accelerate counts on beside the nodes that the job asks for."""
+    machines = launch.option("num_machines") or first_set_value(
+        launch.accelerate, ("num_machines",)
+    )
+    nodes = node_count_of_job(file)
+    if machines is None or nodes is None or not isinstance(machines.value, int):
+        return
+    # A job may give each of its nodes a run of its own: then one machine is meant.
+    if machines.value == nodes or machines.value < 2:
+        return
+    name, line = next(
+        (name, file.requests[name][1]) for name in ("--nodes", "-N") if name in file.requests
+    )
+    asked = LocatedValue(nodes, file.path, line, f"{name}={nodes}")
+    outcome = (
+        "the ranks of the others are beyond the end, and their start fails"
+        if machines.value < nodes
+        else "the start waits for machines that are not there"
+    )
+    yield _Contradiction(
+        f"the job asks for {nodes} nodes, and accelerate counts on {machines.value} machines: {outcome}",
+        f"set num_machines to {nodes} (and num_processes to the GPUs of all of them)",
+        (asked, machines),
+    )
+
+
+def _of_stage(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """The stage of ZeRO in accelerate's configuration beside that of the file that the script is given."""
+    own = first_set_value(launch.accelerate, ("deepspeed_config", "zero_stage"))
+    other = first_set_value(launch.deepspeed, ("zero_optimization", "stage"))
+    # A file that accelerate itself names replaces its keys, and accelerate refuses both.
+    if own is None or other is None or not _numbers_differ(own.value, other.value):
+        return
+    yield _Contradiction(
+        f"accelerate's configuration sets ZeRO stage {own.value}, and the run is given a DeepSpeed file of stage"
+        f" {other.value}: one of them is not what trains",
+        "leave deepspeed_config's own keys out and name the file there (deepspeed_config_file), or leave deepspeed= out"
+        " of the arguments",
+        (own, other),
     )
 
 

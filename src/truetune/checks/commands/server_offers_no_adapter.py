@@ -2,7 +2,8 @@
 
 ## What it does
 Reads the commands that start vLLM in shell scripts, job files, compose files and Dockerfiles, for `--lora-modules`
-without `--enable-lora`. Silent where the command takes a file of settings, or words from outside of the script.
+without `--enable-lora`, and for one whose `r`, where its folder is here, is above `--max-lora-rank` (16 where it is not
+given). Silent where the command takes a file of settings, or words from outside of the script.
 
 ## Why it is bad
 The server has no place for an adapter: it stops at the start, or answers every request for the adapter's name with an
@@ -27,13 +28,25 @@ Safe. `--max-lora-rank` must not be below the adapter's `r`: it is 16 where it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
-from truetune.parsing.shell_commands import CommandFile, last_option
+from truetune.checks.vllm_server_commands import (
+    VllmServerCommand,
+    adapters_by_served_name,
+    find_vllm_server_commands,
+)
+from truetune.parsing.input_limits import SETTINGS
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+
+DEFAULT_RANK = 16
+"""vLLM's --max-lora-rank where it is not given"""
+ROOMS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""The values that vLLM takes for it"""
 
 
 class ServerOffersNoAdapter(CommandRule):
@@ -50,12 +63,51 @@ class ServerOffersNoAdapter(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for server in self.places(self.subject):
             if _may_enable_adapters(server.options):
+                yield from self._too_small(server)
                 continue
             yield self.finding(
                 "--lora-modules is given without --enable-lora: the server has no place for an adapter",
                 "add --enable-lora, and --max-lora-rank where the adapter's r is above 16",
                 cases=[self.case(server.command, "--lora-modules")],
             )
+
+    def _too_small(self, server: VllmServerCommand) -> Iterator[Finding]:
+        """Adapters of a larger rank than the server has room for."""
+        allowed = _max_rank(server.options)
+        if allowed is None:
+            return
+        for name, place in adapters_by_served_name(server).items():
+            rank = _rank_of_adapter(Path(self.subject.path).parent / place)
+            if rank is not None and rank > allowed:
+                yield self.finding(
+                    f"the adapter {name} has rank {rank}, and the server takes {allowed} at most: it refuses it",
+                    f"set --max-lora-rank {_next_room(rank)}",
+                    cases=[self.case(server.command, f"{name}={place}")],
+                )
+
+
+def _max_rank(options: tuple[str, ...]) -> int | None:
+    """The largest rank that the server takes; None where words from outside may say it."""
+    if last_option(options, "--config") is not None or any("$" in word for word in options):
+        return None
+    given = last_option(options, "--max-lora-rank")
+    return DEFAULT_RANK if given is None else parse_whole_number(given)
+
+
+def _rank_of_adapter(folder: Path) -> int | None:
+    """The rank of an adapter; None where its settings are not here, or some layers have another rank."""
+    config = folder / "adapter_config.json"
+    try:
+        settings = read_json(config, SETTINGS) if config.is_file() else None
+    except (OSError, ValueError):
+        return None
+    rank = settings.get("r") if isinstance(settings, Mapping) else None
+    return rank if type(rank) is int else None
+
+
+def _next_room(rank: int) -> int:
+    """The smallest value of --max-lora-rank that has room for a rank."""
+    return next((room for room in ROOMS if room >= rank), ROOMS[-1])
 
 
 def _may_enable_adapters(options: tuple[str, ...]) -> bool:

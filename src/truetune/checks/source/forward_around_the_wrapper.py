@@ -6,7 +6,9 @@ or `model.module.forward(...)` of DistributedDataParallel or FSDP, `unwrap_model
 prepared, or the bare model while its wrapper stands beside it. Silent under `no_grad`, in evaluation and generation,
 with DeepSpeed (whose engine reduces gradients in its own `backward`), and where the script reduces gradients itself.
 
-A loop in which every backward pass runs under `model.no_sync()` does the same.
+A loop in which every backward pass runs under `model.no_sync()` does the same, and so does one that joins a process
+group and divides the rows (`DistributedSampler`, or a command that starts several processes), and neither wraps its
+model nor exchanges gradients or weights.
 
 ## Why it is bad
 The wrapper's own forward pass prepares the exchange of gradients. Without it each process updates its own copy by its
@@ -62,6 +64,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.checks.source.evidence.backward_slices import backward_slice, records_gradient
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.unaveraged_gradients_in_runs import unaveraged_passes
 from truetune.checks.source.evidence.wrapped_models import (
     called_inside,
     model_objects,
@@ -70,6 +73,7 @@ from truetune.checks.source.evidence.wrapped_models import (
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
+from truetune.source.symbolic_execution.trace import CallEvent
 
 GRADIENT_AVERAGING = re.compile(
     r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I
@@ -103,6 +107,7 @@ def _wrapped_places(module: Module) -> Iterator[ast.AST]:
     """What the rule looks at: models that are wrapped for several processes."""
     yield from wrapped_models(module)
     yield from (call.node for call in _prepared_without_model(module))
+    yield from (one.backward.node for one in unaveraged_passes(module))
 
 
 class ForwardAroundTheWrapper(SourceRule):
@@ -114,6 +119,7 @@ class ForwardAroundTheWrapper(SourceRule):
         module = self.subject
         yield from self._never_synchronised()
         yield from self._never_prepared()
+        yield from self._never_wrapped()
         bare = [made for model in wrapped_models(module) for made in model_objects(module, model)]
         if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
@@ -153,6 +159,24 @@ class ForwardAroundTheWrapper(SourceRule):
                 )
                 return
 
+    def _never_wrapped(self) -> Iterator[Finding]:
+        """Processes that share out the rows, and step each on its own gradients: nothing wraps the model."""
+        module = self.subject
+        if any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
+            return
+        found = next(unaveraged_passes(module), None)
+        if found is not None:
+            yield self.finding(
+                "each process steps on the gradients of its own rows: the model is in no DistributedDataParallel, and"
+                " nothing else averages them, so that each process trains a model of its own",
+                "wrap it before the loop: model = DistributedDataParallel(model, device_ids=[local_rank]); save"
+                " model.module",
+                cases=[
+                    case_at(module, found.backward.node),
+                    *([case_at(module, found.step.node)] if _is_in(module, found.step) else []),
+                ],
+            )
+
     def _finding(
         self, forward: ast.Call, backward: ast.AST, model: ast.expr, wrapper: str
     ) -> Finding:
@@ -167,6 +191,11 @@ class ForwardAroundTheWrapper(SourceRule):
             f"call {wrapper}(...) itself in training, not the module inside it",
             cases=[case_at(module, place) for place in places],
         )
+
+
+def _is_in(module: Module, event: CallEvent) -> bool:
+    """Does a call stand in this file?"""
+    return event.home.path == module.path
 
 
 def _backward_with_calls_of_its_loss(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:

@@ -3,7 +3,7 @@
 ## What it does
 Looks for a script that starts `torch.distributed` itself and wraps its model in DistributedDataParallel, where the
 model goes to, or is loaded on, `"cuda"` (or `"cuda:0"`) without a number, and nothing calls `torch.cuda.set_device`
-or sets CUDA_VISIBLE_DEVICES for the process.
+or sets CUDA_VISIBLE_DEVICES for the process. It also names `torch.cuda.set_device(0)`, or of `"cuda:0"`, in each.
 
 ## Why it is bad
 `"cuda"` is the current device, which is GPU 0 in every process until it is set. All models lie on GPU 0, which runs
@@ -55,6 +55,15 @@ from truetune.checks.source.evidence.multi_process_loops import wrapped_models
 from truetune.source.module import Module
 from truetune.source.option_defaults import find_option_default
 from truetune.source.resolved_calls import Call
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    Attribute,
+    Choice,
+    Constant,
+    Result,
+    Value,
+)
 
 SETS_DEVICE = ("set_device", "CUDA_VISIBLE_DEVICES", "device_mesh", "cuda:{")
 """Signs that a process has a device of its own; said of all files together"""
@@ -63,14 +72,21 @@ OTHER_THAN_CUDA = ("cpu", "mps")
 """What a script falls back to where there is no GPU"""
 
 
+def _placed_models(module: Module) -> Iterator[object]:
+    """What the rule looks at: models that are wrapped, and devices that are set."""
+    yield from wrapped_models(module)
+    yield from _devices_set_alike(module)
+
+
 class ProcessesShareAGpu(SourceRule):
     code = "SRC093"
     severity = "error"
-    looks_at = CodePlaces("models that own loops wrap for several processes", wrapped_models)
+    looks_at = CodePlaces("models and devices of own loops for several processes", _placed_models)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         wrapped = list(wrapped_models(module))
+        yield from self._all_set_to_one()
         if not wrapped or any(part.mentions(*SETS_DEVICE) for part in module.with_linked):
             return
         if any(_makes_own_device(part) for part in module.with_linked):
@@ -91,6 +107,48 @@ class ProcessesShareAGpu(SourceRule):
                 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the first tensor on a GPU',
                 cases=[case_at(module, moved.node), case_at(module, wrapped[0].node)],
             )
+
+    def _all_set_to_one(self) -> Iterator[Finding]:
+        """`torch.cuda.set_device(0)` in every process, whatever its rank."""
+        module = self.subject
+        if any(
+            part.mentions("CUDA_VISIBLE_DEVICES", "torch.cuda.device(")
+            for part in module.with_linked
+        ):
+            return
+        for call in _devices_set_alike(module):
+            yield self.finding(
+                "every process sets GPU 0 as its device: all models lie on it, and NCCL stops at a duplicate GPU",
+                'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and make the device of that number',
+                cases=[case_at(module, call.node)],
+            )
+            return
+
+
+def _devices_set_alike(module: Module) -> Iterator[CallEvent]:
+    """The calls of `set_device` in a file that name GPU 0, in runs whose calls of it all do, and wrap a model."""
+    for trace in traces_of(module):
+        set_devices = list(trace.calls("torch.cuda.set_device"))
+        joins = any(trace.calls("torch.distributed.init_process_group"))
+        if not joins or not any(trace.calls("torch.*.DistributedDataParallel")):
+            continue
+        # Under a condition it may be the device of one process alone.
+        if any(next(call.frames("branch"), None) is not None for call in set_devices):
+            continue
+        if all(_is_first_gpu(call.argument(0, "device")) for call in set_devices):
+            yield from (call for call in set_devices if call.home.path == module.path)
+
+
+def _is_first_gpu(device: Value | None) -> bool:
+    """Is it GPU 0, as it is written: no option and no variable of a launcher, which has 0 as its default?"""
+    if isinstance(device, Choice):
+        return all(map(_is_first_gpu, device.options))
+    if isinstance(device, Attribute) and device.name == "index":
+        return _is_first_gpu(device.base)
+    if isinstance(device, Result) and device.call.named("torch.device"):
+        number = device.call.argument(1, "index")
+        return _is_first_gpu(number or device.call.argument(0, "type"))
+    return isinstance(device, Constant) and device.value in ("cuda:0", 0)
 
 
 def _makes_own_device(module: Module) -> bool:

@@ -99,6 +99,9 @@ PROCESS_COUNT = re.compile(
     r"--(?:num[-_]processes|nproc[-_]per[-_]node|num[-_]gpus)(?: +|=)([1-9]\d{0,3})\b"
 )
 """How accelerate (over all machines), torchrun (on each) and DeepSpeed count the processes of a command"""
+CONFIG_OF_ACCELERATE = re.compile(r"accelerate\s+launch\b.*?--config[-_]file(?:\s+|=)([^\s$\"']+)")
+COUNT_IN_CONFIG = re.compile(r"^num_processes:\s*(\d{1,4})\b", re.MULTILINE)
+"""The processes of accelerate's configuration, of all machines together"""
 NODE_COUNT = re.compile(r"--nnodes(?: +|=)([1-9]\d{0,3})\b")
 
 
@@ -121,7 +124,22 @@ def launches_of(script: Path) -> Iterator[str]:
 def launches_of_several(path: Path) -> Iterator[str]:
     """The commands of the project that start this script, or a program that reads these settings, as several
     processes, each with where it stands."""
-    return (command for command in launches_of(path) if SEVERAL_PROCESSES.search(command))
+    for command in launches_of(path):
+        if SEVERAL_PROCESSES.search(command) or _config_starts_several(command, path):
+            yield command
+
+
+def _config_starts_several(command: str, script: Path) -> bool:
+    """Does the command name a configuration of accelerate, in a folder of the script's project, that starts several?"""
+    named = CONFIG_OF_ACCELERATE.search(command)
+    if named is None or PROCESS_COUNT.search(command):
+        return False
+    for folder in project_folders(script):
+        text = read_project_text(str(folder / named[1]))
+        if text:
+            count = COUNT_IN_CONFIG.search(text)
+            return count is not None and int(count[1]) > 1
+    return False
 
 
 def launched_processes(path: Path) -> tuple[int, str] | None:

@@ -1,0 +1,122 @@
+"""Several nodes are told to talk over a network interface that ends at each of them.
+
+## What it does
+Reads NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME in shell scripts, job files and compose files that start processes on
+several nodes (`--nnodes`, `--num_machines`, `#SBATCH --nodes`, `NNODES`). `lo` is the machine itself, `docker0`,
+`virbr0` and `br-...` are bridges to its own containers. Silent where another interface is named beside them, and for
+`^lo`, which leaves one out.
+
+## Why it is bad
+No packet leaves the machine by these interfaces: NCCL announces an address that means another machine to each node
+(127.0.0.1, 172.17.0.1). The start hangs in the first collective call, until a time-out after 10 to 30 minutes, or stops
+with "Connection refused".
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gres=gpu:4
+export NCCL_SOCKET_IFNAME=lo
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$head:29500 train.py
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gres=gpu:4
+export NCCL_SOCKET_IFNAME=^lo,docker0
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$head:29500 train.py
+```
+
+## Fix safety
+Safe: it changes only which interface is used. `ip -br addr` lists those of a machine.
+
+## References
+- https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
+- pytorch/pytorch#65789
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.findings import Finding
+from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import CommandFile
+
+SETS_INTERFACE = re.compile(
+    r"\b(NCCL_SOCKET_IFNAME|GLOO_SOCKET_IFNAME)=[\"']?([^\s\"';,]+(?:,[^\s\"';,]+)*)"
+)
+LOCAL = re.compile(r"=?(?:lo\d*|docker\d*|virbr\d*|br-\w*)")
+"""Interfaces from which no packet leaves the machine; `=` asks for the very name"""
+NODES_VARIABLE = re.compile(r"\b(?:NNODES|NUM_NODES|PET_NNODES)=[\"']?(\d+)\b")
+"""What LLaMA-Factory, ms-swift and torchrun take for the number of nodes"""
+
+
+class LocalInterface(NamedTuple):
+    """A line that binds the nodes to an interface of their own machine."""
+
+    variable: str
+    interface: str
+    nodes: int
+    line: int
+    text: str
+
+
+def _settings_of_interface(file: CommandFile) -> Iterator[LocalInterface]:
+    """The lines of a launch on several nodes that choose an interface."""
+    nodes = _node_count(file)
+    if nodes < 2:
+        return
+    # A compose file is read as commands, whose text holds what its `environment` sets.
+    lines = [(command.line, " ".join(command.words)) for command in file.commands]
+    plain = list(enumerate(file.text.splitlines(), 1))
+    for number, line in plain if _is_script(file) else lines:
+        for found in SETS_INTERFACE.finditer(line):
+            if not line.lstrip().startswith("#"):
+                yield LocalInterface(found[1], found[2], nodes, number, found[0])
+
+
+def _is_script(file: CommandFile) -> bool:
+    """Are the lines of its text those of the file?"""
+    return not file.path.endswith((".yaml", ".yml"))
+
+
+def _node_count(file: CommandFile) -> int:
+    """On how many nodes a file starts processes; 0 where it says nothing of them."""
+    counts = [meeting.nodes for meeting in find_node_rendezvous(file)]
+    counts.append(node_count_of_job(file) or 0)
+    counts += [int(found[1]) for found in NODES_VARIABLE.finditer(file.text)]
+    return max(counts)
+
+
+class NodesTalkOverALocalInterface(CommandRule):
+    code = "CMD041"
+    severity = "error"
+    what = "network interfaces that are chosen for several nodes"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[LocalInterface]:
+        yield from _settings_of_interface(file)
+
+    def findings(self) -> Iterator[Finding]:
+        told = set()
+        for setting in self.places(self.subject):
+            names = setting.interface.split(",")
+            # NCCL takes the first of several that is there; `^` leaves out what it names.
+            if not all(LOCAL.fullmatch(name) for name in names) or setting.interface in told:
+                continue
+            told.add(setting.interface)
+            yield self.finding(
+                f"{setting.nodes} nodes shall talk over {setting.interface} ({setting.variable}), from which no packet"
+                " leaves the machine: the first collective call waits until a time-out",
+                f"remove {setting.variable}, or name the interface of the network between the nodes"
+                " (`ip -br addr` lists them; `^lo,docker0` leaves these two out)",
+                cases=[self.case_at(setting.line, setting.text)],
+            )
