@@ -57,6 +57,10 @@ def _words(service: Mapping[str, Any]) -> Iterator[str]:
         environment = [f"{name}={value}" for name, value in environment.items()]
     for one in environment if isinstance(environment, list) else ():
         yield from ("-e", str(one))
+    files = service.get("env_file")
+    for one in [files] if isinstance(files, str) else files if isinstance(files, list) else ():
+        if isinstance(one, str):
+            yield from ("--env-file", one)
     image = service.get("image")
     if isinstance(image, str):
         yield image

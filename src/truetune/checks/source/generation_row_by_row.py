@@ -74,6 +74,8 @@ from truetune.source.resolved_calls import Call
 
 OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
+ASKS_SERVER = "the server is asked"
+"""What is said of a client; who reads a server's log beside it corrects the advice"""
 MAX_DEMO_QUESTIONS = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
 READERS = frozenset(
@@ -244,7 +246,7 @@ def _description_of_question(module: Module, question: ModelQuestion) -> tuple[s
         )
     if _asks_server(call):
         return (
-            "the server is asked",
+            ASKS_SERVER,
             "send some 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server puts them into"
             " one batch",
         )

@@ -191,9 +191,12 @@ SETTING_WORDS = (
 SERVER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "vLLM",
-        re.compile(r"vLLM API server version|Engine \d{3}: Avg prompt throughput|vllm serve "),
+        re.compile(
+            r"vLLM API server version|Engine \d{3}: Avg prompt throughput|vllm serve "
+            r"|Avg (?:prompt|generation) throughput: .{0,120}Running: \d+ reqs?, "
+        ),
     ),
-    ("SGLang", re.compile(r"server_args=ServerArgs\(|Decode batch[,.] #running-req")),
+    ("SGLang", re.compile(r"server_args=ServerArgs\(|Decode batch[,.] ?#running-req")),
     ("TGI", re.compile(r"text[-_]generation[-_](?:launcher|router)|compat_generate\{")),
     (
         "llama.cpp",
@@ -220,6 +223,7 @@ SERVER_WORDS = (
     "vLLM",
     "vllm serve",
     "Engine ",
+    "throughput",
     "ServerArgs",
     "Decode batch",
     "generation",
