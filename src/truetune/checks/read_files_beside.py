@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
+from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
+from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
@@ -13,6 +16,7 @@ from truetune.logs.read_run import read_run
 from truetune.parsing.environment_settings import environment_of
 from truetune.parsing.shell_commands import (
     CommandFile,
+    ShellCommand,
     is_command_file,
     last_option,
     parse_whole_number,
@@ -44,6 +48,8 @@ TRAINING_FIELDS = (
     "max_steps",
 )
 """Fields of `RunSpec.training` that advice on memory and time depends on"""
+KEEPING_RULES = (EvaluationKeepsAllLogits, EvaluationBuildsGraphs, OutputsKeptOnTheDevice)
+"""Rules on what an evaluation keeps"""
 CAP_OPTIONS = (
     ("max_num_seqs", "--max-num-seqs"),
     ("max_running_requests", "--max-running-requests"),
@@ -129,6 +135,8 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
     for config in configs_of_commands(file):
         yield from _settings_of_config(config)
     for command in file.commands:
+        if any(word.endswith(".py") for word in command.words):
+            yield from _options_of_script(file, command)
         for name, *options in CAP_OPTIONS:
             programs = CAP_PROGRAMS.get(name)
             if programs and not any(one in word for word in command.words for one in programs):
@@ -145,6 +153,20 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             )
 
 
+def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:
+    """Settings of a training that a command hands to its script under the Trainer's own names."""
+    for name in TRAINING_FIELDS:
+        given = last_option(command.words, f"--{name}")
+        if given is None:
+            continue
+        number = parse_whole_number(given)
+        is_switch = given.lower() in ("", "true", "false")
+        value = number if number is not None else given.lower() != "false" if is_switch else None
+        if value is not None:
+            text = f"--{name} {given}".strip()
+            yield SettingBeside(name, value, file.path, command.line, text)
+
+
 def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     """What a script sets: a trainer's arguments, its own loop, and engines that it starts."""
     configs = extract_configs(module)
@@ -154,6 +176,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         yield from _settings_of_loop(module)
     yield from _padding_without_limit(module)
     yield from _left_in_eval_mode(module)
+    yield from _kept_by_evaluation(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
             value = module.flow.value(call.keywords.get(name))
@@ -189,6 +212,20 @@ def _padding_without_limit(module: Module) -> Iterator[SettingBeside]:
         if pads and not call.open and "max_length" not in call.keywords:
             text = 'padding="max_length" without max_length'
             yield _setting_at(module, call, "padded_without_limit", True, text)
+
+
+def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
+    """What an evaluation of the script leaves on the GPU, as the rules on source find it."""
+    for rule in KEEPING_RULES:
+        for finding in rule(module).findings():
+            for case in finding.cases[:1]:
+                yield SettingBeside(
+                    "kept_by_evaluation",
+                    rule.name(),
+                    case.file or module.path,
+                    case.line or 0,
+                    finding.message,
+                )
 
 
 def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:
