@@ -73,9 +73,10 @@ def diagnose(
 ) -> Report:
     """Look at the log of a run: its folder, a checkpoint in it, or a log file.
 
-    `files_beside` is what scripts, settings and other logs say that were given with it. `settings` are fields of RunSpec; with `data` and `tokenizer` the losses are compared with what the data allow, and
-    the answers of the data are counted: a loss near zero is no wonder where they are all alike.
-    Raises DataError where there is no log to read, UsageError where `spec` and settings are both given.
+    `files_beside` is what scripts, settings and other logs say that were given with it. `settings` are fields of
+    RunSpec; with `data` and `tokenizer` the losses are compared with what the data allow, and the answers of the data
+    are counted: a loss near zero is no wonder where they are all alike. Raises DataError where there is no log to
+    read, UsageError where `spec` and settings are both given.
     """
     started = time.perf_counter()
     if spec is not None and settings:

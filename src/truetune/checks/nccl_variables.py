@@ -25,6 +25,12 @@ class TransportLost(NamedTuple):
     instead: str
 
 
+def switches_off(name: str, value: str) -> bool:
+    """Does a variable with this value switch a transport off?"""
+    wanted = BETWEEN_NODES.get(name) or WITHIN_NODE.get(name)
+    return value == wanted or (wanted == "1" and value.lower() in SWITCHED_ON)
+
+
 def lost_transport(
     name: str, value: str, nodes: int | None, gpus: int | None
 ) -> TransportLost | None:
@@ -36,9 +42,7 @@ def lost_transport(
         nodes: of the job; None where it is not known.
         gpus: of each node; None where that is not known.
     """
-    wanted = BETWEEN_NODES.get(name) or WITHIN_NODE.get(name)
-    is_on = value == wanted or (wanted == "1" and value.lower() in SWITCHED_ON)
-    if wanted is None or not is_on:
+    if not switches_off(name, value):
         return None
     if name in BETWEEN_NODES:
         return None if nodes == 1 else _between_nodes(name, value, nodes)

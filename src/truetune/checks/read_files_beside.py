@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
@@ -72,7 +73,7 @@ def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBesid
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
     settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
     runs = [run for log in logs[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
-    return FilesBeside(tuple(settings), tuple(runs) if len(runs) > 1 else ())
+    return FilesBeside(tuple(settings), tuple(runs))
 
 
 def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
@@ -145,12 +146,13 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             if value:
                 text = f"{options[0]} {value}"
                 yield SettingBeside(name, value, file.path, command.line, text)
-    for variable in environment_of(file, CAP_VARIABLES):
-        if variable.value.isdecimal() and int(variable.value):
-            text = f"{variable.name}={variable.value}"
-            yield SettingBeside(
-                variable.name, int(variable.value), variable.file, variable.line, text
-            )
+    for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
+        text = f"{variable.name}={variable.value}"
+        number = parse_whole_number(variable.value)
+        if variable.name in NCCL_VARIABLES and switches_off(variable.name, variable.value):
+            yield SettingBeside(variable.name, True, variable.file, variable.line, text)
+        elif variable.name in CAP_VARIABLES and number:
+            yield SettingBeside(variable.name, number, variable.file, variable.line, text)
 
 
 def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:

@@ -12,14 +12,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from truetune.checks.commands.nccl_transport_switched_off import NcclTransportSwitchedOff
 from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlowly
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
+from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.read_files_beside import CAP_NAMES
-from truetune.checks.server_caps import HOW_TO_RAISE, SPELLED, find_cap
+from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
 from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
 from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
+from truetune.checks.source.nccl_transport_switched_off_in_code import (
+    NcclTransportSwitchedOffInCode,
+)
 from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 
@@ -41,6 +46,7 @@ def reconcile_findings(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
     ):
         kept = [one for one in kept if not _is_cap_alone(one)]
+    kept = [_with_step_times(one, beside) for one in kept]
     cap = _cap_of_server(logs, beside)
     if cap is None:
         return tuple(kept)
@@ -58,7 +64,7 @@ def _without_second_ends(findings: Sequence[Finding]) -> list[Finding]:
             cases = (*first.cases, *(case for case in finding.cases if case not in first.cases))
             # The log with the steps says more than the launcher's own, which has none.
             fuller = max(
-                first, finding, key=lambda one: (len(one.evidence), " step " in one.message)
+                first, finding, key=lambda one: (" after step " in one.message, len(one.evidence))
             )
             kept[by_job[job]] = replace(fuller, cases=cases)
             continue
@@ -74,6 +80,23 @@ def _job_of(finding: Finding) -> str:
         return ""
     match = next((m for case in finding.cases if (m := JOB.search(case.text)) is not None), None)
     return match[1] if match is not None else ""
+
+
+def _with_step_times(finding: Finding, beside: FilesBeside | None) -> Finding:
+    """A finding on the transport between nodes, with the times of steps of logs on several numbers of nodes."""
+    if finding.rule not in (NcclTransportSwitchedOff.name(), NcclTransportSwitchedOffInCode.name()):
+        return finding
+    timed = [run for run in beside.runs if run.step_seconds] if beside is not None else []
+    if len({(run.nodes, run.processes) for run in timed}) < 2:
+        return finding
+    if not any(name in finding.message for name in BETWEEN_NODES):
+        return finding
+    lines = (
+        f"{Path(run.file).name}: {run.step_seconds:.3g} s a step"
+        f" ({run.nodes or 1} node{'s' * ((run.nodes or 1) > 1)}, {run.processes or '?'} processes)"
+        for run in sorted(timed, key=lambda run: (run.nodes or 1, run.processes or 0))
+    )
+    return replace(finding, evidence=(*finding.evidence, *lines))
 
 
 def _is_cap_alone(finding: Finding) -> bool:
@@ -110,8 +133,8 @@ def _with_cap(finding: Finding, setting: str, value: int, case: Case) -> Finding
         severity="info",
         message=f"{finding.message}; the server works on {at_once} at a time anyway ({place}: {case.text})",
         remedy=(
-            f"raise {SPELLED[setting]} first ({HOW_TO_RAISE[setting]}): until then requests that are sent together wait"
-            f" for one another. Then {finding.remedy}"
+            f"first {HOW_TO_RAISE[setting]}: until then requests that are sent together wait for one another. Then send"
+            " as many at once as the server works on, with AsyncOpenAI or a ThreadPoolExecutor"
         ),
         cases=(*finding.cases, case),
     )

@@ -17,21 +17,20 @@ def outline_run(log: RunLog) -> RunBeside | None:
         return None
     done = 0.0 if log.is_numbered else log.last_step
     done = max(done, float(output.done) if output is not None else 0.0)
-    settings = output.settings if output is not None else None
     seconds = log.number("train_runtime")
     return RunBeside(
         file=log.path,
         steps=done,
         total=planned or None,
         rows_a_step=_rows_a_step(log, done),
-        processes=(settings.world if settings else None)
-        or (output.transports.ranks or None if output else None),
-        nodes=(output.transports.nodes or None) if output is not None else None,
+        processes=_processes(log),
+        nodes=_nodes(log),
         step_seconds=measure_step_seconds(log),
         rows_a_second=log.number("train_samples_per_second")
         or (output.pace.rows_a_second if output else None),
         epochs=log.epochs,
         seconds=seconds,
+        is_even=output.pace.is_even if output is not None else False,
     )
 
 
@@ -44,6 +43,25 @@ def measure_step_seconds(log: RunLog) -> float | None:
         return output.step_seconds
     seconds = log.number("train_runtime")
     return seconds / log.last_step if seconds and log.last_step and not log.is_numbered else None
+
+
+def _processes(log: RunLog) -> int | None:
+    """Processes of a run: printed, by NCCL, or by the rows of a step and of a device; None: not known."""
+    if log.output is None:
+        return None
+    settings, ranks = log.output.settings, log.output.transports.ranks
+    if settings.world or ranks:
+        return settings.world or ranks
+    on_device = (settings.batch or 0) * (settings.accumulation or 1)
+    rows = settings.rows_a_step or 0
+    return rows // on_device if on_device and rows and rows % on_device == 0 else None
+
+
+def _nodes(log: RunLog) -> int | None:
+    """Nodes of a run, by NCCL or as printed; None where the log does not say."""
+    if log.output is None:
+        return None
+    return log.output.transports.nodes or log.output.settings.nodes
 
 
 def _printed_steps(log: RunLog) -> float:

@@ -48,6 +48,8 @@ class RunBeside(NamedTuple):
     rows_a_second: float | None
     epochs: float
     seconds: float | None
+    is_even: bool = False
+    """Do its steps come at an even pace?"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 ## What it does
 Looks for NCCL_IB_DISABLE=1, NCCL_NET=Socket, NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 in shell scripts, job files,
-Dockerfiles, compose files and files of variables (`*.env`), and in the files that a job sources. A warning where the job
-has several nodes (or several GPUs, for shared memory); a note where their number is not known; silent where nothing goes
-that way, as with NCCL_IB_DISABLE in a job of one node.
+Dockerfiles, compose files and files of variables (`*.env`), and in the files that a job sources. A warning where the
+job has several nodes (or several GPUs, for shared memory); a note where their number is not known; silent where
+nothing goes that way, as with NCCL_IB_DISABLE in a job of one node.
 
 ## Why it is bad
 These variables are set once, to find out why a run hangs, and stay. Without InfiniBand each step of several nodes waits
@@ -89,16 +89,25 @@ def _case(setting: EnvironmentSetting) -> Case:
 
 
 def nodes_of(file: CommandFile) -> int | None:
-    """The nodes of a file's runs: those that its scheduler is asked for, else those of its launches; None: not known."""
+    """The nodes of a file's runs, by its scheduler's lines or by its launches; None where that is not known."""
     of_job = node_count_of_job(file)
     options = [_nodes_option(command.words) for command in file.commands]
     named = [parse_whole_number(option) for option in options if option is not None]
     launched = [launch.machines for launch in find_launches(file)]
+    launched += [_hosts_of_mpirun(command.words) for command in file.commands]
     launched += [meeting.nodes for meeting in find_node_rendezvous(file)]
     known = [count for count in (of_job, *named, *launched) if count]
     nodes = max(known, default=None)
     # `--nnodes $NODES`: a launch that would count as one of one node has a number that is not known.
     return None if nodes == 1 and of_job is None and None in named else nodes
+
+
+def _hosts_of_mpirun(words: tuple[str, ...]) -> int:
+    """The hosts that `mpirun -H a:8,b:8` names; 0 for all other commands."""
+    if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "horovodrun"):
+        return 0
+    named = last_option(words, "-H", "--host", "-host") or ""
+    return len({host.partition(":")[0] for host in named.split(",") if host})
 
 
 def _nodes_option(words: tuple[str, ...]) -> str | None:

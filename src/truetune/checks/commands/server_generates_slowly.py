@@ -5,9 +5,9 @@ Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell s
 compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs` up to 8, `--dtype float32`,
 `--cpu-offload-gb` above 0, `--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels; as
 a note, `--gpu-memory-utilization` below 0.6 where the file starts one server alone. SGLang: `--disable-cuda-graph`,
-`--max-running-requests` up to 8, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--max-batch-size` up
-to 8, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as notes, `-ngl` of a few layers and `-np 1`. Variables: `OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0`
-and `CUDA_LAUNCH_BLOCKING=1`.
+`--max-running-requests` up to 8, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--max-batch-size`
+up to 8, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as notes, `-ngl` of a few layers and `-np 1`. Variables:
+`OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0` and `CUDA_LAUNCH_BLOCKING=1`.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -64,8 +64,8 @@ OLD_KERNELS = ("awq", "gptq")
 LOW_SHARE = 0.6
 """--gpu-memory-utilization below which a server alone leaves much of its GPU unused"""
 SMALL_CAP = 8
-"""Requests at once up to which a cap surely leaves a GPU idle; where memory is short, the cache of keys and values bounds
-them by itself. 0 is no limit to some engines, and one request at a time to others: both are told"""
+"""Requests at once up to which a cap surely leaves a GPU idle; where memory is short, the cache of keys and values
+bounds them by itself. 0 is no limit to some engines, and one request at a time to others: both are told"""
 
 
 class SlowOption(NamedTuple):

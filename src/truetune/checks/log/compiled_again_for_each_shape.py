@@ -13,20 +13,20 @@ each time is compiled for each, up to the limit (8 by default); from then on its
 ## Example
 ```yaml
 output: |
-  V0612 10:11:12.345000 99 torch/_dynamo/guards.py:2830] [0/1] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:11:12.345000 99 torch/_dynamo/guards.py:2830] [0/1] [__recompiles]     - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
-  V0612 10:11:52.345000 99 torch/_dynamo/guards.py:2830] [0/2] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:11:52.345000 99 torch/_dynamo/guards.py:2830] [0/2] [__recompiles]     - 0/1: tensor 'x' size mismatch at index 1. expected 640, actual 213
-  V0612 10:12:32.345000 99 torch/_dynamo/guards.py:2830] [0/3] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:12:32.345000 99 torch/_dynamo/guards.py:2830] [0/3] [__recompiles]     - 0/2: tensor 'x' size mismatch at index 1. expected 213, actual 377
+  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] Recompiling function forward in m.py:12
+  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
+  V0612 10:11:52.3 99 guards.py:2830] [0/2] [__recompiles] Recompiling function forward in m.py:12
+  V0612 10:11:52.3 99 guards.py:2830] [0/2] [__recompiles] - 0/1: tensor 'x' size mismatch at index 1. expected 640, actual 213
+  V0612 10:12:32.3 99 guards.py:2830] [0/3] [__recompiles] Recompiling function forward in m.py:12
+  V0612 10:12:32.3 99 guards.py:2830] [0/3] [__recompiles] - 0/2: tensor 'x' size mismatch at index 1. expected 213, actual 377
   {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
 ```
 
 ## Use instead
 ```yaml
 output: |
-  V0612 10:11:12.345000 99 torch/_dynamo/guards.py:2830] [0/1] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:11:12.345000 99 torch/_dynamo/guards.py:2830] [0/1] [__recompiles]     - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
+  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] Recompiling function forward in m.py:12
+  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
   {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
 ```
 
@@ -47,7 +47,8 @@ from truetune.checks.rule import OutputRule
 from truetune.logs.console.recompilations import Recompilations
 
 MIN_COMPILED = 3
-"""Compilations behind the first from which shapes change again and again: the second is often one with dynamic shapes"""
+"""Compilations behind the first from which shapes change again and again: the second is often one with dynamic
+shapes"""
 MIN_GRAPHS = 20
 """Sizes with a CUDA graph each; PyTorch warns at 50, some releases at 9"""
 

@@ -4,7 +4,8 @@
 Reads what NCCL prints with NCCL_DEBUG=INFO: `via NET/Socket` and `Using network Socket` in a run of several nodes,
 `NCCL_IB_DISABLE set by environment to 1`, `GDR 0`, and within a node channels over TCP or shared memory where
 NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. Where logs with other numbers of nodes were given with it, the times of
-their steps stand beside those of this one. `Using network Socket` on one machine is none: nothing goes over the network.
+their steps stand beside those of this one. `Using network Socket` on one machine is none: nothing goes over the
+network.
 
 ## Why it is bad
 At each step every process sends as many bytes as its gradients have, twice. InfiniBand at 400 Gbit/s moves those of 8
@@ -82,21 +83,21 @@ class GradientsCrossASlowNetwork(OutputRule):
     def _over_tcp(self, transports: NcclTransports) -> Finding:
         """Nodes that exchange gradients over TCP."""
         compared, is_slower = self._steps_beside(transports)
-        switched = transports.names_disabled.intersection(OVER_TCP)
-        why = f": {' and '.join(sorted(switched))} switches InfiniBand off" if switched else ""
+        switched = " and ".join(sorted(transports.names_disabled.intersection(OVER_TCP)))
+        why = f": {switched} switches InfiniBand off" if switched else ""
         if not switched and transports.finds_no_device:
             why = ": NCCL finds no InfiniBand device"
+        first = f"unset {switched} where the nodes have InfiniBand or RoCE (`ibstat`)"
+        if not switched:
+            first = (
+                "see with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE, and"
+                " on a cloud for its plugin of NCCL (EFA: aws-ofi-nccl; GPUDirect-TCPX)"
+            )
         severity: Severity = "warning" if switched or is_slower else "info"
         return self.finding(
             f"the {transports.nodes:,} nodes exchange gradients over TCP (NET/Socket){why}",
-            (
-                f"unset {' and '.join(sorted(switched))} where the nodes have InfiniBand or RoCE (`ibstat`);"
-                if switched
-                else "see with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE,"
-                " and on a cloud for its plugin of NCCL (EFA: aws-ofi-nccl; GPUDirect-TCPX);"
-            )
-            + " where TCP is all there is, name the fast card (NCCL_SOCKET_IFNAME), accumulate gradients without"
-            " exchanging them (no_sync), or train an adapter, whose gradients are small",
+            f"{first}; where TCP is all there is, name the fast card (NCCL_SOCKET_IFNAME), accumulate gradients"
+            " without exchanging them (no_sync), or train an adapter, whose gradients are small",
             severity=severity,
             evidence=(*_evidence(transports), *compared),
             cases=tuple(self._cases(transports, OVER_TCP)),
@@ -121,7 +122,8 @@ class GradientsCrossASlowNetwork(OutputRule):
         is_over_tcp = "NCCL_SHM_DISABLE" in names and not transports.count("P2P")
         over = "TCP" if is_over_tcp else "the host's memory"
         return self.finding(
-            f"GPUs of one node pass gradients through {over}: {' and '.join(names)} is set",
+            f"GPUs of one node pass gradients through {over}: {' and '.join(names)}"
+            f" {'are' if len(names) > 1 else 'is'} set",
             f"unset {' and '.join(names)}"
             + (", and give a container --shm-size 16g (or --ipc=host)" if is_over_tcp else "")
             + "; only GPUs without P2P need NCCL_P2P_DISABLE (RTX 4000 with drivers before 550)",
@@ -137,7 +139,7 @@ class GradientsCrossASlowNetwork(OutputRule):
         for name, text, line in transports.disabled:
             if name in names:
                 yield Case(text, file=file, line=line)
-        for setting in self.subject.files_beside.all_named(*names):
+        for setting in dict.fromkeys(self.subject.files_beside.all_named(*names)):
             yield Case(setting.text, file=setting.file, line=setting.line)
         if transports.line:
             yield Case(transports.text, file=file, line=transports.line)

@@ -157,7 +157,11 @@ class RunEndedInAnException(OutputRule):
         cause = engine or find_memory_cause(raised.frames, raised.text)
         is_behind = is_first_step_after_evaluation(self.subject, raised.frames)
         if is_behind and not engine and cause is not ATTENTION_MASK:
-            is_left = self.subject.files_beside.setting(MODE_OF_EVALUATION) is not None
+            beside = self.subject.files_beside
+            checkpointing = beside.setting("gradient_checkpointing")
+            # Without checkpointing a step keeps as much in either mode.
+            is_off = checkpointing is not None and checkpointing.value is False
+            is_left = beside.setting(MODE_OF_EVALUATION) is not None and not is_off
             cause = cause_behind_evaluation(raised.frames, is_left_in_eval_mode=is_left)
         return MemoryStory(
             cause,

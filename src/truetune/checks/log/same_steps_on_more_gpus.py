@@ -2,8 +2,8 @@
 
 ## What it does
 Compares the log with the other logs that were given with it. It fires on the run with the larger steps where both
-planned the same number of optimizer steps (`max_steps`) and a step has at least half as many rows again, by more GPUs or
-a larger batch. It says epochs, rows and time of both.
+planned the same number of optimizer steps (`max_steps`) and a step has at least half as many rows again, by more GPUs
+or a larger batch. It says epochs, rows and time of both.
 
 ## Why it is bad
 `max_steps` counts steps, whatever a step has of rows. On eight GPUs it makes the run see eight times the rows in the
@@ -74,7 +74,7 @@ class SameStepsOnMoreGpus(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         own = outline_run(self.subject)
-        if own is None or not own.rows_a_step:
+        if own is None or not own.rows_a_step or not own.total:
             return
         smaller = [run for run in self.subject.files_beside.runs if _has_smaller_steps(run, own)]
         if not smaller:

@@ -1,9 +1,10 @@
 """A script switches a fast transport of NCCL off.
 
 ## What it does
-Looks for NCCL_IB_DISABLE, NCCL_NET, NCCL_P2P_DISABLE and NCCL_SHM_DISABLE where a script sets them: in `os.environ`, in a
-dictionary of variables, in arguments of that name. A warning where the script asks for several nodes (`num_nodes=2`), else
-a note. Silent for values that leave the transport on, and under a condition, which may be about the GPU.
+Looks for NCCL_IB_DISABLE, NCCL_NET, NCCL_P2P_DISABLE and NCCL_SHM_DISABLE where a script sets them: in `os.environ`,
+in a dictionary of variables, in arguments of that name. A warning where the script asks for several nodes
+(`num_nodes=2`), else a note. Silent for values that leave the transport on, and under a condition, which may be about
+the GPU.
 
 ## Why it is bad
 These variables are set once, to find out why a run hangs, and stay. Without InfiniBand each step of several nodes waits

@@ -1,7 +1,7 @@
 """Over what the processes of a run exchange their gradients, as NCCL prints it with NCCL_DEBUG=INFO.
 
-Each channel between two GPUs is one line (`via NET/Socket/0`, `via P2P/CUMEM`, `via SHM/direct`). `Using network Socket`
-alone says little: NCCL prints it on a single machine too, where nothing goes over the network.
+Each channel between two GPUs is one line (`via NET/Socket/0`, `via P2P/CUMEM`, `via SHM/direct`). `Using network
+Socket` alone says little: NCCL prints it on a single machine too, where nothing goes over the network.
 """
 
 from __future__ import annotations

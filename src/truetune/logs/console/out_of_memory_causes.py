@@ -171,16 +171,16 @@ OWN_EVALUATION = MemoryCause(
 ATTENTION_MASK = MemoryCause(
     "attention-mask",
     "it is the attention's mask, rows x length x length: it grows with the square of the longest row",
-    "shorter rows (max_length), padded to the longest of their batch; a mask is made whole for sdpa and eager attention,"
-    ' and not for attn_implementation="flash_attention_2"',
+    "shorter rows (max_length), padded to the longest of their batch; a mask is made whole for sdpa and eager"
+    ' attention, and not for attn_implementation="flash_attention_2"',
 )
 AFTER_EVALUATION = MemoryCause(
     "after-evaluation",
     "it is the first training step behind an evaluation, and those before it fitted: the model is still in eval() mode,"
     " in which gradient checkpointing is off, or the evaluation's logits, losses or the allocator's cache of them still"
     " hold the memory",
-    "call model.train() behind the evaluation, keep loss.item() and outputs with .cpu() or not at all (del outputs), and"
-    " call torch.cuda.empty_cache() behind it; shorter rows do not help",
+    "call model.train() behind the evaluation, keep loss.item() and outputs with .cpu() or not at all (del outputs),"
+    " and call torch.cuda.empty_cache() behind it; shorter rows do not help",
     by_rows=False,
 )
 LEFT_IN_EVALUATION_MODE = MemoryCause(

@@ -29,8 +29,8 @@ MODEL_LENGTHS = (
 WHOLE_CONTEXT = 32_768
 """Tokens from which a length is a model's whole context, and seldom what rows need"""
 VOCABULARIES = (
-    32_000, 32_064, 32_768, 49_152, 50_257, 100_352, 128_256, 131_072, 151_552, 151_936, 152_064, 200_064, 201_088, 256_000,
-    262_144, 262_208,
+    32_000, 32_064, 32_768, 49_152, 50_257, 100_352, 128_256, 131_072, 151_552, 151_936, 152_064, 200_064, 201_088,
+    256_000, 262_144, 262_208,
 )  # fmt: skip
 """Sizes of the vocabularies of published models: Llama, Mistral, Phi, SmolLM, GPT-2, GLM, Qwen, gpt-oss, Gemma"""
 GIB = float(1 << 30)

@@ -82,8 +82,8 @@ def trains_embeddings(settings: PrintedSettings) -> bool:
 def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool:
     """Did a step of the training fail right behind the first evaluation of a run whose steps had fitted before?
 
-    After later evaluations too: a run that has trained on behind one is none whose mode was left, and what an evaluation
-    keeps it keeps the first time.
+    After later evaluations too: a run that has trained on behind one is none whose mode was left, and what an
+    evaluation keeps it keeps the first time.
     """
     evaluated = log.curve("eval_loss")
     if not evaluated or not is_training_step(frames) or memory_growth(log.curve("memory")):

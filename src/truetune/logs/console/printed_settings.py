@@ -25,6 +25,11 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         r"(?:[Ww]orld[ _]size|Num GPUs(?: used)?)['\"]?\s?[:=]\s?" + COUNT_GROUP.format("world"),
     ),
     (
+        "nodes",
+        r"\b(?:nnodes|num_nodes|num_machines|[Nn]umber of nodes|SLURM_NNODES|SLURM_JOB_NUM_NODES)['\"]?\s?[:=]\s?"
+        + COUNT_GROUP.format("nodes"),
+    ),
+    (
         "trained",
         r"trainable params: "
         + COUNT_GROUP.format("trained")
@@ -134,6 +139,9 @@ SETTING_WORDS = (
     "ccumulation",
     "orld",
     "GPUs",
+    "nodes",
+    "NODES",
+    "num_machines",
     "rainable param",
     "heckpoint",
     "ffload",
@@ -254,6 +262,7 @@ class PrintedSettings:
     accumulation: int | None = None
     world: int | None = None
     """Processes of the run"""
+    nodes: int | None = None
     trained: int | None = None
     parameters: int | None = None
     checkpointing: bool = False
@@ -335,6 +344,7 @@ class SettingsReader:
             batch=count("batch"),
             accumulation=count("accumulation"),
             world=count("world"),
+            nodes=count("nodes"),
             trained=count("trained"),
             parameters=count("parameters"),
             checkpointing="checkpointing" in self._flags,

@@ -30,7 +30,8 @@ GRAPHS = re.compile(
     r".{0,300}?We have observed (?P<count>\d{1,6}) distinct sizes"
 )
 DURATION = re.compile(
-    r"(?:\b(?:took|in|time|latency|elapsed|duration|dt|step_time)\b['\"]?[ :=]{1,3}|\| +)(?P<figure>\d{1,6}(?:\.\d{1,6})?)"
+    r"(?:\b(?:took|in|time|latency|elapsed|duration|dt|step_time)\b['\"]?[ :=]{1,3}|\| +)"
+    r"(?P<figure>\d{1,6}(?:\.\d{1,6})?)"
     r" ?(?P<unit>ms|s|sec|seconds)\b",
     re.I,
 )

@@ -1,8 +1,8 @@
 """How long steps take and whether they come evenly, as lines of a log print it.
 
 Three ways, the first that a log has: what a line says that its step took (`9.8 s/it`, `dt: 812 ms`), bars with their
-seconds a step, and the clock in front of lines that count steps. Evenly means that the slowest tenth takes little longer
-than the usual step: a run that stands still has one step that never ends.
+seconds a step, and the clock in front of lines that count steps. Evenly means that the slowest tenth takes little
+longer than the usual step: a run that stands still has one step that never ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ STEP_COUNTER = re.compile(
     re.I,
 )
 STEP_TIME = re.compile(
-    r"(?P<per>\d{1,7}(?:\.\d{1,6})?) ?(?P<per_unit>ms|s|sec|secs|seconds) ?(?:/|per|a) ?(?:it|iter|iteration|step|batch)\b"
+    r"(?P<per>\d{1,7}(?:\.\d{1,6})?) ?(?P<per_unit>ms|s|sec|secs|seconds) ?"
+    r"(?:/|per|a) ?(?:it|iter|iteration|step|batch)\b"
     r"|\b(?:step[_ ]?time|iter(?:ation)?[_ ]?time|time[_ ]per[_ ](?:step|iter(?:ation)?)|elapsed time per iteration|dt"
     r"|step_s|sec(?:onds)?_per_step)\b['\"]?(?: ?\((?P<named_unit>ms|s)\))?[ :=|]{1,4}"
     r"(?P<named>\d{1,7}(?:\.\d{1,6})?) ?(?P<behind>ms|s)?\b"
