@@ -13,20 +13,20 @@ each time is compiled for each, up to the limit (8 by default); from then on its
 ## Example
 ```yaml
 output: |
-  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
-  V0612 10:11:52.3 99 guards.py:2830] [0/2] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:11:52.3 99 guards.py:2830] [0/2] [__recompiles] - 0/1: tensor 'x' size mismatch at index 1. expected 640, actual 213
-  V0612 10:12:32.3 99 guards.py:2830] [0/3] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:12:32.3 99 guards.py:2830] [0/3] [__recompiles] - 0/2: tensor 'x' size mismatch at index 1. expected 213, actual 377
+  [0/1] [__recompiles] Recompiling function forward in m.py:12
+  [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
+  [0/2] [__recompiles] Recompiling function forward in m.py:12
+  [0/2] [__recompiles] - 0/1: tensor 'x' size mismatch at index 1. expected 640, actual 213
+  [0/3] [__recompiles] Recompiling function forward in m.py:12
+  [0/3] [__recompiles] - 0/2: tensor 'x' size mismatch at index 1. expected 213, actual 377
   {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
 ```
 
 ## Use instead
 ```yaml
 output: |
-  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] Recompiling function forward in m.py:12
-  V0612 10:11:12.3 99 guards.py:2830] [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
+  [0/1] [__recompiles] Recompiling function forward in m.py:12
+  [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
   {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
 ```
 

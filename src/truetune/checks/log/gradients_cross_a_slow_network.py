@@ -90,8 +90,8 @@ class GradientsCrossASlowNetwork(OutputRule):
         first = f"unset {switched} where the nodes have InfiniBand or RoCE (`ibstat`)"
         if not switched:
             first = (
-                "see with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE, and"
-                " on a cloud for its plugin of NCCL (EFA: aws-ofi-nccl; GPUDirect-TCPX)"
+                "see with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE,"
+                " and on a cloud for its plugin of NCCL (EFA: aws-ofi-nccl; GPUDirect-TCPX)"
             )
         severity: Severity = "warning" if switched or is_slower else "info"
         return self.finding(

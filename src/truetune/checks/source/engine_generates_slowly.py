@@ -3,8 +3,8 @@
 ## What it does
 Looks at `vllm.LLM(...)` and at the arguments of its engines in a file that trains nothing, for those whose price is
 certain: `max_num_seqs` of 8 and less, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`, and
-`"awq"` or `"gptq"`, which are orders for the old kernels. An eager engine (`enforce_eager=True`) is a note: it costs speed with
-each token, and saves memory and the time of the start.
+`"awq"` or `"gptq"`, which are orders for the old kernels. An eager engine (`enforce_eager=True`) is a note: it costs
+speed with each token, and saves memory and the time of the start.
 
 ## Why it is bad
 vLLM is fast because it computes one token of many answers at once, by a recorded graph. One sequence at a time, weights

@@ -23,7 +23,7 @@ LIMIT = re.compile(
     r"|torch\._dynamo hit config\.\w+"
 )
 FUNCTION = re.compile(
-    r"^\W{0,8}function: ['\"](?P<name>[^'\"]{1,120})['\"](?: \((?P<place>[^)]{1,300})\))?"
+    r"\bfunction: ['\"](?P<name>[^'\"]{1,120})['\"](?: \((?P<place>[^)]{1,300})\))?"
 )
 GRAPHS = re.compile(
     r"CUDAGraph supports dynamic shapes by recording a new graph for each\s+distinct input size"
@@ -153,7 +153,7 @@ class RecompilationReader:
 
     def _read_rest(self, text: str) -> None:
         """A line behind the first compilation: how long a request or step took, or the function at the limit."""
-        named = FUNCTION.match(text)
+        named = FUNCTION.search(text)
         if named is not None and not self._functions:
             self._functions[
                 f"{named['name']} ({named['place']})" if named["place"] else named["name"]
