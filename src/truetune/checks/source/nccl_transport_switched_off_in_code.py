@@ -51,6 +51,10 @@ NODE_COUNTS = ("num_nodes", "nnodes", "num_machines")
 """Arguments of trainers and launchers that count nodes"""
 
 
+SETTERS = ("setdefault", "putenv")
+"""Functions that set a variable, by its name and its value"""
+
+
 class VariableInCode(NamedTuple):
     """A variable that a script sets."""
 
@@ -82,7 +86,10 @@ def _named_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr | str, ast
             if key is not None:
                 yield key, key, value
     for call in module.all_calls:
-        if len(call.args) == 2 and call.method in ("setdefault", "putenv"):
+        function = call.node.func
+        # `os.environ.setdefault` is a name of the library to the flow of values, and no method.
+        is_setter = isinstance(function, ast.Attribute) and function.attr in SETTERS
+        if len(call.args) == 2 and is_setter:
             yield call.node, call.args[0], call.args[1]
         for name, value in call.keywords.items():
             if name in NCCL_VARIABLES:
