@@ -77,7 +77,7 @@ class ServerCapMakesRequestsWait(OutputRule):
         setting = setting_of(self.subject)
         cause, cases = self._named_cap(queue)
         yield self.finding(
-            f"requests wait although the server has room: it works on {queue.running:,} at a time, and"
+            f"a cap holds requests back although the server has room: it works on {queue.running:,} at a time, and"
             f" {_waiting_in_words(queue)}{cause}",
             HOW_TO_RAISE.get(
                 setting, "raise the number of requests that the server works on at once"
