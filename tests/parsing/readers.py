@@ -515,6 +515,8 @@ OWN = {
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
+    "checks.read_files_beside": SWALLOWS,
+    "checks.commands.nccl_transport_switched_off": SWALLOWS,
     "source.find_source_files": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,

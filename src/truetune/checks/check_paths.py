@@ -22,6 +22,8 @@ from truetune.checks.inspect_tokenized import find_prepared_cache, inspect_token
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
+from truetune.checks.read_files_beside import files_beside_logs, read_files_beside
+from truetune.checks.reconcile_findings import reconcile_findings
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
 from truetune.checks.rows_of_ids_by_script import (
     find_trained_files,
@@ -52,6 +54,7 @@ from truetune.data.script_rows.trained_rows import (
 )
 from truetune.data.sort_folder_files import sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
+from truetune.logs.files_beside import FilesBeside
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
@@ -120,6 +123,16 @@ class PathsCheck:
     """More than one path was named: one that cannot be read leaves the others to be judged"""
     uses: tuple[WeightUse, ...] = ()
     """What the paths merge, serve or load"""
+    named: tuple[str, ...] = ()
+    """The paths themselves"""
+    beside: FilesBeside | None = None
+    """What the files among the paths say of the logs among them; None until a log is looked at"""
+
+    def files_beside(self) -> FilesBeside:
+        """What the files among the paths say of the logs among them; they are read once, and only where a log is."""
+        if self.beside is None:
+            self.beside = read_files_beside(*files_beside_logs(map(Path, self.named)))
+        return self.beside
 
     def add(self, report: Report) -> None:
         """Add what a report says to what was judged so far."""
@@ -149,6 +162,7 @@ def check_paths(
         settings,
         several=len(named) > 1,
         uses=find_weight_uses(named, spec.trained_by),
+        named=tuple(named),
     )
     # Known before any path is looked at: a script that is named first may train on rows that are named last.
     seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
@@ -175,7 +189,8 @@ def check_paths(
     # Settings and data were judged apart, and may tell one cause.
     said_once = Judgement(join_equal_findings(whole.findings))
     one_cause = merge_explained(said_once, all_rules(*DATA, "config"))
-    return replace(whole, findings=one_cause.findings)
+    logs = [subject.log for subject in whole.subjects if subject.log is not None]
+    return replace(whole, findings=reconcile_findings(one_cause.findings, logs, seen.beside))
 
 
 def _judge_run_beside(
@@ -990,7 +1005,7 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.diagnose_log import diagnose
 
     try:
-        return diagnose(path, spec=seen.spec)
+        return diagnose(path, spec=seen.spec, files_beside=seen.files_beside())
     except DataError as error:
         is_text = (
             Path(path).suffix.lower() == ".txt"

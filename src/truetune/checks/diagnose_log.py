@@ -15,6 +15,7 @@ from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
+from truetune.logs.files_beside import NOTHING_BESIDE, FilesBeside
 from truetune.logs.metric_direction import is_share_metric
 from truetune.logs.printed_records import read_console_pieces
 from truetune.logs.read_run import read_run
@@ -63,12 +64,19 @@ PART_PREFIXES = ("rewards/",)
 """Parts of what a rule reads as a whole"""
 
 
-def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settings: Any) -> Report:
+def diagnose(
+    path: str | PathLike[str],
+    *,
+    spec: RunSpec | None = None,
+    files_beside: FilesBeside = NOTHING_BESIDE,
+    **settings: Any,
+) -> Report:
     """Look at the log of a run: its folder, a checkpoint in it, or a log file.
 
-    `settings` are fields of RunSpec; with `data` and `tokenizer` the losses are compared with what the data allow, and
-    the answers of the data are counted: a loss near zero is no wonder where they are all alike.
-    Raises DataError where there is no log to read, UsageError where `spec` and settings are both given.
+    `files_beside` is what scripts, settings and other logs say that were given with it. `settings` are fields of
+    RunSpec; with `data` and `tokenizer` the losses are compared with what the data allow, and the answers of the data
+    are counted: a loss near zero is no wonder where they are all alike. Raises DataError where there is no log to
+    read, UsageError where `spec` and settings are both given.
     """
     started = time.perf_counter()
     if spec is not None and settings:
@@ -85,6 +93,7 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
         log,
         facts=_known_settings(spec, log),
         beside=find_sibling_runs(log),
+        files_beside=files_beside,
         data=reading.facts if reading is not None else None,
     )
     of_log = run_rules(log, choose_rules(spec, LogRule))

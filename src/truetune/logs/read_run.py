@@ -197,7 +197,8 @@ def shows_how_run_went(output: ConsoleOutput | None) -> bool:
     if output is None:
         return False
     shown = output.failure or output.survived or output.ends or output.notices or output.total
-    return bool(shown or output.settings.server or output.rank_differences)
+    compiled = output.recompiled.line
+    return bool(shown or output.settings.server or output.rank_differences or compiled)
 
 
 def with_console_output(log: RunLog, folder: Path) -> RunLog:

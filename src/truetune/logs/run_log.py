@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.logs.console.console_output import ConsoleOutput
+from truetune.logs.files_beside import NOTHING_BESIDE, FilesBeside
 
 if TYPE_CHECKING:
     from truetune.logs.sibling_runs import RunSize
@@ -100,6 +101,8 @@ class RunLog:
     data: DataFacts | None = None
     beside: tuple[RunSize, ...] = ()
     """Other runs in the folders beside it"""
+    files_beside: FilesBeside = NOTHING_BESIDE
+    """What scripts, settings and other logs say that were given with it"""
     output: ConsoleOutput | None = None
     """What the console output shows besides records; None where none was read"""
 

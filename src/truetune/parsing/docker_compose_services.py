@@ -61,6 +61,10 @@ def _words(service: Mapping[str, Any]) -> Iterator[str]:
     for one in volumes if isinstance(volumes, list) else ():
         if isinstance(one, str):
             yield from ("-v", one)
+    files = service.get("env_file")
+    for one in [files] if isinstance(files, str) else files if isinstance(files, list) else ():
+        if isinstance(one, str):
+            yield from ("--env-file", one)
     image = service.get("image")
     if isinstance(image, str):
         yield image

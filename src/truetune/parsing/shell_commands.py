@@ -26,6 +26,8 @@ MAX_ARRAY_LINES = 200
 MAX_ARRAY_CHARACTERS = 20_000
 """The same of characters, since each line reads those before it again"""
 SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
+VARIABLES_SUFFIX = ".env"
+"""Of a file whose lines set variables for a job or a container"""
 DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))
 ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
 # One value on a line of its own; `A=1 B=2 python x` sets variables for a command alone.
@@ -89,6 +91,7 @@ def is_command_file(path: Path) -> bool:
         path.suffix in SCRIPT_SUFFIXES
         or path.name in DOCKERFILE_NAMES
         or path.name.startswith("Dockerfile.")
+        or path.suffix == VARIABLES_SUFFIX
     )
     return by_name or is_compose_file(path) or is_harness_results(path)
 

@@ -3,7 +3,7 @@
 The blocks are YAML: `log` is a list of records; or `curve` makes one from `{name: {from, to, steps, noise, every}}`
 (`from` and `to` may be a list `values`, between which lines are drawn), `eval_...` curves as records of their own;
 `state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts, `beside` those
-of RunSize for other runs; or `output` is what the run printed.
+of RunSize for other runs, `runs` those of RunBeside; or `output` is what the run printed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.logs.files_beside import FilesBeside, RunBeside
 from truetune.logs.read_run import read_run
 from truetune.logs.run_log import DataFacts
 from truetune.logs.sibling_runs import RunSize
@@ -46,6 +47,9 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     log = read_run(folder)
     if "data" in example:
         log = dataclasses.replace(log, data=DataFacts(**{**FACTS, **example["data"]}))
+    if "runs" in example:
+        runs = tuple(RunBeside(**run) for run in example["runs"])
+        log = dataclasses.replace(log, files_beside=FilesBeside(runs=runs))
     if "beside" in example:
         log = dataclasses.replace(log, beside=tuple(RunSize(**size) for size in example["beside"]))
     return tuple(rule(log).findings())

@@ -756,12 +756,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             ' prompt" limit=2048 prompt=5065 keep=5 new=2048'
         ),
     ),
-    "recompiles-at-each-shape": (
-        (
-            "W0301 10:00:00.123000 4711 site-packages/torch/_dynamo/convert_frame.py:1995] [0/8]"
-            " torch._dynamo hit config.recompile_limit (8)"
-        ),
-    ),
     "too-many-dataloader-workers": (
         (
             "/opt/torch/utils/data/dataloader.py:627: UserWarning: This DataLoader will create 16"

@@ -2,12 +2,12 @@
 
 ## What it does
 Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles and
-compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`,
+compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs` up to 8, `--dtype float32`,
 `--cpu-offload-gb` above 0, `--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels; as
 a note, `--gpu-memory-utilization` below 0.6 where the file starts one server alone. SGLang: `--disable-cuda-graph`,
-`--max-running-requests 1`, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`.
-llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers. Variables: `OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0`
-and `CUDA_LAUNCH_BLOCKING=1`.
+`--max-running-requests` up to 8, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--max-batch-size`
+up to 8, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as notes, `-ngl` of a few layers and `-np 1`. Variables:
+`OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0` and `CUDA_LAUNCH_BLOCKING=1`.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -63,8 +63,9 @@ OLD_KERNELS = ("awq", "gptq")
 # vLLM's default is 0.9. Half and less is what two servers on one GPU are given.
 LOW_SHARE = 0.6
 """--gpu-memory-utilization below which a server alone leaves much of its GPU unused"""
-# 0 is no limit to some engines, and one request at a time to others: both are told.
-PLAIN_NUMBERS = ("0", "1")
+SMALL_CAP = 8
+"""Requests at once up to which a cap surely leaves a GPU idle; where memory is short, the cache of keys and values
+bounds them by itself. 0 is no limit to some engines, and one request at a time to others: both are told"""
 
 
 class SlowOption(NamedTuple):
@@ -170,7 +171,7 @@ def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
         yield SlowOption(
             "--enforce-eager", "--enforce-eager leaves CUDA graphs out", "remove --enforce-eager"
         )
-    yield from _one_at_a_time(options, "--max-num-seqs")
+    yield from _few_at_a_time(options, "--max-num-seqs")
     yield from _wide_or_offloaded(options)
     quantized = last_option(options, "--quantization", "-q")
     if quantized in OLD_KERNELS:
@@ -211,7 +212,7 @@ def _slow_in_sglang(options: tuple[str, ...]) -> Iterator[SlowOption]:
             "--disable-cuda-graph starts each kernel of each token by itself",
             "remove --disable-cuda-graph (where memory is short, lower --cuda-graph-max-bs)",
         )
-    yield from _one_at_a_time(options, "--max-running-requests")
+    yield from _few_at_a_time(options, "--max-running-requests")
     yield from _wide_or_offloaded(options)
 
 
@@ -223,6 +224,7 @@ def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
             "--cuda-graphs 0 starts each kernel of each token by itself",
             "remove --cuda-graphs 0",
         )
+    yield from _few_at_a_time(options, "--max-batch-size")
     quantized = last_option(options, "--quantize") or ""
     if quantized.startswith("bitsandbytes"):
         yield SlowOption(
@@ -243,15 +245,30 @@ def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
             # None on the GPU is slow on every machine; some may be all that fit.
             is_certain=layers == 0,
         )
-
-
-def _one_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
-    """That the server takes one request after another."""
-    if last_option(options, name) in PLAIN_NUMBERS:
+    if last_option(options, "-np", "--parallel") == "1":
         yield SlowOption(
-            f"{name} 1",
-            f"{name} 1 answers one request after another",
-            f"remove {name} 1 or set it to 64",
+            "-np 1",
+            "-np 1 answers one request after another, whoever else waits",
+            "where several users ask, set -np 8 and -c eight times as large",
+            # One user alone is answered fastest so.
+            is_certain=False,
+        )
+
+
+def _few_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
+    """That the server works on few requests at once, however much room its cache has."""
+    given = last_option(options, name)
+    cap = parse_whole_number(given)
+    if cap is not None and cap <= SMALL_CAP:
+        few = (
+            "one request after another"
+            if cap < 2
+            else f"{cap} requests at a time, and all others wait"
+        )
+        yield SlowOption(
+            f"{name} {given}",
+            f"{name} {given} answers {few}",
+            f"remove {name} {given} or set it to 64",
         )
 
 

@@ -55,7 +55,8 @@ from truetune.logs.console.console_output import (
 from truetune.logs.console.failure_phase import find_phase
 from truetune.logs.console.messages import KnownMessage
 from truetune.logs.console.out_of_memory_causes import (
-    MemoryStory,
+    ATTENTION_MASK,
+    cause_behind_evaluation,
     find_engine_beside,
     find_memory_cause,
     settings_with_frames,
@@ -66,6 +67,11 @@ from truetune.logs.console.out_of_memory_message import (
     MemoryFigures,
     count_ranks,
     read_memory_error,
+)
+from truetune.logs.console.out_of_memory_story import (
+    MODE_OF_EVALUATION,
+    MemoryStory,
+    is_first_step_after_evaluation,
 )
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
@@ -148,12 +154,24 @@ class RunEndedInAnException(OutputRule):
         raised = failure.raised
         figures = read_memory_error(raised.text)
         engine = find_engine_beside(output.settings, figures)
+        cause = engine or find_memory_cause(raised.frames, raised.text)
+        is_behind = is_first_step_after_evaluation(self.subject, raised.frames)
+        if is_behind and not engine and cause is not ATTENTION_MASK:
+            beside = self.subject.files_beside
+            checkpointing = beside.setting("gradient_checkpointing")
+            # Without checkpointing a step keeps as much in either mode.
+            is_off = checkpointing is not None and checkpointing.value is False
+            is_left = beside.setting(MODE_OF_EVALUATION) is not None and not is_off
+            cause = cause_behind_evaluation(raised.frames, is_left_in_eval_mode=is_left)
         return MemoryStory(
-            engine or find_memory_cause(raised.frames, raised.text),
+            cause,
             settings_with_frames(output.settings, raised.frames),
             self.subject.curve("memory"),
             self.subject.last_step or output.done,
             figures.idle if figures.pieces_suffice else None,
+            figures.asked,
+            self.subject.files_beside,
+            raised.frames,
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:

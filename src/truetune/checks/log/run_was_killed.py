@@ -1,10 +1,12 @@
 """The run was ended from outside, or below Python.
 
 ## What it does
-Looks among the last lines of the console output for what shells, launchers, schedulers, the kernel and the CUDA runtime
-print when they end a process: `Killed`, exit codes 137 and 139, `oom-kill`, time limits, NCCL's watchdog, a
+Looks among the last lines of the console output for what shells, launchers, schedulers, the kernel and the CUDA
+runtime print when they end a process: `Killed`, exit codes 137 and 139, `oom-kill`, time limits, NCCL's watchdog, a
 segmentation fault, a failed assertion of a GPU kernel. Lines behind which the run continued are none. `CANCELLED AT`
 without a reason is a cancelled job, not a time limit, and faults that the output names before it are shown with it.
+Whether the run stood still before, its steps say: by the log's clock, else by whether they come at an even pace. One
+job that is ended in two logs of a folder is one finding.
 
 ## Why it is bad
 There is no traceback, so that nothing says what was wrong; and a checkpoint that was being written is cut off.
@@ -33,14 +35,19 @@ What is advised only reads, or asks for other resources.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.message_evidence import describe_message, describe_progress
 from truetune.checks.rule import OutputRule
+from truetune.logs.compare_runs import outline_run
 from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
+from truetune.logs.console.step_pace import parse_clock
+from truetune.logs.files_beside import RunBeside
 
-SCHEDULER_ENDS = ("time-limit", "cancelled", "terminated")
+CANCELLED = "cancelled"
+SCHEDULER_ENDS = ("time-limit", CANCELLED, "terminated")
 """Messages of schedulers that end a job whatever it does"""
 
 
@@ -84,12 +91,50 @@ class RunWasKilled(OutputRule):
             evidence=(
                 *map(_describe_notice, before),
                 *_what_was_waited_for(first, output),
-                *describe_message(first.message, cause=not explained),
+                *self._pace_before(first),
+                *describe_message(first.message, cause=not explained and not self._is_even(first)),
                 *others[:5],
             ),
             cases=(Case(first.text, file=output.file, line=first.line),),
             count=first.count,
         )
+
+    def _is_even(self, end: Notice) -> bool:
+        """Was a job cancelled whose steps come at an even pace, so that nothing says that it stood still?"""
+        if end.message.name != CANCELLED:
+            return False
+        return self._evenly_paced() is not None and not self._stood_still(end)
+
+    def _evenly_paced(self) -> RunBeside | None:
+        """The run in this log, or in the other log of the same job, if its steps come at an even pace."""
+        own = outline_run(self.subject)
+        runs = [
+            run
+            for run in self.subject.files_beside.runs
+            if _is_same_job(run.file, self.subject.path)
+        ]
+        return next((run for run in (own, *runs) if run is not None and run.is_even), None)
+
+    def _stood_still(self, end: Notice) -> bool | None:
+        """Was no step logged for long before the end? None where the log has no clock."""
+        output = self.subject.output
+        return output.pace.stands_still(parse_clock(end.text)) if output is not None else None
+
+    def _pace_before(self, end: Notice) -> Iterator[str]:
+        """Whether the run stood still before it was cancelled, as far as its steps say it."""
+        if end.message.name != CANCELLED:
+            return
+        run, output = self._evenly_paced(), self.subject.output
+        last = output.pace.last if output is not None else None
+        until = parse_clock(end.text)
+        if self._stood_still(end) and last is not None and until is not None:
+            minutes = (until - last).total_seconds() / 60
+            yield f"it stood still: the last step was logged {minutes:,.0f} minutes before"
+        elif run is not None and run.step_seconds is not None:
+            yield (
+                f"its steps come at an even pace up to step {run.steps:,.0f}, {run.step_seconds:.3g} s each: somebody"
+                " ended a run that was under way, or another task of the job failed"
+            )
 
     def _faults_before(self, end: Notice) -> list[Notice]:
         """Faults that the output names before the end: where a job was only cancelled, they are the story."""
@@ -99,6 +144,11 @@ class RunWasKilled(OutputRule):
             for notice in (output.notices if output else ())
             if notice.message.severity == "error" and notice.line < end.line
         ]
+
+
+def _is_same_job(file: str, other: str) -> bool:
+    """Are two logs those of one job: `train-4711.out` and `train-4711.err`?"""
+    return Path(file) != Path(other) and Path(file).stem == Path(other).stem
 
 
 def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:

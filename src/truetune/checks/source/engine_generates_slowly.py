@@ -2,9 +2,9 @@
 
 ## What it does
 Looks at `vllm.LLM(...)` and at the arguments of its engines in a file that trains nothing, for those whose price is
-certain: `max_num_seqs=1`, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`, and `"awq"` or
-`"gptq"`, which are orders for the old kernels. An eager engine (`enforce_eager=True`) is a note: it costs speed with
-each token, and saves memory and the time of the start.
+certain: `max_num_seqs` of 8 and less, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`, and
+`"awq"` or `"gptq"`, which are orders for the old kernels. An eager engine (`enforce_eager=True`) is a note: it costs
+speed with each token, and saves memory and the time of the start.
 
 ## Why it is bad
 vLLM is fast because it computes one token of many answers at once, by a recorded graph. One sequence at a time, weights
@@ -50,6 +50,18 @@ from truetune.source.resolved_calls import Call
 VLLM_ENGINES = ("vllm.LLM", "vllm.*EngineArgs")
 
 
+SMALL_CAP = 8
+"""Requests at once up to which a cap surely leaves a GPU idle. Chosen: where memory allows few requests, the cache of
+keys and values bounds them by itself"""
+
+
+def prompts_at_a_time(cap: int) -> str:
+    """`one prompt after another`, `4 prompts at a time, and all others wait`"""
+    return (
+        "one prompt after another" if cap == 1 else f"{cap} prompts at a time, and all others wait"
+    )
+
+
 class SlowArgument(NamedTuple):
     """An argument that costs speed."""
 
@@ -88,10 +100,11 @@ def _slow_arguments(module: Module, call: Call) -> Iterator[SlowArgument]:
     def value(name: str) -> Any:
         return module.flow.value(call.keywords.get(name))
 
-    if value("max_num_seqs") == 1:
+    cap = value("max_num_seqs")
+    if type(cap) is int and 1 <= cap <= SMALL_CAP:
         yield SlowArgument(
-            "max_num_seqs=1",
-            "max_num_seqs=1 answers one prompt after another",
+            f"max_num_seqs={cap}",
+            f"max_num_seqs={cap} answers {prompts_at_a_time(cap)}",
             "set max_num_seqs=64, or leave max_num_seqs out",
         )
     offloaded = value("cpu_offload_gb")

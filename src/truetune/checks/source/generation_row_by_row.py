@@ -82,6 +82,8 @@ OF_MODEL = (
     "tokenize a list of prompts with padding on the left, and generate in batches",
 )
 """What a model of transformers does with one row, and how to ask it for many"""
+ASKS_SERVER = "the server is asked"
+"""What is said of a client; who reads a server's log beside it corrects the advice"""
 MAX_DEMO_QUESTIONS = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
 MIN_SAMPLES = 8
@@ -317,7 +319,7 @@ def _description_of_question(module: Module, question: ModelQuestion) -> tuple[s
         return OF_MODEL
     if _asks_server(call):
         return (
-            "the server is asked",
+            ASKS_SERVER,
             "send some 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server puts them into"
             " one batch",
         )

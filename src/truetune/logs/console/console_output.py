@@ -22,11 +22,14 @@ from truetune.logs.console.messages import (
     message_of_line,
 )
 from truetune.logs.console.missing_markers import MissingMarkerReader
+from truetune.logs.console.nccl_transports import NcclTransports, TransportReader
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress_bars import ProgressBar
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
+from truetune.logs.console.recompilations import RecompilationReader, Recompilations
 from truetune.logs.console.rendezvous import RendezvousReader
 from truetune.logs.console.server_requests import RequestReader, ServedRequests
+from truetune.logs.console.step_pace import PaceReader, StepPace
 from truetune.logs.console.tracebacks import (
     ExceptionChain,
     Frame,
@@ -162,6 +165,12 @@ class ConsoleOutput:
     """What a step took by the last drawing of the training's bar"""
     served: ServedRequests = field(default_factory=ServedRequests)
     """How a server worked on its requests"""
+    pace: StepPace = field(default_factory=StepPace)
+    """How steps followed one another"""
+    transports: NcclTransports = field(default_factory=NcclTransports)
+    """Over what the processes exchange gradients"""
+    recompiled: Recompilations = field(default_factory=Recompilations)
+    """What torch.compile compiled again"""
 
 
 @dataclass(slots=True)
@@ -214,6 +223,9 @@ class ConsoleReader:
     _ranks: RankDifferenceReader = field(default_factory=RankDifferenceReader)
     _step_seconds: float | None = None
     _served: RequestReader = field(default_factory=RequestReader)
+    _pace: PaceReader = field(default_factory=PaceReader)
+    _transports: TransportReader = field(default_factory=TransportReader)
+    _recompiled: RecompilationReader = field(default_factory=RecompilationReader)
     _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
     _meeting: RendezvousReader = field(default_factory=RendezvousReader)
@@ -224,7 +236,8 @@ class ConsoleReader:
     def add_line(self, text: str, number: int, bar: ProgressBar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
         self._lines = max(self._lines, number)
-        self._served.add_line(text[:MAX_LINE_CHARACTERS])
+        self._served.add_line(text[:MAX_LINE_CHARACTERS], number)
+        self._transports.add_line(text[:MAX_LINE_CHARACTERS], number)
         self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
         if bar is not None:
             # A bar is drawn again without an advance when something is printed: that is no sign that the run continues.
@@ -235,12 +248,16 @@ class ConsoleReader:
             if not bar.is_described and bar.total >= self._total:
                 self._done, self._total = bar.done, bar.total
                 self._step_seconds = bar.seconds or self._step_seconds
+                self._pace.add_bar(bar.seconds)
             self._collectives.add_bar(text, bar)
             # stderr of another process may follow on the same line
             text = text[text.rfind("]") + 1 :]
             if not text.strip():
                 return
+        if bar is None:
+            self._pace.add_line(text[:MAX_LINE_CHARACTERS])
         line = clean_line(text[:MAX_LINE_CHARACTERS], number)
+        self._recompiled.add_line(line.text, number)
         if FINISHED_MARK.search(line.text):
             self._finished = True
         self._settings.add_line(line.text)
@@ -293,6 +310,9 @@ class ConsoleReader:
             rank_differences=self._ranks.finish(),
             step_seconds=self._step_seconds,
             served=self._served.finish(),
+            pace=self._pace.finish(),
+            transports=self._transports.finish(),
+            recompiled=self._recompiled.finish(),
         )
 
     def _leave_out_new_heads(self) -> None:

@@ -1,37 +1,19 @@
-"""What needed the memory when a GPU ran out of it, by the traceback, the printed settings and the curve of memory.
+"""What needed the memory when a GPU ran out of it, by the traceback and the printed settings.
 
 Each cause is a sign in the frames (a file, a function, a source line) with the advice that fits it. Frames are looked
 through in the order of the table, what is special first: a gather of DataParallel is no matter of the batch, and states
-of the optimizer do not depend on rows at all. Where no frame is a sign, what is left is advised: the batch and
-checkpointing, each only where the output does not say that it is in use already.
+of the optimizer do not depend on rows at all. What follows from a cause in one run is `out_of_memory_story`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from truetune.logs.console.out_of_memory_message import MemoryFigures
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
-from truetune.logs.run_log import Curve
-
-MAX_ADAPTER_SHARE = 0.04
-"""Trained share from which an adapter holds whole embeddings: LoRA on all linear layers trains 0.3 to 3 % at ranks of
-8 to 128, an embedding and a head of 128,000 tokens add 10 % and more to an 8-billion model"""
-FULL_TRAINED_SHARE = 0.9
-"""Trained share of a full fine-tune"""
-MIN_FITTED_STEPS = 10
-"""Steps that fitted from which the first batches, and the optimizer's states, are no cause any more. Chosen, not
-measured: the states are made at step 1, kernels are compiled in the first few"""
-MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 8
-"""Memory that grows with the steps: by this much, in records enough to see a line"""
-MIN_CORRELATION = 0.97
-"""Correlation of memory with the step from which it grows with each step: a peak that follows the longest row rises in
-few jumps and then stays"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +168,38 @@ OWN_EVALUATION = MemoryCause(
     " all, and give its batches the training's size; `truetune lint SCRIPT` names the line",
     by_rows=False,
 )
+ATTENTION_MASK = MemoryCause(
+    "attention-mask",
+    "it is the attention's mask, rows x length x length: it grows with the square of the longest row",
+    "shorter rows (max_length), padded to the longest of their batch; a mask is made whole for sdpa and eager"
+    ' attention, and not for attn_implementation="flash_attention_2"',
+)
+AFTER_EVALUATION = MemoryCause(
+    "after-evaluation",
+    "it is the first training step behind an evaluation, and those before it fitted: the model is still in eval() mode,"
+    " in which gradient checkpointing is off, or the evaluation's logits, losses or the allocator's cache of them still"
+    " hold the memory",
+    "call model.train() behind the evaluation, keep loss.item() and outputs with .cpu() or not at all (del outputs),"
+    " and call torch.cuda.empty_cache() behind it; shorter rows do not help",
+    by_rows=False,
+)
+LEFT_IN_EVALUATION_MODE = MemoryCause(
+    "left-in-evaluation-mode",
+    "it is the first training step behind an evaluation, which left the model in eval() mode: gradient checkpointing is"
+    " off in it, so that the step keeps the activations of all layers",
+    "call model.train() behind the evaluation; shorter rows do not help",
+    by_rows=False,
+)
+AFTER_EVALUATION_OF_TRAINER = MemoryCause(
+    "after-evaluation-of-trainer",
+    "it is the first training step behind an evaluation, and those before it fitted: logits or predictions of the"
+    " evaluation (compute_metrics, a callback) or the allocator's cache of them still hold the memory",
+    "keep predictions on the CPU (preprocess_logits_for_metrics with argmax, eval_accumulation_steps=1), set a smaller"
+    " per_device_eval_batch_size and torch_empty_cache_steps; shorter training rows do not help",
+    by_rows=False,
+)
+BEHIND_EVALUATION = (AFTER_EVALUATION, LEFT_IN_EVALUATION_MODE, AFTER_EVALUATION_OF_TRAINER)
+"""Causes of a step that fails behind an evaluation"""
 MODEL_LOADING = MemoryCause(
     "loading",
     "the weights alone do not fit into what is free: they are being loaded, before any row",
@@ -241,6 +255,13 @@ IMAGE_MODEL_FILE = (
 """Code of models that read images"""
 CHECKPOINTING_FILE = re.compile(r"torch/utils/checkpoint\.py$|deepspeed/.*/checkpointing\.py$")
 """Code that only a model with gradient checkpointing passes through"""
+FLOAT32_CODE = re.compile(r"\.float\(\)|torch\.float32|convert_to_fp32")
+"""Source lines that make float32 of what they are given"""
+LAYER_CODE = re.compile(
+    r"self\.(?:self_attn|attention|attn|mlp|feed_forward|block_sparse_moe|gate_proj|up_proj|down_proj|q_proj|o_proj|act_fn"
+    r"|input_layernorm|post_attention_layernorm)\("
+)
+"""Source lines inside of a layer: a checkpointed layer has the checkpoint's frames around them"""
 FRAME_SIGNS = (
     _FrameSign(
         DATA_PARALLEL,
@@ -288,6 +309,18 @@ FRAME_SIGNS = (
         without=r"transformers/trainer|lightning",
         of_user=True,
     ),
+    _FrameSign(
+        ATTENTION_MASK,
+        file=r"masking_utils\.py$|modeling_attn_mask_utils\.py$",
+    ),
+    _FrameSign(
+        ATTENTION_MASK,
+        function=r"causal_mask|_prepare_4d|create_\w*mask|make_\w*mask|expand_mask|\b(?:get|build)_\w*mask",
+    ),
+    _FrameSign(
+        ATTENTION_MASK,
+        code=r"mask\w* ?=.{0,60}torch\.(?:ones|full|triu|tril|zeros)\(|torch\.(?:triu|tril)\(\s*torch\.(?:ones|full)",
+    ),
     _FrameSign(LOGITS_CAST, function=r"^_?convert_to_fp32$"),
     _FrameSign(
         LOSS_LOGITS,
@@ -318,9 +351,41 @@ FRAME_SIGNS = (
 
 def settings_with_frames(settings: PrintedSettings, frames: Sequence[Frame]) -> PrintedSettings:
     """The printed settings, with what the frames of a traceback prove: that checkpointing is on."""
-    if any(CHECKPOINTING_FILE.search(_posix_path(frame)) for frame in frames):
-        return replace(settings, checkpointing=True)
-    return settings
+    return replace(settings, checkpointing=True) if passes_checkpoint(frames) else settings
+
+
+def passes_checkpoint(frames: Sequence[Frame]) -> bool:
+    """Does a traceback go through a layer that is checkpointed?"""
+    return any(CHECKPOINTING_FILE.search(_posix_path(frame)) for frame in frames)
+
+
+def passes_plain_layer(frames: Sequence[Frame]) -> bool:
+    """Does a traceback go through the inside of a layer of the model, and through no checkpoint?"""
+    return not passes_checkpoint(frames) and any(LAYER_CODE.search(frame.code) for frame in frames)
+
+
+def cause_behind_evaluation(frames: Sequence[Frame], *, is_left_in_eval_mode: bool) -> MemoryCause:
+    """What an evaluation left behind; the Trainer itself puts the model back into training mode at each step."""
+    if any(file.endswith("transformers/trainer.py") for file in map(_posix_path, frames)):
+        return AFTER_EVALUATION_OF_TRAINER
+    return LEFT_IN_EVALUATION_MODE if is_left_in_eval_mode else AFTER_EVALUATION
+
+
+def holds_float32_logits(frames: Sequence[Frame]) -> bool:
+    """Are the logits that failed those in float32, which a loss or a cast makes?"""
+    return any(FLOAT32_CODE.search(f"{frame.function} {frame.code}") for frame in frames)
+
+
+def is_training_step(frames: Sequence[Frame]) -> bool:
+    """Was a step of the training under way, and no evaluation, generation or saving?"""
+    names = [frame.function for frame in frames]
+    outside = rf"{EVALUATION_FUNCTION}|{GENERATION_FUNCTION}|^(?:evaluation_loop|prediction_step|save\w*|_save\w*)$"
+    if any(re.search(outside, name) for name in names):
+        return False
+    inside = r"^(?:training_step|compute_loss|train_step|forward|_call_impl|backward|_engine_run_backward|__call__)$"
+    return any(re.search(inside, name) for name in names) or any(
+        ".backward(" in frame.code for frame in frames
+    )
 
 
 def find_memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
@@ -338,139 +403,3 @@ def find_engine_beside(settings: PrintedSettings, figures: MemoryFigures) -> Mem
         return None
     is_of_this_process = figures.allocated is not None and figures.allocated > cache
     return ENGINE_BESIDE if cache >= MIN_ENGINE_SHARE * capacity and is_of_this_process else None
-
-
-def memory_growth(memory: Curve) -> tuple[float, float] | None:
-    """Memory of the first and the last record in GiB where it grows with each step; None where it does not."""
-    curve = memory.finite()
-    if curve.step.size < MIN_GROWTH_RECORDS or np.ptp(curve.step) == 0:
-        return None
-    first, last = float(curve.value[0]), float(curve.value[-1])
-    # A leak grows in the second half too. A peak that was reached early (the longest row) does not.
-    half = float(curve.value[curve.value.size // 2])
-    if last - first < MIN_GROWTH_GIB or last - half < 0.25 * (last - first):
-        return None
-    correlation = float(np.corrcoef(curve.step, curve.value)[0, 1])
-    return (first, last) if correlation > MIN_CORRELATION else None
-
-
-def trains_embeddings(settings: PrintedSettings) -> bool:
-    """Does the printed share of trained parameters say that more than an adapter's matrices is trained?"""
-    return settings.share is not None and MAX_ADAPTER_SHARE < settings.share < FULL_TRAINED_SHARE
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryStory:
-    """How a run came to use up the memory of its GPU."""
-
-    cause: MemoryCause | None
-    """What the traceback shows"""
-    settings: PrintedSettings
-    memory: Curve
-    """GiB in use by step, where the log has it"""
-    step: float
-    """Steps that fitted"""
-    pieces: float | None = None
-    """GiB that PyTorch holds in pieces, where that is more than the tensor needs that failed"""
-
-    @property
-    def asks_on(self) -> bool:
-        """Would more tensors follow the one that failed, so that room for this one alone is not enough?"""
-        grows = memory_growth(self.memory) is not None
-        return grows or (self.cause is not None and not self.cause.by_rows)
-
-    @property
-    def comes_late(self) -> bool:
-        """Did many steps fit, so that the batch which failed was larger than those before?"""
-        by_rows = self.cause is None or self.cause in (LOSS_LOGITS, LOGITS_CAST, EAGER_ATTENTION)
-        return self.step >= MIN_FITTED_STEPS and by_rows and memory_growth(self.memory) is None
-
-    @property
-    def is_fragmented(self) -> bool:
-        """Is there room enough, in pieces that are each too small?"""
-        return self.pieces is not None and not self.asks_on
-
-    def evidence(self) -> Iterator[str]:
-        """What the traceback and the output prove, one line each."""
-        grown = memory_growth(self.memory)
-        if grown is not None:
-            steps = float(np.ptp(self.memory.finite().step))
-            yield (
-                f"memory in use grows from {grown[0]:.2f} to {grown[1]:.2f} GiB over {steps:,.0f}"
-                f" steps, by {(grown[1] - grown[0]) / steps * 1024:.3g} MiB a step: something of"
-                " each step is kept on the GPU, and the line that failed is only where it was full"
-            )
-        elif self.cause is not None:
-            yield f"what needed the memory: {self.cause.cause}"
-        if self.comes_late and self.is_fragmented:
-            yield (
-                f"{self.step:,.0f} steps fitted before: rows of many lengths leave pieces that later batches"
-                " can't use"
-            )
-        elif self.comes_late:
-            yield (
-                f"{self.step:,.0f} steps fitted before: most likely the batch that failed has longer rows"
-                " than those, one row many times as long as the others"
-            )
-        settings = self.settings
-        if trains_embeddings(settings) and settings.share is not None:
-            yield (
-                f"{settings.trained:,} parameters are trained, {settings.share:.1%} of all: an"
-                " adapter has 0.1 to 3 %, so embeddings or the head are trained whole"
-                " (modules_to_save, lora_modules_to_save, additional_target)"
-            )
-
-    def advice(self, gpu: str) -> str:
-        """What to change, in order; nothing that the output says is in use already."""
-        plan = (
-            f"compute which part is too large with `truetune plan SETTINGS --gpu {gpu}` (or a"
-            " script, or the model's folder, for SETTINGS)"
-        )
-        if memory_growth(self.memory):
-            return (
-                "keep losses with .item() and outputs (hidden states, logits) with"
-                " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
-                " (`truetune lint SCRIPT`); smaller batches only delay it"
-            )
-        return "; ".join((*self._changes(), plan))
-
-    def _changes(self) -> Iterator[str]:
-        """Changes in the order of their price: a variable first, then the data, the cause itself, smaller steps."""
-        if self.is_fragmented:
-            yield (
-                f"first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch holds {self.pieces:.1f}"
-                " GiB in pieces, more than what failed needs"
-            )
-        if self.comes_late:
-            yield (
-                "see the longest rows with `truetune check DATA -t TOKENIZER -v`, and drop them or"
-                " cut them with max_length"
-            )
-        if trains_embeddings(self.settings) and self.cause in (
-            None,
-            OPTIMIZER_STATES,
-            GRADIENT_CLIPPING,
-        ):
-            yield (
-                "leave embed_tokens and lm_head out of what is saved whole, unless tokens were"
-                " added (then trainable_token_indices trains these rows alone)"
-            )
-        if self.cause is LOSS_LOGITS and self.settings.fused_loss:
-            yield "fewer or shorter rows: a loss kernel is on already (see that it knows this model's class)"
-        elif self.cause is not None:
-            yield self.cause.advice
-        if self.cause is None or self.cause.by_rows:
-            yield from _smaller_steps(self.settings, advises_rows=not self.comes_late)
-
-
-def _smaller_steps(settings: PrintedSettings, *, advises_rows: bool) -> Iterator[str]:
-    """What makes a step smaller and is not in use yet; rows unless those are advised already."""
-    if settings.batch is None or settings.batch > 1:
-        yield "halve per_device_train_batch_size and double gradient_accumulation_steps"
-    if not settings.checkpointing:
-        yield "turn gradient_checkpointing on, unless it is"
-    if settings.batch == 1 and settings.checkpointing and advises_rows:
-        yield (
-            "the batch is 1 and checkpointing is on already: shorter rows (`truetune check DATA -t"
-            " TOKENIZER -v` prints the lengths), or more GPUs"
-        )

@@ -25,6 +25,11 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         r"(?:[Ww]orld[ _]size|Num GPUs(?: used)?)['\"]?\s?[:=]\s?" + COUNT_GROUP.format("world"),
     ),
     (
+        "nodes",
+        r"\b(?:nnodes|num_nodes|num_machines|[Nn]umber of nodes|SLURM_NNODES|SLURM_JOB_NUM_NODES)['\"]?\s?[:=]\s?"
+        + COUNT_GROUP.format("nodes"),
+    ),
+    (
         "trained",
         r"trainable params: "
         + COUNT_GROUP.format("trained")
@@ -134,6 +139,9 @@ SETTING_WORDS = (
     "ccumulation",
     "orld",
     "GPUs",
+    "nodes",
+    "NODES",
+    "num_machines",
     "rainable param",
     "heckpoint",
     "ffload",
@@ -191,9 +199,12 @@ SETTING_WORDS = (
 SERVER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "vLLM",
-        re.compile(r"vLLM API server version|Engine \d{3}: Avg prompt throughput|vllm serve "),
+        re.compile(
+            r"vLLM API server version|Engine \d{3}: Avg prompt throughput|vllm serve "
+            r"|Avg (?:prompt|generation) throughput: .{0,120}Running: \d+ reqs?, "
+        ),
     ),
-    ("SGLang", re.compile(r"server_args=ServerArgs\(|Decode batch[,.] #running-req")),
+    ("SGLang", re.compile(r"server_args=ServerArgs\(|Decode batch[,.] ?#running-req")),
     ("TGI", re.compile(r"text[-_]generation[-_](?:launcher|router)|compat_generate\{")),
     (
         "llama.cpp",
@@ -220,6 +231,7 @@ SERVER_WORDS = (
     "vLLM",
     "vllm serve",
     "Engine ",
+    "throughput",
     "ServerArgs",
     "Decode batch",
     "generation",
@@ -250,6 +262,7 @@ class PrintedSettings:
     accumulation: int | None = None
     world: int | None = None
     """Processes of the run"""
+    nodes: int | None = None
     trained: int | None = None
     parameters: int | None = None
     checkpointing: bool = False
@@ -331,6 +344,7 @@ class SettingsReader:
             batch=count("batch"),
             accumulation=count("accumulation"),
             world=count("world"),
+            nodes=count("nodes"),
             trained=count("trained"),
             parameters=count("parameters"),
             checkpointing="checkpointing" in self._flags,

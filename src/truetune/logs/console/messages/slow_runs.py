@@ -230,17 +230,6 @@ MESSAGES = (
         severity="info",
     ),
     define_message(
-        "recompiles-at-each-shape",
-        "torch.compile gave up after too many recompilations: the code runs uncompiled",
-        r"(?:\[\d+/\d+(?:_\d+)?\] )?torch\._dynamo hit config\.\w+",
-        "lengths that change from batch to batch, or Python values that do",
-        "pad to a few lengths (pad_to_multiple_of), or torch_compile=False; TORCH_LOGS=recompiles"
-        " names the reasons",
-        "torch/_dynamo/convert_frame.py",
-        shown="notice",
-        severity="warning",
-    ),
-    define_message(
         "too-many-dataloader-workers",
         "the DataLoader starts more workers than the machine has processors for",
         r"This DataLoader will create \d+ worker processes in total\. Our suggested max number of"

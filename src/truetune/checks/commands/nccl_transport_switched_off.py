@@ -1,0 +1,155 @@
+"""A job switches a fast transport of NCCL off.
+
+## What it does
+Looks for NCCL_IB_DISABLE=1, NCCL_NET=Socket, NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 in shell scripts, job files,
+Dockerfiles, compose files and files of variables (`*.env`), and in the files that a job sources. A warning where the
+job has several nodes (or several GPUs, for shared memory); a note where their number is not known; silent where
+nothing goes that way, as with NCCL_IB_DISABLE in a job of one node.
+
+## Why it is bad
+These variables are set once, to find out why a run hangs, and stay. Without InfiniBand each step of several nodes waits
+for TCP, ten to forty times as long; without P2P or shared memory the GPUs of one node wait for the host.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=8
+export NCCL_IB_DISABLE=1
+srun torchrun --nnodes 2 --nproc-per-node 8 train.py
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=8
+export NCCL_DEBUG=INFO
+srun torchrun --nnodes 2 --nproc-per-node 8 train.py
+```
+
+## Fix safety
+Results stay the same. Where the run hangs without the variable, NCCL_DEBUG=INFO says at what.
+
+## References
+- docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; huggingface/accelerate#1510
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
+from truetune.checks.nccl_variables import NCCL_VARIABLES, lost_transport
+from truetune.checks.node_rendezvous import find_node_rendezvous, node_count_of_job
+from truetune.checks.rule import CommandRule
+from truetune.errors import DataError
+from truetune.parsing.environment_settings import EnvironmentSetting, environment_of
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    is_command_file,
+    last_option,
+    parse_whole_number,
+    read_commands,
+)
+
+MAX_NEIGHBOURS = 60
+"""Files beside a file of variables that are searched for a job which sources it"""
+
+
+class NcclTransportSwitchedOff(CommandRule):
+    code = "CMD045"
+    severity = "warning"
+    what = "variables that switch a transport of NCCL off"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[object]:
+        yield from environment_of(file, NCCL_VARIABLES)
+
+    def findings(self) -> Iterator[Finding]:
+        settings = list(environment_of(self.subject, NCCL_VARIABLES))
+        # What only a job sources is judged with the job, which knows its nodes.
+        if not settings or (_starts_nothing(self.subject) and _is_sourced(self.subject)):
+            return
+        nodes, gpus = nodes_of(self.subject), gpus_of(self.subject)
+        for setting in settings:
+            lost = lost_transport(setting.name, setting.value, nodes, gpus)
+            if lost is not None:
+                yield self.finding(
+                    lost.why, lost.instead, severity=lost.severity, cases=[_case(setting)]
+                )
+
+
+def _case(setting: EnvironmentSetting) -> Case:
+    """Where a variable is set."""
+    return Case(f"{setting.name}={setting.value}", file=setting.file, line=setting.line)
+
+
+def nodes_of(file: CommandFile) -> int | None:
+    """The nodes of a file's runs, by its scheduler's lines or by its launches; None where that is not known."""
+    of_job = node_count_of_job(file)
+    options = [_nodes_option(command.words) for command in file.commands]
+    named = [parse_whole_number(option) for option in options if option is not None]
+    launched = [launch.machines for launch in find_launches(file)]
+    launched += [_hosts_of_mpirun(command.words) for command in file.commands]
+    launched += [meeting.nodes for meeting in find_node_rendezvous(file)]
+    known = [count for count in (of_job, *named, *launched) if count]
+    nodes = max(known, default=None)
+    # `--nnodes $NODES`: a launch that would count as one of one node has a number that is not known.
+    return None if nodes == 1 and of_job is None and None in named else nodes
+
+
+def _hosts_of_mpirun(words: tuple[str, ...]) -> int:
+    """The hosts that `mpirun -H a:8,b:8` names; 0 for all other commands."""
+    if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "horovodrun"):
+        return 0
+    named = last_option(words, "-H", "--host", "-host") or ""
+    return len({host.partition(":")[0] for host in named.split(",") if host})
+
+
+def _nodes_option(words: tuple[str, ...]) -> str | None:
+    """The nodes that a command names, as it spells them."""
+    return last_option(words, "--nnodes", "--num_nodes", "--num_machines", "--nodes")
+
+
+def gpus_of(file: CommandFile) -> int | None:
+    """The GPUs of each node that a file's runs use; None where that is not known."""
+    asked = gpus_requested_by_job(file)
+    counts = [launch.processes for launch in find_launches(file)]
+    return max([*counts, *([asked.gpus] if asked is not None else [])], default=None)
+
+
+def _starts_nothing(file: CommandFile) -> bool:
+    """Does a file only set variables?"""
+    return all(
+        command.words[0] in ("export", "set", "unset", "source", ".") for command in file.commands
+    )
+
+
+def _is_sourced(file: CommandFile) -> bool:
+    """Does a file beside it, or one folder above, take its variables?"""
+    path = Path(file.path)
+    for folder in (path.parent, path.parent.parent):
+        try:
+            near = [
+                one for one in islice(sorted(folder.iterdir()), MAX_NEIGHBOURS) if one.is_file()
+            ]
+        except OSError:
+            continue
+        if any(
+            _takes_variables_of(one, path) for one in near if one != path and is_command_file(one)
+        ):
+            return True
+    return False
+
+
+def _takes_variables_of(job: Path, path: Path) -> bool:
+    """Does a file of commands set the same variables by sourcing this file?"""
+    try:
+        settings = environment_of(read_commands(job), NCCL_VARIABLES)
+    except DataError:
+        return False
+    return any(Path(one.file).resolve() == path.resolve() for one in settings)

@@ -1,0 +1,116 @@
+"""torch.compile compiles the model again and again, for shapes that change.
+
+## What it does
+Reads what PyTorch prints of compilations: `[__recompiles] Recompiling function ...` with the guard that failed (`size
+mismatch at index 1. expected 512, actual 640`), the limit that is reached (`recompile_limit`, `cache_size_limit`), and
+CUDA graphs that are recorded for each size. Where lines say how long requests or steps took, those behind a compilation
+are compared with the others.
+
+## Why it is bad
+A compilation takes seconds to minutes, in which a request or a step waits. A model that gets batches of another length
+each time is compiled for each, up to the limit (8 by default); from then on its code runs uncompiled.
+
+## Example
+```yaml
+output: |
+  [0/1] [__recompiles] Recompiling function forward in m.py:12
+  [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
+  [0/2] [__recompiles] Recompiling function forward in m.py:12
+  [0/2] [__recompiles] - 0/1: tensor 'x' size mismatch at index 1. expected 640, actual 213
+  [0/3] [__recompiles] Recompiling function forward in m.py:12
+  [0/3] [__recompiles] - 0/2: tensor 'x' size mismatch at index 1. expected 213, actual 377
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+```
+
+## Use instead
+```yaml
+output: |
+  [0/1] [__recompiles] Recompiling function forward in m.py:12
+  [0/1] [__recompiles] - 0/0: tensor 'x' size mismatch at index 1. expected 512, actual 640
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+```
+
+## Fix safety
+Padding to a few lengths changes no result where the attention mask covers it. `dynamic=True` compiles once for all
+lengths, and makes somewhat slower code.
+
+## References
+- docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html (recompilation); torch/_dynamo/convert_frame.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import OutputRule
+from truetune.logs.console.recompilations import Recompilations
+
+MIN_COMPILED = 3
+"""Compilations behind the first from which shapes change again and again: the second is often one with dynamic
+shapes"""
+MIN_GRAPHS = 20
+"""Sizes with a CUDA graph each; PyTorch warns at 50, some releases at 9"""
+
+
+class CompiledAgainForEachShape(OutputRule):
+    code = "LOG065"
+    severity = "warning"
+
+    def figure(self) -> str:
+        output = self.subject.output
+        return f"{output.recompiled.count:,} compilations behind the first" if output else ""
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None:
+            return
+        compiled = output.recompiled
+        if not (
+            compiled.count >= MIN_COMPILED
+            or compiled.is_limit_reached
+            or compiled.graphs >= MIN_GRAPHS
+        ):
+            return
+        yield self.finding(
+            _message(compiled),
+            "pad to a few lengths (pad_to_multiple_of=64 or buckets of lengths), compile once for all of them"
+            " (torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic), or leave torch.compile out"
+            " (torch_compile=False)"
+            + ("; TORCH_LOGS=recompiles names the reason of each" if not compiled.count else ""),
+            evidence=tuple(_evidence(compiled)),
+            cases=(Case(compiled.text, file=output.file, line=compiled.line),),
+            count=compiled.count or None,
+        )
+
+
+def _message(compiled: Recompilations) -> str:
+    """What is compiled, how often, and for what."""
+    function = f" of {compiled.function}" if compiled.function else ""
+    if compiled.count:
+        message = f"torch.compile compiled {compiled.count:,} times again{function}"
+    elif compiled.graphs:
+        message = f"CUDA graphs were recorded for {compiled.graphs:,} sizes"
+    else:
+        message = f"torch.compile gave up after too many compilations{function}"
+    if compiled.index is not None and compiled.sizes:
+        message += (
+            f": a tensor's dimension {compiled.index} changes, with {len(compiled.sizes):,} sizes from"
+            f" {compiled.sizes[0]:,} to {compiled.sizes[-1]:,}"
+        )
+    if compiled.is_limit_reached and compiled.count:
+        limit = f" of {compiled.limit}" if compiled.limit else ""
+        message += f"; the limit{limit} is reached, and the code runs uncompiled from there on"
+    return message
+
+
+def _evidence(compiled: Recompilations) -> Iterator[str]:
+    """How long what waits for a compilation takes."""
+    if compiled.slow_s is not None and compiled.quick_s is not None:
+        if compiled.slow_s > compiled.quick_s:
+            yield (
+                f"requests or steps behind a compilation take {compiled.slow_s:,.3g} s, others"
+                f" {compiled.quick_s:,.3g} s (medians)"
+            )
+    if compiled.is_limit_reached and not compiled.count:
+        yield f"the limit{f' of {compiled.limit}' if compiled.limit else ''} on compilations is reached"

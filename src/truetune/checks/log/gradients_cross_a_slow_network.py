@@ -1,0 +1,192 @@
+"""GPUs exchange gradients by a slow transport: TCP between nodes, or the host's memory within one.
+
+## What it does
+Reads what NCCL prints with NCCL_DEBUG=INFO: `via NET/Socket` and `Using network Socket` in a run of several nodes,
+`NCCL_IB_DISABLE set by environment to 1`, `GDR 0`, and within a node channels over TCP or shared memory where
+NCCL_P2P_DISABLE or NCCL_SHM_DISABLE is set. Where logs with other numbers of nodes were given with it, the times of
+their steps stand beside those of this one. `Using network Socket` on one machine is none: nothing goes over the
+network.
+
+## Why it is bad
+At each step every process sends as many bytes as its gradients have, twice. InfiniBand at 400 Gbit/s moves those of 8
+billion parameters in bfloat16 in under a second, TCP at 10 Gbit/s in about half a minute, and the GPUs wait for it.
+
+## Example
+```yaml
+output: |
+  n1:7:9 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.
+  n1:7:9 [0] NCCL INFO Using network Socket
+  n1:7:9 [0] NCCL INFO comm 0x5 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+  n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0
+  n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+```
+
+## Use instead
+```yaml
+output: |
+  n1:7:9 [0] NCCL INFO Using network IB
+  n1:7:9 [0] NCCL INFO comm 0x5 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+  n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA
+  n1:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+  {'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+```
+
+## Fix safety
+Results stay the same. Where a run hung with the transport on, that cause comes back: look for it with NCCL_DEBUG=INFO.
+
+## References
+- docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; huggingface/accelerate#1510 (P2P of RTX 4000)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import OutputRule
+from truetune.logs.compare_runs import outline_run
+from truetune.logs.console.nccl_transports import INFINIBAND, TCP, NcclTransports
+from truetune.logs.files_beside import RunBeside
+from truetune.settings.run_spec import Severity
+
+OVER_TCP = ("NCCL_IB_DISABLE", "NCCL_NET")
+WITHIN_NODE = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")
+SLOWER = 1.5
+"""Times as long a step on more nodes that is worth a warning; the same rows on each GPU take the same time"""
+
+
+class GradientsCrossASlowNetwork(OutputRule):
+    code = "LOG066"
+    severity = "warning"
+
+    def figure(self) -> str:
+        output = self.subject.output
+        if output is None or not output.transports.channels:
+            return ""
+        named = (f"{kind} {count:,}" for kind, count in output.transports.channels)
+        return f"NCCL's channels: {', '.join(named)}"
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None:
+            return
+        transports = output.transports
+        if transports.nodes > 1 and _uses_tcp(transports):
+            yield self._over_tcp(transports)
+        elif transports.nodes > 1 and transports.count(INFINIBAND) and not transports.is_direct:
+            yield self._without_direct(transports)
+        if transports.names_disabled.intersection(WITHIN_NODE) and not _is_single(transports):
+            yield self._within_node(transports)
+
+    def _over_tcp(self, transports: NcclTransports) -> Finding:
+        """Nodes that exchange gradients over TCP."""
+        compared, is_slower = self._steps_beside(transports)
+        switched = " and ".join(sorted(transports.names_disabled.intersection(OVER_TCP)))
+        why = f": {switched} switches InfiniBand off" if switched else ""
+        if not switched and transports.finds_no_device:
+            why = ": NCCL finds no InfiniBand device"
+        first = f"unset {switched} where the nodes have InfiniBand or RoCE (`ibstat`)"
+        if not switched:
+            first = (
+                "see with `ibstat` and in the container (/dev/infiniband) whether the nodes have InfiniBand or RoCE,"
+                " and on a cloud for its plugin of NCCL (EFA: aws-ofi-nccl; GPUDirect-TCPX)"
+            )
+        severity: Severity = "warning" if switched or is_slower else "info"
+        return self.finding(
+            f"the {transports.nodes:,} nodes exchange gradients over TCP (NET/Socket){why}",
+            f"{first}; where TCP is all there is, name the fast card (NCCL_SOCKET_IFNAME), accumulate gradients"
+            " without exchanging them (no_sync), or train an adapter, whose gradients are small",
+            severity=severity,
+            evidence=(*_evidence(transports), *compared),
+            cases=tuple(self._cases(transports, OVER_TCP)),
+        )
+
+    def _without_direct(self, transports: NcclTransports) -> Finding:
+        """InfiniBand that reads the host's memory, not the GPU's."""
+        compared, _ = self._steps_beside(transports)
+        return self.finding(
+            f"the {transports.nodes:,} nodes use InfiniBand without GPUDirect RDMA: each message is copied"
+            " through the host's memory",
+            "load nvidia-peermem (`lsmod | grep peermem`) or use a kernel with DMA-BUF; NCCL_NET_GDR_LEVEL=PXB or"
+            " SYS allows it where GPU and card are far apart",
+            severity="info",
+            evidence=(*_evidence(transports), *compared),
+            cases=tuple(self._cases(transports, ("NCCL_NET_GDR_LEVEL",))),
+        )
+
+    def _within_node(self, transports: NcclTransports) -> Finding:
+        """GPUs of one node that do not copy directly."""
+        names = sorted(transports.names_disabled.intersection(WITHIN_NODE))
+        is_over_tcp = "NCCL_SHM_DISABLE" in names and not transports.count("P2P")
+        over = "TCP" if is_over_tcp else "the host's memory"
+        return self.finding(
+            f"GPUs of one node pass gradients through {over}: {' and '.join(names)}"
+            f" {'are' if len(names) > 1 else 'is'} set",
+            f"unset {' and '.join(names)}"
+            + (", and give a container --shm-size 16g (or --ipc=host)" if is_over_tcp else "")
+            + "; only GPUs without P2P need NCCL_P2P_DISABLE (RTX 4000 with drivers before 550)",
+            severity="warning" if is_over_tcp else "info",
+            evidence=tuple(_evidence(transports)),
+            cases=tuple(self._cases(transports, WITHIN_NODE)),
+        )
+
+    def _cases(self, transports: NcclTransports, names: tuple[str, ...]) -> Iterator[Case]:
+        """The lines of the log, and those of files beside it that set the variables."""
+        output = self.subject.output
+        file = output.file if output is not None else None
+        for name, text, line in transports.disabled:
+            if name in names:
+                yield Case(text, file=file, line=line)
+        for setting in dict.fromkeys(self.subject.files_beside.all_named(*names)):
+            yield Case(setting.text, file=setting.file, line=setting.line)
+        if transports.line:
+            yield Case(transports.text, file=file, line=transports.line)
+
+    def _steps_beside(self, transports: NcclTransports) -> tuple[tuple[str, ...], bool]:
+        """Times of steps of runs on other numbers of nodes, and is this one slower than one on fewer?"""
+        own = outline_run(self.subject)
+        if own is None or own.step_seconds is None:
+            return (), False
+        others = [run for run in self.subject.files_beside.runs if _is_of_other_size(run, own)]
+        lines = [
+            f"a step takes {own.step_seconds:.3g} s here, {run.step_seconds:.3g} s in {Path(run.file).name}"
+            f" ({_size_in_words(run)})"
+            for run in others
+        ]
+        fewer = [run.step_seconds for run in others if (run.nodes or 1) < transports.nodes]
+        is_slower = any(seconds and own.step_seconds >= SLOWER * seconds for seconds in fewer)
+        return tuple(lines), is_slower
+
+
+def _uses_tcp(transports: NcclTransports) -> bool:
+    """Do channels go over TCP, or is it the only network of a run whose channels are not printed?"""
+    return transports.count(TCP) > 0 or (not transports.channels and transports.network == "Socket")
+
+
+def _is_single(transports: NcclTransports) -> bool:
+    """Is it a run of one GPU on each node, which exchanges nothing within a node?"""
+    return transports.ranks > 0 and transports.ranks <= max(1, transports.nodes)
+
+
+def _is_of_other_size(run: RunBeside, own: RunBeside) -> bool:
+    """Is it another run, with another number of nodes or processes, whose steps are timed?"""
+    if run.file == own.file or run.step_seconds is None:
+        return False
+    return (run.nodes or 1, run.processes) != (own.nodes or 1, own.processes)
+
+
+def _size_in_words(run: RunBeside) -> str:
+    """`1 node, 8 processes`, as far as it is known."""
+    nodes = f"{run.nodes or 1} node{'s' * ((run.nodes or 1) > 1)}"
+    return nodes + (f", {run.processes} processes" if run.processes else "")
+
+
+def _evidence(transports: NcclTransports) -> Iterator[str]:
+    """The channels by kind."""
+    if transports.channels:
+        named = (f"{count:,} via {kind}" for kind, count in transports.channels)
+        yield f"NCCL's channels: {', '.join(named)}"
+    if transports.lacks_direct:
+        yield "NCCL says that network cards can't read the GPUs' memory (GDR 0)"

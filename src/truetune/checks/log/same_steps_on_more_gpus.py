@@ -1,0 +1,131 @@
+"""Two runs end at the same number of steps, though a step of one has several times the rows: neither ends sooner.
+
+## What it does
+Compares the log with the other logs that were given with it. It fires on the run with the larger steps where both
+planned the same number of optimizer steps (`max_steps`) and a step has at least half as many rows again, by more GPUs
+or a larger batch. It says epochs, rows and time of both.
+
+## Why it is bad
+`max_steps` counts steps, whatever a step has of rows. On eight GPUs it makes the run see eight times the rows in the
+same time: the run looks as if more GPUs were no faster, and it trains for eight times the epochs.
+
+## Example
+```yaml
+curve:
+  loss: {from: 1.6, to: 1.2, steps: 100}
+state: {max_steps: 100, train_runtime: 610.0, train_samples_per_second: 10.49}
+runs:
+  - {file: one.log, steps: 100, total: 100, rows_a_step: 8, processes: 1, nodes: 1, step_seconds: 6.0,
+     rows_a_second: 1.3, epochs: 0.4, seconds: 600.0}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 1.6, to: 1.2, steps: 100}
+state: {max_steps: 100, train_runtime: 76.0, train_samples_per_second: 10.52}
+runs:
+  - {file: one.log, steps: 800, total: 800, rows_a_step: 1, processes: 1, nodes: 1, step_seconds: 0.75,
+     rows_a_second: 1.3, epochs: 0.4, seconds: 600.0}
+```
+
+## Fix safety
+With epochs in place of steps the schedule is computed for the new number of steps. The rate may want to change with
+the size of a step.
+
+## References
+- huggingface/transformers, TrainingArguments: max_steps overrides num_train_epochs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import LogRule
+from truetune.logs.compare_runs import outline_run
+from truetune.logs.files_beside import RunBeside
+
+MORE_ROWS = 1.5
+"""Times as many rows in a step that are worth a word"""
+SAME_TIME = 0.6
+"""Share of the other run's time from which a run is not much faster"""
+
+
+class SameStepsOnMoreGpus(LogRule):
+    code = "LOG067"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.files_beside.runs:
+            return Unmet("no other log was given with it")
+        own = outline_run(self.subject)
+        if own is None or own.total is None or own.rows_a_step is None:
+            return Unmet(
+                "the log does not say how many steps were planned, or how many rows a step has"
+            )
+        return None
+
+    def figure(self) -> str:
+        own = outline_run(self.subject)
+        return _in_words(own, "this run") if own is not None else ""
+
+    def findings(self) -> Iterator[Finding]:
+        own = outline_run(self.subject)
+        if own is None or not own.rows_a_step or not own.total:
+            return
+        smaller = [run for run in self.subject.files_beside.runs if _has_smaller_steps(run, own)]
+        if not smaller:
+            return
+        other = min(smaller, key=lambda run: run.rows_a_step or 0.0)
+        factor = own.rows_a_step / (other.rows_a_step or 1.0)
+        name = Path(other.file).name
+        by_gpus = _has_more_processes(own, other)
+        yield self.finding(
+            f"this run and {name} both end at {own.total:,.0f} steps, though a step has {factor:.3g} times the rows"
+            f" here: it sees {factor:.3g} times as many rows, and is not done sooner",
+            f"set num_train_epochs in place of max_steps, or max_steps={own.total / factor:,.0f} here: as many rows in"
+            f" {factor:.3g} times fewer steps",
+            severity="warning" if by_gpus else "info",
+            evidence=(_in_words(own, "this run"), _in_words(other, name)),
+        )
+
+
+def _has_smaller_steps(run: RunBeside, own: RunBeside) -> bool:
+    """Is it a run with as many planned steps, each of fewer rows, that took about as long?"""
+    if run.file == own.file or not run.rows_a_step or not own.rows_a_step or run.total != own.total:
+        return False
+    own_time, other_time = _seconds(own), _seconds(run)
+    is_faster = bool(own_time and other_time and own_time < SAME_TIME * other_time)
+    return own.rows_a_step >= MORE_ROWS * run.rows_a_step and not is_faster
+
+
+def _has_more_processes(own: RunBeside, other: RunBeside) -> bool:
+    """Has this run more processes, as far as it is known?"""
+    return (own.processes or 0) > (other.processes or 1)
+
+
+def _seconds(run: RunBeside) -> float | None:
+    """What the planned steps take."""
+    return run.seconds or (run.step_seconds * run.total if run.step_seconds and run.total else None)
+
+
+def _in_words(run: RunBeside, name: str) -> str:
+    """Rows, epochs and time of a run, as far as they are known."""
+    rows = run.rows_a_step or 0.0
+    parts = [f"{run.total or run.steps:,.0f} steps of {rows:,.4g} rows"]
+    if run.processes:
+        parts.append(f"{run.processes} process{'es' * (run.processes > 1)}")
+    if run.epochs:
+        parts.append(f"{run.epochs:.3g} epochs")
+    seconds = _seconds(run)
+    if run.step_seconds:
+        parts.append(f"{run.step_seconds:.3g} s a step")
+    rate = run.rows_a_second or (rows / run.step_seconds if run.step_seconds else None)
+    if rate:
+        parts.append(f"{rate:,.3g} rows a second")
+    if seconds:
+        parts.append(f"{seconds:,.0f} s in all")
+    return f"{name}: {', '.join(parts)}"

@@ -1,0 +1,126 @@
+"""Requests wait although the server has room for them: a setting bounds how many it works on.
+
+## What it does
+Reads what servers print of their queue: vLLM and SGLang how many requests run and wait and how full the cache is, TGI
+how long each request waited, Ollama when each ended and how long it took, llama.cpp when its slots are idle. It fires
+where always the same small number runs, more than that wait, and the cache of keys and values is less than half full.
+It names the setting: by the log's own line (`non-default args`, `server_args`, `server config`), else by the command,
+the compose file or the script beside the log. It is silent where the cache is full: there, requests wait for memory.
+
+## Why it is bad
+A GPU answers 64 requests together in little more time than four. Behind a cap of four, the others wait for whole
+answers of those before them, while most of the GPU's memory and arithmetic is idle.
+
+## Example
+```yaml
+output: |
+  INFO 03-01 10:00:00 [utils.py:233] non-default args: {'model': 'm', 'max_num_seqs': 4}
+  Engine 000: Avg generation throughput: 120.0 tokens/s, Running: 4 reqs, Waiting: 124 reqs, GPU KV cache usage: 0.9%
+  Engine 000: Avg generation throughput: 121.0 tokens/s, Running: 4 reqs, Waiting: 122 reqs, GPU KV cache usage: 0.9%
+  Engine 000: Avg generation throughput: 120.4 tokens/s, Running: 4 reqs, Waiting: 119 reqs, GPU KV cache usage: 0.8%
+  Engine 000: Avg generation throughput: 120.2 tokens/s, Running: 4 reqs, Waiting: 117 reqs, GPU KV cache usage: 0.9%
+  Engine 000: Avg generation throughput: 120.1 tokens/s, Running: 4 reqs, Waiting: 115 reqs, GPU KV cache usage: 1.0%
+```
+
+## Use instead
+```yaml
+output: |
+  INFO 03-01 10:00:00 [utils.py:233] non-default args: {'model': 'm', 'max_num_seqs': 128}
+  Engine 000: Avg generation throughput: 620.0 tokens/s, Running: 41 reqs, Waiting: 12 reqs, GPU KV cache usage: 97.9%
+  Engine 000: Avg generation throughput: 621.0 tokens/s, Running: 42 reqs, Waiting: 10 reqs, GPU KV cache usage: 98.9%
+  Engine 000: Avg generation throughput: 620.4 tokens/s, Running: 40 reqs, Waiting: 13 reqs, GPU KV cache usage: 97.8%
+  Engine 000: Avg generation throughput: 620.2 tokens/s, Running: 42 reqs, Waiting: 11 reqs, GPU KV cache usage: 98.9%
+  Engine 000: Avg generation throughput: 620.1 tokens/s, Running: 41 reqs, Waiting: 12 reqs, GPU KV cache usage: 98.0%
+```
+
+## Fix safety
+A larger cap takes no memory by itself in vLLM and SGLang; CUDA graphs of more sizes take some. Ollama and llama.cpp
+reserve a context for each slot.
+
+## References
+- vLLM documentation, engine arguments (max_num_seqs); SGLang documentation, server arguments
+- ollama/ollama docs/faq.md (OLLAMA_NUM_PARALLEL); ggml-org/llama.cpp tools/server (-np)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import OutputRule
+from truetune.checks.server_caps import HOW_TO_RAISE, SPELLED, find_cap, find_cap_beside, setting_of
+from truetune.logs.console.server_requests import RequestQueue
+
+FEW = 64
+"""Requests at once below which a cap leaves most of a GPU idle. Chosen: generation gains up to about as many"""
+MANY = 256
+"""Requests at once from which a cap is no story: it is the default of vLLM's earlier releases"""
+USABLE_CACHE = 0.9
+
+
+class ServerCapMakesRequestsWait(OutputRule):
+    code = "LOG064"
+    severity = "warning"
+
+    def figure(self) -> str:
+        output = self.subject.output
+        if output is None or not self.subject.server:
+            return ""
+        return f"at most {output.served.most_at_once:,} requests at once, none waits for a cap"
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        queue = output.served.queue if output is not None and self.subject.server else None
+        if output is None or queue is None or queue.running >= MANY:
+            return
+        setting = setting_of(self.subject)
+        cause, cases = self._named_cap(queue)
+        yield self.finding(
+            f"a cap holds requests back although the server has room: it works on {queue.running:,} at a time, and"
+            f" {_waiting_in_words(queue)}{cause}",
+            HOW_TO_RAISE.get(
+                setting, "raise the number of requests that the server works on at once"
+            ),
+            severity="warning" if queue.running < FEW else "info",
+            evidence=tuple(_evidence(queue)),
+            cases=cases or (Case(f"running: {queue.running}", file=output.file),),
+        )
+
+    def _named_cap(self, queue: RequestQueue) -> tuple[str, tuple[Case, ...]]:
+        """What sets the cap, as words and as places; empty where neither the log nor a file beside it says so."""
+        output, setting = self.subject.output, setting_of(self.subject)
+        printed, beside = find_cap(self.subject), find_cap_beside(self.subject, queue.running)
+        cases: list[Case] = []
+        if beside is not None:
+            cases.append(Case(beside.text, file=beside.file, line=beside.line or None))
+        if printed is not None and printed.value == queue.running and output is not None:
+            cases.append(Case(printed.text, file=output.file, line=printed.line))
+        if not cases:
+            known = SPELLED.get(setting, "")
+            return (f"; a cap holds them back, most likely {known}" if known else ""), ()
+        name = Path(cases[0].file or "").name
+        return f": {SPELLED[setting]} is {queue.running:,} ({name}:{cases[0].line})", tuple(cases)
+
+
+def _waiting_in_words(queue: RequestQueue) -> str:
+    """`about 119 others wait`, `others wait` where their number is not seen"""
+    return f"about {round(queue.waiting):,} others wait" if queue.waiting > 1 else "others wait"
+
+
+def _evidence(queue: RequestQueue) -> Iterator[str]:
+    """What shows that the server has room, and how much."""
+    if queue.cache is not None:
+        yield (
+            f"{queue.seen:,} reports: always {queue.running:,} running, up to {queue.most_waiting:,} waiting, and"
+            f" {queue.cache:.1%} of the cache in use"
+        )
+        if queue.cache > 0:
+            room = int(queue.running * USABLE_CACHE / queue.cache)
+            yield f"at that usage the cache has room for about {room:,} such requests"
+    if queue.waited_s is not None and queue.worked_s is not None:
+        yield (
+            f"a request waits {queue.waited_s:.1f} s and is worked on for {queue.worked_s:.1f} s, on average"
+        )
+    if queue.cache is None and queue.waited_s is None and queue.waiting:
+        yield f"{queue.seen:,} requests began while the server worked on {queue.running:,} before them"

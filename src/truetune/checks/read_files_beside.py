@@ -1,0 +1,256 @@
+"""Read the files beside a log for what rules on logs ask of them: settings, caps of servers, other logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
+from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
+from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
+from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
+from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
+from truetune.errors import TruetuneError
+from truetune.logs.compare_runs import outline_run
+from truetune.logs.files_beside import FilesBeside, RunBeside, SettingBeside
+from truetune.logs.read_run import read_run
+from truetune.parsing.environment_settings import environment_of
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    is_command_file,
+    last_option,
+    parse_whole_number,
+    read_commands,
+)
+from truetune.settings.config import Config
+from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.settings.stacks.command_options import configs_of_commands
+from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.registry import config_readers
+from truetune.source.module import Module, read_module
+from truetune.source.notebook_commands import read_notebook_commands
+from truetune.source.resolved_calls import Call
+from truetune.source.script_configs import extract_configs
+
+MAX_FILES = 60
+"""Files that are read beside a log. Chosen, not measured: it bounds the time on a folder of many scripts"""
+MAX_LOGS = 12
+"""Logs that are compared with one another: each is read whole"""
+SCRIPT_SUFFIXES = (".py", ".ipynb")
+SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
+LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
+TRAINING_FIELDS = (
+    "gradient_checkpointing",
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "use_liger_kernel",
+    "attn_implementation",
+    "max_steps",
+)
+"""Fields of `RunSpec.training` that advice on memory and time depends on"""
+KEEPING_RULES = (EvaluationKeepsAllLogits, EvaluationBuildsGraphs, OutputsKeptOnTheDevice)
+"""Rules on what an evaluation keeps"""
+CAP_OPTIONS = (
+    ("max_num_seqs", "--max-num-seqs"),
+    ("max_running_requests", "--max-running-requests"),
+    ("max_batch_size", "--max-batch-size"),
+    ("parallel", "--parallel", "-np"),
+)
+"""A server's cap of requests, and how commands spell it"""
+CAP_PROGRAMS = {
+    "parallel": ("llama-server", "llama.cpp", "llama_cpp", "server"),
+    "max_batch_size": ("text-generation-launcher", "text-generation-inference"),
+}
+"""Words of which a command must hold one, for options that other programs know too"""
+CAP_ARGUMENTS = ("max_num_seqs", "max_running_requests")
+CAP_VARIABLES = frozenset(("OLLAMA_NUM_PARALLEL",))
+CAP_NAMES = (*(names[0] for names in CAP_OPTIONS), *CAP_VARIABLES)
+"""Names of the settings that bound how many requests a server works on"""
+
+
+def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
+    """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
+    settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
+    runs = [run for log in logs[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
+    return FilesBeside(tuple(settings), tuple(runs))
+
+
+def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """The files with settings, and the logs, among the paths of a check and in folders among them."""
+    files: list[Path] = []
+    for path in named:
+        files += _files_of_folder(path) if path.is_dir() else [path]
+    logs = [file for file in files if file.suffix in LOG_SUFFIXES]
+    return [file for file in files if _may_hold_settings(file)], logs
+
+
+def _files_of_folder(folder: Path) -> list[Path]:
+    """The files of a folder, and of its folders: `logs/`, `conf/`."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return []
+    files = [path for path in entries if path.is_file()]
+    for child in entries:
+        if child.is_dir() and not child.name.startswith("."):
+            files += sorted(path for path in child.iterdir() if path.is_file())[:MAX_FILES]
+    return files
+
+
+def _may_hold_settings(file: Path) -> bool:
+    """Is it a script, a file of settings, or one of commands, by its name?"""
+    return file.suffix in (*SCRIPT_SUFFIXES, *SETTINGS_SUFFIXES) or is_command_file(file)
+
+
+def _settings_of_file(file: Path) -> list[SettingBeside]:
+    """What a file sets; nothing where it can't be read, or is none of the kinds that are read."""
+    try:
+        if file.suffix in SCRIPT_SUFFIXES:
+            return list(_settings_of_script(read_module(file)))
+        if is_command_file(file):
+            return list(_settings_of_commands(read_commands(file)))
+        if recognise_kinds(file)[0] in config_readers():
+            return list(_settings_of_config(read_config(file)))
+    except (TruetuneError, OSError, ValueError):
+        pass  # who looks at the file itself says what is wrong with it
+    return []
+
+
+def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The settings of a training on which advice depends, with the lines that set them."""
+    training = config.spec.training
+    for name in TRAINING_FIELDS:
+        value = getattr(training, name)
+        place = config.places.get(f"training.{name}")
+        if not isinstance(value, bool | int | str):
+            continue
+        if place is not None:
+            yield SettingBeside(name, value, place.file, place.line, f"{place.key}={value}")
+        elif name not in config.raw:
+            yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
+
+
+def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
+    """What commands give as options: caps of servers, and settings of trainings."""
+    for config in configs_of_commands(file):
+        yield from _settings_of_config(config)
+    for command in file.commands:
+        if any(word.endswith(".py") for word in command.words):
+            yield from _options_of_script(file, command)
+        for name, *options in CAP_OPTIONS:
+            programs = CAP_PROGRAMS.get(name)
+            if programs and not any(one in word for word in command.words for one in programs):
+                continue
+            value = parse_whole_number(last_option(command.words, *options))
+            if value:
+                text = f"{options[0]} {value}"
+                yield SettingBeside(name, value, file.path, command.line, text)
+    for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
+        text = f"{variable.name}={variable.value}"
+        number = parse_whole_number(variable.value)
+        if variable.name in NCCL_VARIABLES and switches_off(variable.name, variable.value):
+            yield SettingBeside(variable.name, True, variable.file, variable.line, text)
+        elif variable.name in CAP_VARIABLES and number:
+            yield SettingBeside(variable.name, number, variable.file, variable.line, text)
+
+
+def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:
+    """Settings of a training that a command hands to its script under the Trainer's own names."""
+    for name in TRAINING_FIELDS:
+        given = last_option(command.words, f"--{name}")
+        if given is None:
+            continue
+        number = parse_whole_number(given)
+        is_switch = given.lower() in ("", "true", "false")
+        value = number if number is not None else given.lower() != "false" if is_switch else None
+        if value is not None:
+            text = f"--{name} {given}".strip()
+            yield SettingBeside(name, value, file.path, command.line, text)
+
+
+def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
+    """What a script sets: a trainer's arguments, its own loop, and engines that it starts."""
+    configs = extract_configs(module)
+    for config in configs:
+        yield from _settings_of_config(config)
+    if not configs and any(module.methods("backward")):
+        yield from _settings_of_loop(module)
+    yield from _padding_without_limit(module)
+    yield from _left_in_eval_mode(module)
+    yield from _kept_by_evaluation(module)
+    for call in module.all_calls:
+        for name in CAP_ARGUMENTS:
+            value = module.flow.value(call.keywords.get(name))
+            if type(value) is int and value > 0:
+                yield _setting_at(module, call, name, value, f"{name}={value}")
+    commands = read_notebook_commands(module)
+    if commands is not None:
+        yield from _settings_of_commands(commands)
+
+
+def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
+    """Checkpointing and the rows of a loop of the script's own."""
+    enabled = next(iter(module.methods("gradient_checkpointing_enable")), None)
+    if enabled is not None:
+        text = "gradient_checkpointing_enable()"
+        yield _setting_at(module, enabled, "gradient_checkpointing", True, text)
+    elif "checkpoint" not in module.text:
+        text = "gradient_checkpointing_enable() is never called"
+        yield SettingBeside("gradient_checkpointing", False, module.path, 0, text)
+    for call in module.calls("torch.utils.data.*DataLoader"):
+        rows = module.flow.value(call.argument(1, "batch_size"))
+        if type(rows) is not int:
+            continue
+        is_training = module.flow.value(call.keywords.get("shuffle")) is True
+        name = f"per_device_{'train' if is_training else 'eval'}_batch_size"
+        yield _setting_at(module, call, name, rows, f"batch_size={rows}")
+
+
+def _padding_without_limit(module: Module) -> Iterator[SettingBeside]:
+    """Calls that pad rows to the tokenizer's own maximum: `padding="max_length"` without max_length."""
+    for call in module.all_calls:
+        pads = module.flow.value(call.keywords.get("padding")) == "max_length"
+        if pads and not call.open and "max_length" not in call.keywords:
+            text = 'padding="max_length" without max_length'
+            yield _setting_at(module, call, "padded_without_limit", True, text)
+
+
+def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
+    """What an evaluation of the script leaves on the GPU, as the rules on source find it."""
+    for rule in KEEPING_RULES:
+        for finding in rule(module).findings():
+            for case in finding.cases[:1]:
+                yield SettingBeside(
+                    "kept_by_evaluation",
+                    rule.name(),
+                    case.file or module.path,
+                    case.line or 0,
+                    finding.message,
+                )
+
+
+def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:
+    """A loop that puts its model into eval() mode, and never back."""
+    for finding in TrainedInEvalMode(module).findings():
+        for case in finding.cases[:1]:
+            line = case.line or 0
+            yield SettingBeside(
+                "left_in_eval_mode", True, case.file or module.path, line, case.text
+            )
+
+
+def _setting_at(
+    module: Module, call: Call, name: str, value: bool | int | str, text: str
+) -> SettingBeside:
+    """A setting that a call makes, at its line."""
+    line, _ = module.place(call.node)
+    return SettingBeside(name, value, module.home(call.node).path, line, text)
+
+
+def _run_of_log(path: Path) -> RunBeside | None:
+    """What a log tells of its run; None where it is none, or can't be read."""
+    try:
+        return outline_run(read_run(path))
+    except (TruetuneError, OSError, ValueError):
+        return None

@@ -1,0 +1,140 @@
+"""Findings of several files, read together: what one file proves must not be advised against by another.
+
+Each rule sees one file. A client that asks row by row is advised to ask for 32 answers at once, which is of no use
+where the server's own log or command says that it works on one; a cap of requests is none where the server's cache was
+full; and one job that was ended writes so into two logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from truetune.checks.commands.nccl_transport_switched_off import NcclTransportSwitchedOff
+from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlowly
+from truetune.checks.findings import Case, Finding
+from truetune.checks.log.run_was_killed import RunWasKilled
+from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
+from truetune.checks.nccl_variables import BETWEEN_NODES
+from truetune.checks.read_files_beside import CAP_NAMES
+from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
+from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
+from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
+from truetune.checks.source.nccl_transport_switched_off_in_code import (
+    NcclTransportSwitchedOffInCode,
+)
+from truetune.logs.files_beside import FilesBeside
+from truetune.logs.run_log import RunLog
+
+FEW_AT_ONCE = 8
+"""Requests at once below which a server does not profit from 32"""
+JOB = re.compile(r"\b(?:JOB|STEP|Job|job)[ =]?(?:id)?[ =]?(\d{2,12})\b")
+CAP_TEXT = re.compile(
+    r"max[-_]num[-_]seqs|max[-_]running[-_]requests|max[-_]batch[-_]size|-np|--parallel"
+)
+
+
+def reconcile_findings(
+    findings: Sequence[Finding], logs: Iterable[RunLog], beside: FilesBeside | None
+) -> tuple[Finding, ...]:
+    """The findings, corrected by what stands in the other files of the same check."""
+    logs = list(logs)
+    kept = _without_second_ends(findings)
+    if any(
+        log.output is not None and log.output.served.is_cache_full for log in logs if log.server
+    ):
+        kept = [one for one in kept if not _is_cap_alone(one)]
+    kept = [_with_step_times(one, beside) for one in kept]
+    cap = _cap_of_server(logs, beside)
+    if cap is None:
+        return tuple(kept)
+    return tuple(_with_cap(one, *cap) for one in kept)
+
+
+def _without_second_ends(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings without those that say once more, from another log, that the same job was ended."""
+    kept: list[Finding] = []
+    by_job: dict[str, int] = {}
+    for finding in findings:
+        job = _job_of(finding)
+        if job and job in by_job:
+            first = kept[by_job[job]]
+            cases = (*first.cases, *(case for case in finding.cases if case not in first.cases))
+            # The log with the steps says more than the launcher's own, which has none.
+            fuller = max(
+                first, finding, key=lambda one: (" after step " in one.message, len(one.evidence))
+            )
+            kept[by_job[job]] = replace(fuller, cases=cases)
+            continue
+        if job:
+            by_job[job] = len(kept)
+        kept.append(finding)
+    return kept
+
+
+def _job_of(finding: Finding) -> str:
+    """The number of the scheduler's job whose end a finding is about; empty for all others."""
+    if finding.rule != RunWasKilled.name():
+        return ""
+    match = next((m for case in finding.cases if (m := JOB.search(case.text)) is not None), None)
+    return match[1] if match is not None else ""
+
+
+def _with_step_times(finding: Finding, beside: FilesBeside | None) -> Finding:
+    """A finding on the transport between nodes, with the times of steps of logs on several numbers of nodes."""
+    if finding.rule not in (NcclTransportSwitchedOff.name(), NcclTransportSwitchedOffInCode.name()):
+        return finding
+    timed = [run for run in beside.runs if run.step_seconds] if beside is not None else []
+    if len({(run.nodes, run.processes) for run in timed}) < 2:
+        return finding
+    if not any(name in finding.message for name in BETWEEN_NODES):
+        return finding
+    lines = (
+        f"{Path(run.file).name}: {run.step_seconds:.3g} s a step"
+        f" ({run.nodes or 1} node{'s' * ((run.nodes or 1) > 1)}, {run.processes or '?'} processes)"
+        for run in sorted(timed, key=lambda run: (run.nodes or 1, run.processes or 0))
+    )
+    return replace(finding, evidence=(*finding.evidence, *lines))
+
+
+def _is_cap_alone(finding: Finding) -> bool:
+    """Is a finding about a cap of requests and nothing else?"""
+    if finding.rule not in (ServerGeneratesSlowly.name(), EngineGeneratesSlowly.name()):
+        return False
+    return all(CAP_TEXT.search(case.text) for case in finding.cases)
+
+
+def _cap_of_server(
+    logs: Sequence[RunLog], beside: FilesBeside | None
+) -> tuple[str, int, Case] | None:
+    """The setting that lets a server work on few requests at once, its value, and where it stands."""
+    for log in logs:
+        cap = find_cap(log)
+        if cap is not None and log.output is not None and cap.value < FEW_AT_ONCE:
+            return cap.setting, cap.value, Case(cap.text, file=log.output.file, line=cap.line)
+    for one in beside.all_named(*CAP_NAMES) if beside is not None else ():
+        if isinstance(one.value, int) and one.value < FEW_AT_ONCE:
+            return one.name, one.value, Case(one.text, file=one.file, line=one.line)
+    return None
+
+
+def _with_cap(finding: Finding, setting: str, value: int, case: Case) -> Finding:
+    """A finding that advises to ask for many answers at once, with what the server does with them."""
+    if finding.rule == GenerationRowByRow.name() and not finding.message.startswith(ASKS_SERVER):
+        return finding
+    if finding.rule not in (GenerationRowByRow.name(), ServerAskedOneByOne.name()):
+        return finding
+    place = f"{Path(case.file or '').name}:{case.line}"
+    at_once = "one request" if value == 1 else f"{value} requests"
+    return replace(
+        finding,
+        severity="info",
+        message=f"{finding.message}; the server works on {at_once} at a time anyway ({place}: {case.text})",
+        remedy=(
+            f"first {HOW_TO_RAISE[setting]}: until then requests that are sent together wait for one another. Then send"
+            " as many at once as the server works on, with AsyncOpenAI or a ThreadPoolExecutor"
+        ),
+        cases=(*finding.cases, case),
+    )

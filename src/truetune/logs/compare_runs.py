@@ -1,0 +1,81 @@
+"""What a run did, as far as it can be compared with another run of the same project by their logs."""
+
+from __future__ import annotations
+
+from truetune.logs.files_beside import RunBeside
+from truetune.logs.run_log import RunLog
+from truetune.logs.sibling_runs import count_rows_seen
+
+
+def outline_run(log: RunLog) -> RunBeside | None:
+    """The size and speed of a run; None where its log has no steps."""
+    output = log.output
+    planned = log.total_steps or (output.total if output is not None else 0) or _printed_steps(log)
+    if not log.last_step and not planned:
+        return None
+    if log.server:
+        return None
+    done = 0.0 if log.is_numbered else log.last_step
+    done = max(done, float(output.done) if output is not None else 0.0)
+    seconds = log.number("train_runtime")
+    return RunBeside(
+        file=log.path,
+        steps=done,
+        total=planned or None,
+        rows_a_step=_rows_a_step(log, done),
+        processes=_processes(log),
+        nodes=_nodes(log),
+        step_seconds=measure_step_seconds(log),
+        rows_a_second=log.number("train_samples_per_second")
+        or (output.pace.rows_a_second if output else None),
+        epochs=log.epochs,
+        seconds=seconds,
+        is_even=output.pace.is_even if output is not None else False,
+    )
+
+
+def measure_step_seconds(log: RunLog) -> float | None:
+    """Seconds of an optimizer step: as printed beside the steps, else the run's time over its steps."""
+    output = log.output
+    if output is not None and output.pace.seconds:
+        return output.pace.seconds
+    if output is not None and output.step_seconds:
+        return output.step_seconds
+    seconds = log.number("train_runtime")
+    return seconds / log.last_step if seconds and log.last_step and not log.is_numbered else None
+
+
+def _processes(log: RunLog) -> int | None:
+    """Processes of a run: printed, by NCCL, or by the rows of a step and of a device; None: not known."""
+    if log.output is None:
+        return None
+    settings, ranks = log.output.settings, log.output.transports.ranks
+    if settings.world or ranks:
+        return settings.world or ranks
+    on_device = (settings.batch or 0) * (settings.accumulation or 1)
+    rows = settings.rows_a_step or 0
+    return rows // on_device if on_device and rows and rows % on_device == 0 else None
+
+
+def _nodes(log: RunLog) -> int | None:
+    """Nodes of a run, by NCCL or as printed; None where the log does not say."""
+    if log.output is None:
+        return None
+    return log.output.transports.nodes or log.output.settings.nodes
+
+
+def _printed_steps(log: RunLog) -> float:
+    """Steps that the trainer said it plans; 0 where it did not."""
+    settings = log.output.settings if log.output is not None else None
+    return float(settings.steps or 0) if settings is not None else 0.0
+
+
+def _rows_a_step(log: RunLog, done: float) -> float | None:
+    """Rows of an optimizer step over all processes: printed, by its factors, or by rows and steps of the whole run."""
+    settings = log.output.settings if log.output is not None else None
+    if settings is not None and settings.rows_a_step:
+        return float(settings.rows_a_step)
+    if settings is not None and settings.batch and settings.world:
+        return float(settings.batch * settings.world * (settings.accumulation or 1))
+    rows = count_rows_seen(log)
+    return rows / done if rows and done else None

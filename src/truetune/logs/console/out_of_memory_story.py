@@ -1,0 +1,334 @@
+"""How a run came to use up the memory of its GPU, and what to change: nothing that is in use already.
+
+What the output does not print, the script or the settings beside the log say: advice that hangs on them ("turn it on,
+unless it is") becomes a statement with the line. Where neither says it, the advice stays conditional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from truetune.logs.console.out_of_memory_causes import (
+    ATTENTION_MASK,
+    BEHIND_EVALUATION,
+    EAGER_ATTENTION,
+    EVALUATION_BATCH,
+    GRADIENT_CLIPPING,
+    KEPT_LOGITS,
+    KEPT_OUTPUTS,
+    LOGITS_CAST,
+    LOSS_LOGITS,
+    OPTIMIZER_STATES,
+    OWN_EVALUATION,
+    MemoryCause,
+    holds_float32_logits,
+    is_training_step,
+    passes_plain_layer,
+)
+from truetune.logs.console.out_of_memory_lengths import (
+    TensorShape,
+    shape_of_logits,
+    shape_of_mask,
+)
+from truetune.logs.console.printed_settings import PrintedSettings
+from truetune.logs.console.tracebacks import Frame
+from truetune.logs.files_beside import NOTHING_BESIDE, FilesBeside, SettingBeside
+from truetune.logs.run_log import Curve, RunLog
+
+MAX_ADAPTER_SHARE = 0.04
+"""Trained share from which an adapter holds whole embeddings: LoRA on all linear layers trains 0.3 to 3 % at ranks of
+8 to 128, an embedding and a head of 128,000 tokens add 10 % and more to an 8-billion model"""
+FULL_TRAINED_SHARE = 0.9
+"""Trained share of a full fine-tune"""
+MIN_FITTED_STEPS = 10
+"""Steps that fitted from which the first batches, and the optimizer's states, are no cause any more. Chosen, not
+measured: the states are made at step 1, kernels are compiled in the first few"""
+MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 8
+"""Memory that grows with the steps: by this much, in records enough to see a line"""
+MIN_CORRELATION = 0.97
+"""Correlation of memory with the step from which it grows with each step: a peak that follows the longest row rises in
+few jumps and then stays"""
+LATE_CAUSES = (LOSS_LOGITS, LOGITS_CAST, EAGER_ATTENTION, ATTENTION_MASK)
+"""Causes that a batch of longer rows brings"""
+OF_EVALUATION = (EVALUATION_BATCH, OWN_EVALUATION, KEPT_LOGITS, KEPT_OUTPUTS)
+"""Causes in an evaluation, where neither the training's batch nor checkpointing counts"""
+MODE_OF_EVALUATION = "left_in_eval_mode"
+PADDED_WITHOUT_LIMIT = "padded_without_limit"
+KEPT_BY_EVALUATION = "kept_by_evaluation"
+
+
+def memory_growth(memory: Curve) -> tuple[float, float] | None:
+    """Memory of the first and the last record in GiB where it grows with each step; None where it does not."""
+    curve = memory.finite()
+    if curve.step.size < MIN_GROWTH_RECORDS or np.ptp(curve.step) == 0:
+        return None
+    first, last = float(curve.value[0]), float(curve.value[-1])
+    # A leak grows in the second half too. A peak that was reached early (the longest row) does not.
+    half = float(curve.value[curve.value.size // 2])
+    if last - first < MIN_GROWTH_GIB or last - half < 0.25 * (last - first):
+        return None
+    correlation = float(np.corrcoef(curve.step, curve.value)[0, 1])
+    return (first, last) if correlation > MIN_CORRELATION else None
+
+
+def trains_embeddings(settings: PrintedSettings) -> bool:
+    """Does the printed share of trained parameters say that more than an adapter's matrices is trained?"""
+    return settings.share is not None and MAX_ADAPTER_SHARE < settings.share < FULL_TRAINED_SHARE
+
+
+def is_first_step_after_evaluation(log: RunLog, frames: Sequence[Frame]) -> bool:
+    """Did a step of the training fail right behind the first evaluation of a run whose steps had fitted before?
+
+    After later evaluations too: a run that has trained on behind one is none whose mode was left, and what an
+    evaluation keeps it keeps the first time.
+    """
+    evaluated = log.curve("eval_loss")
+    if not evaluated or not is_training_step(frames) or memory_growth(log.curve("memory")):
+        return False
+    first, last = float(evaluated.step[0]), float(evaluated.step[-1])
+    loss = log.curve("loss")
+    trained_to = float(loss.step[-1]) if loss else 0.0
+    done = float(log.output.done) if log.output is not None else 0.0
+    if first != last or last < 1 or not loss:
+        return False
+    return trained_to <= last and done <= last + 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStory:
+    """How a run came to use up the memory of its GPU."""
+
+    cause: MemoryCause | None
+    """What the traceback shows"""
+    settings: PrintedSettings
+    memory: Curve
+    """GiB in use by step, where the log has it"""
+    step: float
+    """Steps that fitted"""
+    pieces: float | None = None
+    """GiB that PyTorch holds in pieces, where that is more than the tensor needs that failed"""
+    asked: float | None = None
+    """GiB of the tensor that failed"""
+    beside: FilesBeside = NOTHING_BESIDE
+    """What scripts and settings say that were given with the log"""
+    frames: tuple[Frame, ...] = ()
+    """Of the traceback"""
+
+    @property
+    def batch(self) -> int | None:
+        """Rows of the training on a device, as the output prints or a file beside it sets them; None: not known."""
+        return self.settings.batch or _number_of(self.beside.setting("per_device_train_batch_size"))
+
+    @property
+    def shape(self) -> TensorShape | None:
+        """What the tensor that failed is, where its size says so."""
+        if self.cause is ATTENTION_MASK:
+            return shape_of_mask(self.asked, self.batch)
+        if self.cause in (LOSS_LOGITS, LOGITS_CAST):
+            return shape_of_logits(
+                self.asked, self.batch, is_float32=holds_float32_logits(self.frames)
+            )
+        return None
+
+    @property
+    def is_padded_to_the_context(self) -> bool:
+        """Have rows the length of the model's whole context, by the size of the tensor that failed?"""
+        return self.shape is not None and self.shape.is_whole_context
+
+    @property
+    def asks_on(self) -> bool:
+        """Would more tensors follow the one that failed, so that room for this one alone is not enough?"""
+        grows = memory_growth(self.memory) is not None
+        return grows or (self.cause is not None and not self.cause.by_rows)
+
+    @property
+    def comes_late(self) -> bool:
+        """Did many steps fit, so that the batch which failed was larger than those before?"""
+        by_rows = self.cause is None or self.cause in LATE_CAUSES
+        if self.is_padded_to_the_context:
+            return False
+        return self.step >= MIN_FITTED_STEPS and by_rows and memory_growth(self.memory) is None
+
+    @property
+    def is_fragmented(self) -> bool:
+        """Is there room enough, in pieces that are each too small?"""
+        return self.pieces is not None and not self.asks_on
+
+    def evidence(self) -> Iterator[str]:
+        """What the traceback and the output prove, one line each."""
+        grown = memory_growth(self.memory)
+        if grown is not None:
+            steps = float(np.ptp(self.memory.finite().step))
+            yield (
+                f"memory in use grows from {grown[0]:.2f} to {grown[1]:.2f} GiB over {steps:,.0f}"
+                f" steps, by {(grown[1] - grown[0]) / steps * 1024:.3g} MiB a step: something of"
+                " each step is kept on the GPU, and the line that failed is only where it was full"
+            )
+        elif self.cause is not None:
+            yield f"what needed the memory: {self.cause.cause}"
+        yield from self._evidence_of_shape()
+        yield from self._evidence_of_files()
+        if self.comes_late and self.is_fragmented:
+            yield (
+                f"{self.step:,.0f} steps fitted before: rows of many lengths leave pieces that later batches"
+                " can't use"
+            )
+        elif self.comes_late:
+            yield (
+                f"{self.step:,.0f} steps fitted before: most likely the batch that failed has longer rows"
+                " than those, one row many times as long as the others"
+            )
+        settings = self.settings
+        if trains_embeddings(settings) and settings.share is not None:
+            yield (
+                f"{settings.trained:,} parameters are trained, {settings.share:.1%} of all: an"
+                " adapter has 0.1 to 3 %, so embeddings or the head are trained whole"
+                " (modules_to_save, lora_modules_to_save, additional_target)"
+            )
+
+    def _evidence_of_shape(self) -> Iterator[str]:
+        """The length of the rows, by the size of the tensor."""
+        shape = self.shape
+        if shape is None:
+            return
+        yield f"{self.asked:.2f} GiB is {shape.text}: rows of {shape.length:,} tokens"
+        if shape.is_whole_context:
+            padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
+            where = f" ({padded.place}: {padded.text})" if padded is not None else ""
+            yield (
+                f"{shape.length:,} is a model's whole context (model_max_length): rows are padded to it{where}, or"
+                " nothing cuts them"
+            )
+
+    def _evidence_of_files(self) -> Iterator[str]:
+        """What the script beside the log does that explains it."""
+        if self.cause in BEHIND_EVALUATION:
+            for setting in self.beside.all_named(MODE_OF_EVALUATION):
+                yield f"{setting.place} puts the model into eval() mode, and nothing puts it back"
+            for setting in self.beside.all_named(KEPT_BY_EVALUATION):
+                yield f"{setting.place}: {setting.text}"
+        checkpointing = self.beside.setting("gradient_checkpointing")
+        is_set = checkpointing is not None and checkpointing.value is True
+        if is_set and is_training_step(self.frames) and passes_plain_layer(self.frames):
+            yield (
+                f"gradient checkpointing is on in {checkpointing.place if checkpointing else ''}, but this step goes"
+                " through a layer without it: the model is in eval() mode, or use_cache or a wrapper switches it off"
+            )
+
+    def advice(self, gpu: str) -> str:
+        """What to change, in order; nothing that the output says is in use already."""
+        plan = (
+            f"compute which part is too large with `truetune plan SETTINGS --gpu {gpu}` (or a"
+            " script, or the model's folder, for SETTINGS)"
+        )
+        if memory_growth(self.memory):
+            return (
+                "keep losses with .item() and outputs (hidden states, logits) with"
+                " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
+                " (`truetune lint SCRIPT`); smaller batches only delay it"
+            )
+        return "; ".join((*self._changes(), plan))
+
+    def _changes(self) -> Iterator[str]:
+        """Changes in the order of their price: a variable first, then the data, the cause itself, smaller steps."""
+        if self.is_fragmented:
+            yield (
+                f"first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch holds {self.pieces:.1f}"
+                " GiB in pieces, more than what failed needs"
+            )
+        if self.comes_late:
+            yield (
+                "see the longest rows with `truetune check DATA -t TOKENIZER -v`, and drop them or"
+                " cut them with max_length"
+            )
+        if trains_embeddings(self.settings) and self.cause in (
+            None,
+            OPTIMIZER_STATES,
+            GRADIENT_CLIPPING,
+        ):
+            yield (
+                "leave embed_tokens and lm_head out of what is saved whole, unless tokens were"
+                " added (then trainable_token_indices trains these rows alone)"
+            )
+        if self.is_padded_to_the_context:
+            yield self._limit_of_rows()
+        if self.cause in OF_EVALUATION:
+            yield from self._of_evaluation()
+            return
+        fused = self.settings.fused_loss or _is_on(self.beside.setting("use_liger_kernel"))
+        if self.cause is LOSS_LOGITS and fused:
+            yield "fewer or shorter rows: a loss kernel is on already (see that it knows this model's class)"
+        elif self.cause is not None:
+            yield self.cause.advice
+        if self.cause is None or self.cause.by_rows:
+            yield from self._smaller_steps()
+
+    def _limit_of_rows(self) -> str:
+        """A limit on rows that are padded to the model's whole context."""
+        padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
+        where = f" at {padded.place}" if padded is not None else ""
+        return (
+            f"give the tokenizer a max_length with truncation=True{where} (2,048 is enough for most rows), and pad to"
+            ' the longest row of a batch (padding=True in the collator), not padding="max_length"'
+        )
+
+    def _of_evaluation(self) -> Iterator[str]:
+        """Changes of an evaluation, with its batch as far as a file says it."""
+        assert self.cause is not None
+        rows = self.beside.setting("per_device_eval_batch_size")
+        if self.cause is not EVALUATION_BATCH or rows is None:
+            yield self.cause.advice
+        elif rows.value == 1:
+            yield (
+                f"the evaluation's batch is 1 already ({rows.place}): prediction_loss_only=True where no metric is"
+                " computed, shorter evaluation rows, and nothing of the training kept on the GPU beside it"
+            )
+        else:
+            yield (
+                f"lower per_device_eval_batch_size from {rows.value} to 1 ({rows.place}), and set"
+                " prediction_loss_only=True where no metric is computed"
+            )
+
+    def _smaller_steps(self) -> Iterator[str]:
+        """What makes a step smaller and is not in use yet; rows unless those are advised already."""
+        batch, checkpointing = self.batch, self._checkpointing()
+        set_batch = self.beside.setting("per_device_train_batch_size")
+        if batch is None:
+            yield "halve per_device_train_batch_size and double gradient_accumulation_steps"
+        elif batch > 1:
+            is_place_known = set_batch is not None and set_batch.value == batch
+            place = f" ({set_batch.place})" if set_batch is not None and is_place_known else ""
+            yield (
+                f"lower per_device_train_batch_size from {batch} to {batch // 2}{place} and double"
+                " gradient_accumulation_steps"
+            )
+        setting = self.beside.setting("gradient_checkpointing")
+        if checkpointing is False and setting is not None:
+            yield f"turn gradient_checkpointing on: it is off ({setting.place}: {setting.text})"
+        elif checkpointing is None:
+            yield "turn gradient_checkpointing on, unless it is"
+        if batch == 1 and checkpointing and not self.comes_late:
+            yield (
+                "the batch is 1 and checkpointing is on already: shorter rows (`truetune check DATA -t"
+                " TOKENIZER -v` prints the lengths), or more GPUs"
+            )
+
+    def _checkpointing(self) -> bool | None:
+        """Is gradient checkpointing on, as the output or a file beside it says? None: not known."""
+        if self.settings.checkpointing:
+            return True
+        setting = self.beside.setting("gradient_checkpointing")
+        return bool(setting.value) if setting is not None else None
+
+
+def _number_of(setting: SettingBeside | None) -> int | None:
+    """The value of a setting that counts; None where there is none."""
+    return setting.value if setting is not None and type(setting.value) is int else None
+
+
+def _is_on(setting: SettingBeside | None) -> bool:
+    """Is a switch set, and on?"""
+    return setting is not None and setting.value is True

@@ -1,0 +1,74 @@
+"""What the files beside a log say of its run: settings of the training, caps of servers, variables, other logs.
+
+A log alone leaves advice conditional ("turn it on, unless it is"). The script or the settings beside it say which. Who
+gathers this is `checks.read_files_beside`; here is only what a rule on logs asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+VALUE_NAMES = {True: "on", False: "off"}
+
+
+class SettingBeside(NamedTuple):
+    """A setting that a file beside the log makes."""
+
+    name: str
+    """In truetune's words: `gradient_checkpointing`, `per_device_train_batch_size`, `max_num_seqs`"""
+    value: bool | int | str
+    file: str
+    line: int
+    """1-based; 0 where nothing sets it, and the program's own default holds"""
+    text: str
+    """As the file says it"""
+
+    @property
+    def place(self) -> str:
+        """`train.py:14`, or `train.py` where nothing in it sets the value."""
+        name = Path(self.file).name
+        return f"{name}:{self.line}" if self.line else name
+
+
+class RunBeside(NamedTuple):
+    """Another log of the project, as far as two runs can be compared by it."""
+
+    file: str
+    steps: float
+    """Optimizer steps that were made"""
+    total: float | None
+    """That were planned"""
+    rows_a_step: float | None
+    processes: int | None
+    nodes: int | None
+    step_seconds: float | None
+    rows_a_second: float | None
+    epochs: float
+    seconds: float | None
+    is_even: bool = False
+    """Do its steps come at an even pace?"""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesBeside:
+    """What stands in the files beside a log."""
+
+    settings: tuple[SettingBeside, ...] = ()
+    runs: tuple[RunBeside, ...] = ()
+
+    def all_named(self, *names: str) -> Iterator[SettingBeside]:
+        """All settings of these names."""
+        return (one for one in self.settings if one.name in names)
+
+    def setting(self, name: str) -> SettingBeside | None:
+        """The setting of that name; None where the files set none, or different values."""
+        found = list(self.all_named(name))
+        is_one = len({one.value for one in found}) == 1
+        # A line says more than a default, where both are the same.
+        return max(found, key=lambda one: one.line > 0) if is_one else None
+
+
+NOTHING_BESIDE = FilesBeside()
