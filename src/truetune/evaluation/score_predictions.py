@@ -350,9 +350,7 @@ def _describe_readings(
     if path is not None:
         answers = [sample.answer.text for sample in look.samples]
         references = [sample.prompt.reference for sample in look.samples]
-        yield from compare_figures(
-            figures_beside(path), readings_of(answers, references, labels)
-        )
+        yield from compare_figures(figures_beside(path), readings_of(answers, references, labels))
 
 
 def _make_notes(

@@ -87,16 +87,16 @@ def readings_of(
     ]
 
 
-def compare_figures(
-    figures: Sequence[FigureBeside], readings: Sequence[Reading]
-) -> Iterator[str]:
+def compare_figures(figures: Sequence[FigureBeside], readings: Sequence[Reading]) -> Iterator[str]:
     """A sentence for each figure beside: what this report counts, and which reading gives it."""
     if not readings:
         return
     for figure in figures:
         same = [one for one in readings if abs(one.share - figure.value) <= TOLERANCE]
         says = f"{figure.file} says {figure.name} {figure.value:.3g}"
-        own = ", ".join(f"{one.right} of {one.of} ({one.share:.3g}) by {one.name}" for one in readings)
+        own = ", ".join(
+            f"{one.right} of {one.of} ({one.share:.3g}) by {one.name}" for one in readings
+        )
         if not same:
             yield f"{says}; here: {own}: none of these gives that figure"
         elif same[0] is not readings[0]:

@@ -92,7 +92,10 @@ class LabelScores:
     def contained(self) -> tuple[tuple[str, str], ...]:
         """(label, longer label) where one stands in the other as a string."""
         return tuple(
-            (one, other) for one in self.labels for other in self.labels if one != other and one in other
+            (one, other)
+            for one in self.labels
+            for other in self.labels
+            if one != other and one in other
         )
 
     def plain(self) -> dict[str, Any]:

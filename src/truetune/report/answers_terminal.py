@@ -93,7 +93,8 @@ def describe_success(report: SampleReport) -> str:
     )
     if _are_mostly_wrong(report):
         # "Without a fault" over answers of which most are wrong reads as an all-clear.
-        fine = "have a sound form, which says nothing of whether they are right"
+        unknown = "" if ends_known else " (how they ended is not known)"
+        fine = f"have a sound form{unknown}, which says nothing of whether they are right"
     form = "no answer could be judged"
     if report.success.of:
         form = f"{_format_success(report.success)} {fine}"

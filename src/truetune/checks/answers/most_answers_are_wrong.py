@@ -18,6 +18,7 @@ question, and a score that finds the reference anywhere in the text does not ask
 finished: true
 looks:
   - step: 0
+    prompts: 20
     answers: [
       It is refuted., It is refuted., It is refuted., It is refuted., It is refuted.,
       It is refuted., It is refuted., It is refuted., It is refuted., It is refuted.,
@@ -36,6 +37,7 @@ looks:
 finished: true
 looks:
   - step: 0
+    prompts: 20
     answers: [
       It is supported., It is supported., It is supported., It is supported., It is supported.,
       It is supported., It is supported., It is supported., It is supported., It is supported.,
