@@ -45,7 +45,16 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 SCORES = tuple(field.name for field in dataclasses.fields(Scores))
 # So that the runs of older releases can still be read and compared.
-LATER_SCORES = ("garbage", "perplexity", "too_long", "end_known", "alike", "elsewhere", "gives", "escapes")
+LATER_SCORES = (
+    "garbage",
+    "perplexity",
+    "too_long",
+    "end_known",
+    "alike",
+    "elsewhere",
+    "gives",
+    "escapes",
+)
 """Scores that older files do not have"""
 
 
