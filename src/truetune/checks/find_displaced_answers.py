@@ -329,7 +329,7 @@ class DisplacedAnswerSearch:
 
 
 def _log_chance_of(total: float, rows: int) -> float:
-    """The logarithm of the chance that so many scores have such a sum, or a greater one (Chernoff's bound of a gamma)."""
+    """The logarithm of the chance that so many scores have such a sum or more (Chernoff's bound of a gamma)."""
     if total <= rows:
         return 0.0
     return rows - total + rows * math.log(total / rows)

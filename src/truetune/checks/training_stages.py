@@ -1,7 +1,7 @@
 """Training stages: what each training of the given files starts from, and which folder it writes.
 
-An SFT writes an adapter or a model, and a preference run is meant to start from it. The files say both in text: settings
-of LLaMA-Factory, Axolotl and TRL, commands that train by options, and scripts whose settings are calls.
+An SFT writes an adapter or a model, and a preference run is meant to start from it. The files say both in text:
+settings of LLaMA-Factory, Axolotl and TRL, commands that train by options, and scripts whose settings are calls.
 """
 
 from __future__ import annotations

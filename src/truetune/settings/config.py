@@ -44,7 +44,7 @@ class RenamedKey(NamedTuple):
 
 
 class TrainingStage(NamedTuple):
-    """A training that stands in one of the files that are looked at together: what it starts from and what it writes."""
+    """A training of one of the files that are looked at together: what it starts from and what it writes."""
 
     file: str
     method: str
