@@ -9,15 +9,15 @@ import pytest
 from truetune.checks.find_displaced_answers import DisplacedAnswers, find_displaced_among
 from truetune.data.conversation import Origin
 
-THINGS = (
+THINGS = (  # noqa: SIM905
     "printer laptop router invoice headset camera projector scanner keyboard battery monitor license calendar mailbox"
     " backup server tablet badge coffee elevator parking heating window chair desk"
 ).split()
-TOWNS = (
+TOWNS = (  # noqa: SIM905
     "Hamburg Lyon Porto Graz Turin Bergen Malmo Ghent Brno Split Basel Utrecht Cork Leeds Gdansk Tartu Varna Patras"
     " Cadiz Nantes"
 ).split()
-NAMES = (
+NAMES = (  # noqa: SIM905
     "Meyer Okafor Tanaka Silva Novak Larsen Dubois Rossi Kowalski Haddad Nguyen Petrov Costa Jansen Murphy Weber"
     " Schmidt Lopez Garcia Kim"
 ).split()

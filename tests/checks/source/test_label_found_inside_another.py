@@ -36,7 +36,7 @@ HEALTHY = {
 def codes(text: str, folder: Path) -> set[str]:
     path = folder / "score.py"
     path.write_text(text)
-    return {finding.code for finding in truetune.lint([str(path)], select="SRC154").findings}
+    return {finding.code for finding in truetune.lint([str(path)], select=["SRC154"]).findings}
 
 
 @pytest.mark.parametrize("form", FAULTY)

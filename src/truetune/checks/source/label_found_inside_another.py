@@ -147,8 +147,7 @@ def _is_answer_text(module: Module, node: ast.expr) -> bool:
             origin, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp
         ):
             return False
-        is_call = isinstance(origin, ast.Call)
-        if is_call and module.flow.call(origin).method in WORD_LISTS:
+        if isinstance(origin, ast.Call) and (module.flow.call(origin).method or "") in WORD_LISTS:
             return False
     column = _column_of(module, _without_text_methods(node)) or ""
     return bool(ANSWER_NAME.search(f"{ast.unparse(node)} {column}"))
@@ -194,7 +193,7 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
     """The texts that a loop or a comprehension takes one by one from a list of the file."""
     if not isinstance(node, ast.Name):
         return None
-    for loop in (*module.nodes(ast.For), *module.nodes(ast.comprehension)):
+    for loop in _loops(module):
         target = loop.target
         is_inside = isinstance(target, ast.Name) and target.id == node.id
         if not is_inside or not _is_around(module, loop, node):
@@ -205,6 +204,12 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
             if len(texts) == len(values):
                 return tuple(text.casefold() for text in texts)
     return None
+
+
+def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
+    """Loops, and those of comprehensions."""
+    yield from module.nodes(ast.For)
+    yield from module.nodes(ast.comprehension)
 
 
 def _is_around(module: Module, loop: ast.AST, node: ast.AST) -> bool:
@@ -231,7 +236,7 @@ def _column_of(module: Module, node: ast.expr) -> str | None:
 
 def _zipped_with(module: Module, name: ast.Name) -> ast.expr | None:
     """What a name of `for gold, answer in zip(golds, answers)` is taken from."""
-    for loop in (*module.nodes(ast.For), *module.nodes(ast.comprehension)):
+    for loop in _loops(module):
         target, rows = loop.target, loop.iter
         if not isinstance(target, ast.Tuple) or not isinstance(rows, ast.Call):
             continue
