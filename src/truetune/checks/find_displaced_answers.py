@@ -1,12 +1,22 @@
-"""Displaced answers: stretches of rows whose answers stand some rows away, and sets whose answers stand anywhere.
+"""Displaced answers: rows whose answers stand at other rows, by an order that is known or by none.
 
-Both are told by affinity: the answer of another row is near to a question, and the row's own is like anybody's.
+Affinity of rare words says how near each question is to each answer. An order (`answers one row late`, `those of four
+processes, one part behind the other`) says which question each answer would belong to. For each row the share of all
+others that are at least as near is a probability, were the order false; their product over a stretch of rows has a
+distribution that is known (Fisher 1932), so that chance is bounded whatever the texts are like. A stretch is displaced
+where an order explains it far beyond chance, with all orders and stretches that were tried counted, and where the rows'
+own answers are no nearer than those of anybody. Where no order fits, pairs that belong to each other alone tell it.
+
+The trade-off: rows whose questions and answers share no rare words are never judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,76 +24,318 @@ from numpy.typing import NDArray
 from truetune.checks.findings import Case
 from truetune.checks.word_affinity import QuestionAnswerAffinity
 from truetune.data.conversation import Origin
+from truetune.generation.gathered_orders import MAX_PROCESSES, gathered_orders
 
-# Chosen, not measured: rows lost or doubled by hand are few. At double, twice as many offsets are tried by chance.
+# Of fewer rows no order is beyond chance, with all that are tried counted.
+MIN_ROWS = 14
+"""Rows from which their order is judged"""
+LARGEST = 1_000
+"""Rows that are compared with each other: time and memory grow by the square"""
+# Chosen, not measured: rows lost or doubled by hand are few. Farther offsets are tried where pairs point at them.
 FARTHEST = 20
-"""Rows by which answers may be displaced, to be named"""
-# Chosen, not measured: at half, runs of rows on one topic look displaced; at double, a shift near the end is missed.
-SHORTEST = 20
+"""Rows by which answers may be displaced, to be tried without a pair that says so"""
+POINTED_AT = 5
+"""Farther offsets that are tried: those that most pairs point at"""
+# Chosen, not measured: three rows whose answers were exchanged by hand are no order.
+SHORTEST = 10
 """Rows of a stretch whose answers are displaced"""
-# 41 offsets x thousands of stretches: at 3 standard errors chance alone finds one in most files.
-SIGMAS = 6.0
-"""Standard errors: hundreds of offsets and stretches are tried"""
+# ln(1e-6), after the Bonferroni correction for all orders and stretches that were tried.
+MAX_LOG_CHANCE = -13.8
+"""Logarithm of the chance that is left, above which nothing is said"""
 OWN_AT_MOST = 0.25
-"""Share of the neighbour's affinity that a row's own answer has: over the public sets it is ten times as high"""
+"""Share of the other answer's affinity that a row's own answer has: over the public sets it is ten times as high"""
+OWN_ERRORS = 3.0
+"""Standard errors above chance from which the rows' own answers are theirs after all"""
+COST_PER_ROW = 0.5
+"""Nats that each row of a stretch must bring at least: a stretch ends where the order no longer explains the rows"""
 MIN_PAIR_SHARE = 0.05
 """Share of the questions that are a pair with some answer; of nine public sets that the tests lay out seven have 0.07
 to 0.76, rows with filled-in templates for answers 0 to 0.004"""
 MIN_PAIRS = 20
-MIN_SHIFTED_PAIRS = 5
-"""Pairs that a shift explains: in 20 rows of the public sets stand 1.5 to 15 pairs, in 1,000 with filled-in templates 4
-at any distance"""
-# Chosen, not measured: one in twenty questions may be answered by its own row by chance, as by "Yes, of course".
-OWN_NEAREST = 0.05
+MIN_STRETCH_PAIRS = 12
+"""Pairs of a part of the rows whose answers stand anywhere in that part: fewer may be chance links"""
+# Chosen, not measured: of answers that were sorted, some stand at home by chance.
+MAX_OWN_SHARE = 0.1
+"""Share of the pairs of a stretch that are at home though its answers stand anywhere"""
+CLOSED_SHARE, CLOSED_TIMES = 0.5, 3.0
+"""Of the rows whose answer stands elsewhere, the share that holds the answer of another such row; and how many times as
+many as chance makes"""
+NAMED_SHARE = 0.8
+"""Share of the pairs that follow an order, where it is named"""
+QUOTED_CHARACTERS = 200
+"""Characters of an answer that a question quotes: enough to tell it from another, and a short quotation is no talk"""
+
+Chunk = Sequence[tuple[str, str, Origin]]
+"""Questions and answers of some rows, in file order"""
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerShift:
-    """A stretch of rows whose answers stand some rows away."""
+class DisplacedAnswers:
+    """Rows whose answers stand at other rows."""
 
-    offset: int
+    order: str
+    """Where they stand, as it follows "the answers stand"; empty where no order that is known fits"""
     first: int
     last: int
+    """Of the questions"""
+    targets: NDArray[np.int64]
+    """(questions,) the row of the answer that belongs to each; -1 where it is not known"""
     own: NDArray[np.float32]
-    """(rows,) affinity with the own answer"""
+    """(displaced questions,) affinity with the own answer"""
     other: NDArray[np.float32]
-    """(rows,) with that of the row `offset` on"""
-    sigmas: float
+    """(displaced questions,) with the answer that belongs to each"""
+    offset: int = 0
+    """Of a shift; else 0"""
+    log_chance: float | None = None
+    """Of the order, after correction; None where pairs tell it"""
+    is_among_sound_rows: bool = False
+    """Sound rows stand between them"""
+
+    @property
+    def rows(self) -> list[int]:
+        """The questions whose answer stands elsewhere."""
+        of_stretch = range(self.first, self.last + 1)
+        return [row for row in of_stretch if self.targets[row] not in (-1, row)]
+
+    @property
+    def evidence(self) -> str:
+        """How near the own answers are, how near the others, and how likely that is by chance."""
+        text = (
+            f"affinity by rare words (0 to 1): own answer {format_mean_with_interval(self.own)},"
+            f" the other {format_mean_with_interval(self.other)}"
+        )
+        if self.log_chance is None:
+            return f"{text}, over {len(self.other):,} pairs that belong to each other alone"
+        power = math.ceil(self.log_chance / math.log(10))
+        return f"{text}; chance with all orders and stretches that were tried: below 1e{power}"
 
 
-def find_answer_shift(
-    affinity: QuestionAnswerAffinity, chunk: Sequence[tuple[str, str, Origin]]
-) -> AnswerShift | None:
-    """The most certain stretch whose answers stand a fixed number of rows away."""
-    candidates = []
-    distances = np.where(affinity.pairs(), affinity.nearest() - np.arange(affinity.rows), 0)
-    for offset in (*range(-FARTHEST, 0), *range(1, FARTHEST + 1)):
-        other = np.nan_to_num(affinity.at(offset))
-        gain = other - affinity.own
-        for row in np.flatnonzero(gain > 0).tolist():
-            # 200 characters: enough to tell an answer from another, and a short quotation is no conversation.
-            if chunk[row + offset][1].strip()[:200] in chunk[row][0]:
-                gain[row] = (
-                    0.0  # the question quotes an answer before it: one conversation in several rows
-                )
-        first, last = _best_stretch(gain)
+@dataclass(frozen=True, slots=True)
+class CandidateOrder:
+    """An order that answers may stand in."""
+
+    name: str
+    targets: NDArray[np.int64]
+    """(questions,) the row of the answer of each; -1 for none"""
+    offset: int = 0
+    is_of_whole: bool = False
+    """It can't begin somewhere: it is about nearly all rows or none"""
+
+
+def find_displaced_among(chunk: Chunk) -> DisplacedAnswers | None:
+    """The displaced answers among all rows of a file, of the first LARGEST; None where all are at home."""
+    if len(chunk) < MIN_ROWS:
+        return None
+    kept = chunk[:LARGEST]
+    affinity = QuestionAnswerAffinity([one[0] for one in kept], [one[1] for one in kept])
+    return DisplacedAnswerSearch(affinity, kept, is_whole=len(kept) == len(chunk)).find()
+
+
+class DisplacedAnswerSearch:
+    """The search among the rows of one chunk."""
+
+    def __init__(self, affinity: QuestionAnswerAffinity, chunk: Chunk, *, is_whole: bool) -> None:
+        """`is_whole`: are these all rows of the file? Only then orders of the whole file are tried."""
+        self.affinity, self.chunk, self.is_whole = affinity, chunk, is_whole
+        self.rows = len(chunk)
+        self.paired, self.nearest = affinity.pairs(), affinity.nearest()
+
+    def find(self) -> DisplacedAnswers | None:
+        """The most certain order; else rows whose answers stand anywhere; None where all are at home."""
+        return self._find_order() or self._find_scattered() or self._find_exchanged()
+
+    def _find_order(self) -> DisplacedAnswers | None:
+        candidates = list(self._candidate_orders())
+        # Each order with each first and last row.
+        tried = math.log(max(1, len(candidates))) + 2 * math.log(self.rows) - math.log(2)
+        displaced = [self._judge_order(one, tried) for one in candidates]
+        found = [one for one in displaced if one is not None and one.log_chance is not None]
+        return min(found, key=lambda one: one.log_chance or 0.0, default=None)
+
+    def _judge_order(self, order: CandidateOrder, log_tried: float) -> DisplacedAnswers | None:
+        """What an order explains of a stretch of rows; None where that may be chance, or the rows are at home."""
+        scores = self._scores_of(order.targets)
+        first, last = _best_stretch(scores - self._own_scores - COST_PER_ROW)
+        length = last - first + 1
+        if length < (NAMED_SHARE * self.rows if order.is_of_whole else SHORTEST):
+            return None
         part = slice(first, last + 1)
-        if (
-            last - first + 1 < SHORTEST
-            or not gain[part].any()
-            or np.count_nonzero(distances[part] == offset) < MIN_SHIFTED_PAIRS
-        ):
-            continue
-        error = float(gain[part].std()) / np.sqrt(last - first + 1)
-        # 1e-9: a stretch of equal gains has no spread, and a division by it would be endless.
-        sigmas = float(gain[part].mean()) / max(error, 1e-9)
-        own, other_part = affinity.own[part], other[part]
-        if sigmas >= SIGMAS and own.mean() <= OWN_AT_MOST * other_part.mean():
-            candidates.append(AnswerShift(offset, first, last, own, other_part, sigmas))
-    return max(candidates, key=lambda shift: shift.sigmas, default=None)
+        log_chance = _log_chance_of(float(scores[part].sum()), length) + log_tried
+        if log_chance > MAX_LOG_CHANCE or not self._is_away(part, order.targets):
+            return None
+        own, other = self.affinity.own[part], self._affinity_of(order.targets)[part]
+        return DisplacedAnswers(
+            order.name, first, last, order.targets, own, other, order.offset, log_chance
+        )
+
+    def _is_away(self, part: slice, targets: NDArray[np.int64]) -> bool:
+        """Are the own answers of a stretch no nearer than anybody's, and those of an order far nearer?"""
+        own_scores = self._own_scores[part]
+        rows = len(own_scores)
+        # Under chance the scores have a mean and a variance of 1 at most.
+        if own_scores.sum() > rows + OWN_ERRORS * math.sqrt(rows):
+            return False
+        other = self._affinity_of(targets)[part]
+        return bool(self.affinity.own[part].mean() <= OWN_AT_MOST * other.mean())
+
+    def _find_scattered(self) -> DisplacedAnswers | None:
+        """Rows whose answers stand at other rows of the same stretch, in no order that was tried."""
+        own = self.nearest == np.arange(self.rows)
+        votes = np.where(self.paired, np.where(own, -1.0 / MAX_OWN_SHARE / 2, 1.0), 0.0)
+        first, last = _best_stretch(votes)
+        part = slice(first, last + 1)
+        away = np.flatnonzero(self.paired & ~own)
+        away = away[(away >= first) & (away <= last)]
+        pairs = int(self.paired[part].sum())
+        enough = max(MIN_STRETCH_PAIRS, MIN_PAIR_SHARE * (last - first + 1))
+        if len(away) < enough or pairs - len(away) > MAX_OWN_SHARE * pairs:
+            return None
+        of_stretch = (self.nearest[away] >= first) & (self.nearest[away] <= last)
+        # A chance link goes anywhere; what was exchanged within a part stays in it.
+        if of_stretch.mean() < NAMED_SHARE or not self._is_away_of_pairs(part):
+            return None
+        offset, pairs_of_offset = Counter((self.nearest[away] - away).tolist()).most_common(1)[0]
+        if pairs_of_offset < NAMED_SHARE * len(away):
+            return self._displaced_of(away, first, last, self._name_of_pairs(away))
+        # A shift of few rows, which the correction for all that is tried does not let through.
+        shifted = self._displaced_of(away, first, last, _name_of_shift(offset))
+        return replace(shifted, offset=offset)
+
+    def _find_exchanged(self) -> DisplacedAnswers | None:
+        """Rows all over the file whose answers were exchanged among each other: where the answer of one went, its own
+        went elsewhere too. Chance links go to rows whose own answer is at home."""
+        away = np.flatnonzero(self.paired & (self.nearest != np.arange(self.rows)))
+        links = len(away)
+        if links < MIN_STRETCH_PAIRS or links < MIN_PAIR_SHARE * int(self.paired.sum()):
+            return None
+        closed = len(np.intersect1d(away, self.nearest[away]))
+        by_chance = links * links / self.rows
+        if closed < max(CLOSED_SHARE * links, CLOSED_TIMES * by_chance):
+            return None
+        own_scores = self._own_scores[away].sum()
+        if own_scores > links + OWN_ERRORS * math.sqrt(links):
+            return None
+        displaced = self._displaced_of(away, int(away[0]), int(away[-1]), "")
+        return replace(displaced, is_among_sound_rows=True)
+
+    def _displaced_of(
+        self, away: NDArray[np.int64], first: int, last: int, order: str
+    ) -> DisplacedAnswers:
+        """The rows whose pairs are at other rows, with their affinities."""
+        targets = np.full(self.rows, -1)
+        targets[away] = self.nearest[away]
+        own, other = self.affinity.own[away], self._affinity_of(targets)[away]
+        return DisplacedAnswers(order, first, last, targets, own, other)
+
+    def _is_away_of_pairs(self, part: slice) -> bool:
+        """Are the rows' own answers no nearer to their questions than the answers of all rows are?"""
+        gain = (self.affinity.own - self.affinity.of_others())[part]
+        error = float(gain.std()) / math.sqrt(len(gain))
+        return float(gain.mean()) < OWN_ERRORS * error
+
+    def _name_of_pairs(self, away: NDArray[np.int64]) -> str:
+        """The step that most pairs follow (question 4 * i + rank), where parts of several processes were put together;
+        else the key by which the answers were sorted."""
+        targets = self.nearest[away]
+        # Few pairs would lie on many lines by chance.
+        for step in range(2, min(MAX_PROCESSES, len(away) // 6) + 1):
+            for one, other in ((away, targets), (targets, away)):
+                constants = Counter((one - step * other).tolist()).most_common(step)
+                if sum(count for _, count in constants) >= NAMED_SHARE * len(away):
+                    return _name_of_processes(step)
+        sums = Counter((away + targets).tolist()).most_common(1)[0]
+        if sums[1] >= NAMED_SHARE * len(away):
+            return "in reverse order"
+        return self._name_of_sorting()
+
+    def _name_of_sorting(self) -> str:
+        """By what one side alone is sorted; empty where it is by nothing that is tried."""
+        sides = {
+            "answers": [answer for _, answer, _ in self.chunk],
+            "questions": [question for question, _, _ in self.chunk],
+        }
+        for side, texts in sides.items():
+            lengths = [len(text) for text in texts]
+            if lengths in (sorted(lengths), sorted(lengths, reverse=True)):
+                return f"sorted by length, the {side} alone"
+            if texts == sorted(texts):
+                return f"sorted by text, the {side} alone"
+        return ""
+
+    def _candidate_orders(self) -> Iterator[CandidateOrder]:
+        """Shifts, and what scripts make of whole files: reversed, put together from several processes."""
+        rows = np.arange(self.rows)
+        away = self.nearest[self.paired] - rows[self.paired]
+        pointed = [offset for offset, _ in Counter(away.tolist()).most_common(POINTED_AT)]
+        near = (*range(-FARTHEST, 0), *range(1, FARTHEST + 1))
+        for offset in dict.fromkeys([*near, *pointed]):
+            if offset:
+                targets = rows + offset
+                targets[(targets < 0) | (targets >= self.rows)] = -1
+                yield CandidateOrder(_name_of_shift(offset), targets, offset)
+        pairs = rows ^ 1
+        pairs[pairs >= self.rows] = -1
+        yield CandidateOrder("at the other row of each two", pairs)
+        if not self.is_whole:
+            return
+        yield CandidateOrder("in reverse order", rows[::-1].copy(), is_of_whole=True)
+        for processes in range(2, min(MAX_PROCESSES, self.rows // 4) + 1):
+            for order in gathered_orders(self.rows, processes):
+                targets = np.full(self.rows, -1)
+                targets[order] = rows
+                yield CandidateOrder(_name_of_processes(processes), targets, is_of_whole=True)
+
+    @cached_property
+    def _own_scores(self) -> NDArray[np.float64]:
+        return -np.log(self._shares_as_near(np.arange(self.rows)))
+
+    def _scores_of(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(questions,) how surely each belongs to an answer of another row, in nats; 0 where that answer is quoted."""
+        scores = -np.log(self._shares_as_near(targets))
+        for row in np.flatnonzero(scores > COST_PER_ROW).tolist():
+            # The question quotes an answer before it: one conversation in several rows.
+            quoted = self.chunk[int(targets[row])][1].strip()[:QUOTED_CHARACTERS]
+            if quoted in self.chunk[row][0]:
+                scores[row] = 0.0
+        return scores
+
+    def _shares_as_near(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(questions,) the share of answers that are at least as near to the question, or of questions to the answer.
+
+        The larger of the two: an answer that serves many rows is near to many questions, and says nothing. 1 where
+        nothing is shared.
+        """
+        known = np.flatnonzero(targets >= 0)
+        of = targets[known]
+        values = self.affinity.matrix[known, of]
+        by_row, by_column = self._sorted_affinities
+        shares = np.ones(len(targets))
+        for row, answer, value in zip(known.tolist(), of.tolist(), values.tolist(), strict=True):
+            if value > 0:
+                among_answers = self.rows - np.searchsorted(by_row[row], np.float32(value))
+                among_questions = self.rows - np.searchsorted(by_column[answer], np.float32(value))
+                shares[row] = max(among_answers, among_questions) / self.rows
+        return shares
+
+    @cached_property
+    def _sorted_affinities(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The affinities of each question, and of each answer, the least first."""
+        return np.sort(self.affinity.matrix, axis=1), np.sort(self.affinity.matrix.T, axis=1)
+
+    def _affinity_of(self, targets: NDArray[np.int64]) -> NDArray[np.float32]:
+        """(questions,) with the answer of each; 0 where there is none."""
+        values = self.affinity.matrix[np.arange(self.rows), targets]
+        return np.where(targets >= 0, values, np.float32(0))
 
 
-def _best_stretch(gain: NDArray[np.float32]) -> tuple[int, int]:
+def _log_chance_of(total: float, rows: int) -> float:
+    """The logarithm of the chance that so many scores have such a sum or more (Chernoff's bound of a gamma)."""
+    if total <= rows:
+        return 0.0
+    return rows - total + rows * math.log(total / rows)
+
+
+def _best_stretch(gain: NDArray[np.float64]) -> tuple[int, int]:
     """First and last row of the stretch with the largest sum (Kadane 1984)."""
     best, first, last = 0.0, 0, -1
     total, start = 0.0, 0
@@ -96,14 +348,13 @@ def _best_stretch(gain: NDArray[np.float32]) -> tuple[int, int]:
     return first, last
 
 
-def are_answers_elsewhere(affinity: QuestionAnswerAffinity, pairs: int, own: int) -> bool:
-    """Have many questions an answer of their own somewhere else, and are theirs like anybody's?"""
-    if pairs < max(MIN_PAIRS, MIN_PAIR_SHARE * affinity.rows) or own > OWN_NEAREST * pairs:
-        return False
-    gain = affinity.own - affinity.of_others()
-    error = float(gain.std()) / np.sqrt(len(gain))
-    # Three standard errors above 0 would show that the rows' own answers are nearer than those of others.
-    return bool(float(gain.mean()) < 3 * error)
+def _name_of_shift(offset: int) -> str:
+    rows = abs(offset)
+    return f"{rows} row{'s' * (rows != 1)} {'further on' if offset > 0 else 'before'}"
+
+
+def _name_of_processes(processes: int) -> str:
+    return f"in the order in which {processes} processes gave them"
 
 
 def format_mean_with_interval(values: NDArray[np.float32]) -> str:
@@ -113,9 +364,7 @@ def format_mean_with_interval(values: NDArray[np.float32]) -> str:
     return f"{float(values.mean()):.2f} (95 %: {values.mean() - half:.2f} to {values.mean() + half:.2f})"
 
 
-def case_of_displaced_answer(
-    chunk: Sequence[tuple[str, str, Origin]], row: int, other: int
-) -> Case:
+def case_of_displaced_answer(chunk: Chunk, row: int, other: int) -> Case:
     """The case of a question whose answer stands at another row."""
     question, answer = chunk[row][0].strip()[:60], chunk[other][1].strip()[:60]
     return Case(f"{question!r} is answered at {chunk[other][2]}: {answer!r}", chunk[row][2])

@@ -25,7 +25,9 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
 
     `uses` is what the files that are given together with the settings do with weights.
     """
-    config = replace(config, uses=(*config.uses, *uses))
+    stages = tuple(use.stage for use in uses if use.stage is not None)
+    others = tuple(use for use in uses if use.stage is None)
+    config = replace(config, uses=(*config.uses, *others), stages=(*config.stages, *stages))
     # What the caller names takes the place of what the settings say, as it does for their rows.
     if spec.tokenizer is not None and "tokenizer" in spec.model_fields_set:
         named = config.spec.model_copy(update={"tokenizer": spec.tokenizer})

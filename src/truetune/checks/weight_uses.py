@@ -14,6 +14,7 @@ from pathlib import Path
 
 from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
 from truetune.checks.source.evidence.prompt_forms import written_folders
+from truetune.checks.training_stages import stages_of_file
 from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     adapters_by_served_name,
@@ -31,7 +32,7 @@ from truetune.parsing.shell_commands import (
     last_option,
     read_commands,
 )
-from truetune.settings.config import Config, WeightUse
+from truetune.settings.config import Config, TrainingStage, WeightUse
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.config_file import read_config
 from truetune.source.module import Module, read_module
@@ -63,12 +64,22 @@ def find_weight_uses(
     """
     files = [file for path in map(Path, paths) for file in _files_at(path)]
     uses: list[WeightUse] = []
-    for path in files if len(files) > 1 else ():
+    for path in files:
+        is_alone = len(files) == 1
+        # The commands of one script may be several stages.
+        if is_alone and not is_command_file(path):
+            continue
         try:
-            uses += _of_file(path, trained_by)
+            uses += [] if is_alone else _of_file(path, trained_by)
+            uses += map(_use_of_stage, stages_of_file(path, trained_by))
         except (TruetuneError, OSError, ValueError):
             continue  # who looks at the file itself says what is wrong with it
     return tuple(use._replace(is_named_elsewhere=_is_named_elsewhere(use, files)) for use in uses)
+
+
+def _use_of_stage(stage: TrainingStage) -> WeightUse:
+    """A training, as it travels with the uses of weights to the settings that are judged."""
+    return WeightUse(stage.file, 1, "", "trains", (), are_adapters=False, stage=stage)
 
 
 def _is_named_elsewhere(use: WeightUse, files: Iterable[Path]) -> bool:

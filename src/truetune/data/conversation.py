@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from truetune.data.pair_score_columns import PairScores
+
 Message = dict[str, Any]
 """A chat message in OpenAI's form: role, content, and what the template may ask for
 (reasoning_content, tool_calls, tool_call_id, name); `train` and `weight` are truetune's own."""
@@ -67,7 +69,7 @@ class Conversation:
     """KTO's verdict."""
     label_value: Any = None
     """What the row holds in place of KTO's true or false, where it is no boolean; `label` is what it means."""
-    scores: tuple[float, float] | None = None
+    scores: PairScores | None = None
     """What the row itself says that the chosen and the rejected side are worth, where it has columns for that."""
     group: str | None = None
     """What a column of the row (`source`, `dataset`, ...) says that it is one of"""

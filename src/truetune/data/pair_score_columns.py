@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from truetune.data.column_names import Row
 
-_SCORE_WORD = "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward)s?"
+_SCORE_WORD = (
+    "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward|grade|stars|upvote|like|rank)s?"
+)
 _SIDE_SCORE = re.compile(
     rf"(?:(?P<before>chosen|rejected)_{_SCORE_WORD}|{_SCORE_WORD}_(?P<behind>chosen|rejected))"
 )
 _MARGIN = re.compile(r"(?:(?:score|rating|reward)_)?margin")
 
 
-def pair_scores_of_row(row: Row) -> tuple[float, float] | None:
-    """(chosen, rejected), or (margin, 0); None where no columns say it. Higher is better."""
+class PairScores(NamedTuple):
+    """What the sides of a pair are worth."""
+
+    chosen: float
+    rejected: float
+    is_rank: bool = False
+    """1 is the best: lower is better"""
+
+    @property
+    def difference(self) -> float:
+        """Above 0 where the chosen side is worth more."""
+        return (self.rejected - self.chosen) if self.is_rank else (self.chosen - self.rejected)
+
+
+def pair_scores_of_row(row: Row) -> PairScores | None:
+    """The scores of a row, or (margin, 0); None where no columns say it."""
     sides: dict[str, float] = {}
+    ranks: dict[str, float] = {}
     margin = None
     for key, value in row.items():
         name = str(key).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
@@ -34,13 +51,16 @@ def pair_scores_of_row(row: Row) -> tuple[float, float] | None:
         if side:
             # The first of two wins: `score_chosen` and `avg_score_chosen` may stand beside each
             # other.
-            sides.setdefault(side["before"] or side["behind"], number)
+            kind = ranks if "rank" in name else sides
+            kind.setdefault(side["before"] or side["behind"], number)
         else:
             margin = number
     # One side's score alone compares nothing.
     if len(sides) == 2:
-        return sides["chosen"], sides["rejected"]
-    return None if margin is None else (margin, 0.0)
+        return PairScores(sides["chosen"], sides["rejected"])
+    if len(ranks) == 2:
+        return PairScores(ranks["chosen"], ranks["rejected"], is_rank=True)
+    return None if margin is None else PairScores(margin, 0.0)
 
 
 def _parse_number(value: Any) -> float | None:

@@ -36,6 +36,7 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.build_prompts import control_token_texts
 from truetune.generation.identical_answers import mark_identical_answers
+from truetune.generation.label_scores import mark_given_references
 from truetune.generation.score_answer import score_answer
 from truetune.render.probes import Probes
 
@@ -219,7 +220,7 @@ def ask_model(
         for prompt, answer in zip(prompts, answers, strict=True)
         if answer is not None
     ]
-    samples = mark_identical_answers(scored)
+    samples = mark_given_references(mark_identical_answers(scored))
     if not samples:
         raise UsageError(
             f"{backend.name}: no prompt got an answer:"

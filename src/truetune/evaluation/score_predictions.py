@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
+from truetune.checks.answers.most_answers_are_wrong import describe_labels
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Subject
@@ -28,6 +30,7 @@ from truetune.data.predictions import (
 )
 from truetune.errors import UsageError
 from truetune.evaluation.sample_report import SampleReport
+from truetune.evaluation.scores_beside import compare_figures, figures_beside, readings_of
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_row_order import row_order_of
@@ -44,6 +47,7 @@ from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
+from truetune.generation.label_scores import LabelScores, mark_given_references, score_labels
 from truetune.generation.parser_selftest import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import find_prompt_in_front
 from truetune.generation.score_answer import score_answer as score_answer
@@ -63,6 +67,8 @@ class ScoreReport(SampleReport):
 
     proof: ParserSelftest | None = None
     """What the parser that is named makes of the references"""
+    labels: LabelScores | None = None
+    """Of the last step, where the references are a few labels"""
 
     def more(self) -> dict[str, Any]:
         """As of a SampleReport, without what only a model has."""
@@ -72,6 +78,7 @@ class ScoreReport(SampleReport):
             sample.update({"prompt_ids": [], "answer_ids": [], "reference_ids": []})
         values["sample"]["limit"] = None if self.limit == NO_LIMIT else self.limit
         values["sample"]["parser"] = None if self.proof is None else str(self.proof)
+        values["sample"]["labels"] = None if self.labels is None else self.labels.plain()
         return values
 
 
@@ -128,6 +135,10 @@ def score(
     looks = tuple(build_passes(all_predictions, parse))
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
     selftest = _try_on_golds(parse, parser, looks[-1])
+    labels = score_labels(
+        [sample.answer.text for sample in looks[-1].samples],
+        [sample.prompt.reference for sample in looks[-1].samples],
+    )
     judgement = Judgement.of(
         [
             judge_answers(SampledRun(looks, limit=limit, finished=True), spec),
@@ -145,7 +156,11 @@ def score(
         name=name,
         looks=looks,
         limit=limit,
-        notes=tuple(_make_notes(all_predictions, selftest)),
+        notes=(
+            *_make_notes(all_predictions, selftest),
+            *_describe_readings(looks[-1], labels, Path(files[0]) if name != LIST_NAME else None),
+        ),
+        labels=labels,
         min_success=min_success,
         proof=selftest,
     )
@@ -164,9 +179,8 @@ def build_passes(
     prompt_numbers: dict[tuple[str, str], int] = {}
     for step in sorted({prediction.step for prediction in predictions}):
         of_step = _without_prompts([one for one in predictions if one.step == step])
-        samples = mark_identical_answers(
-            [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
-        )
+        built = [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
+        samples = mark_given_references(mark_identical_answers(built))
         ordered = _with_row_order(_with_word_order(samples))
         yield SamplingPass(step, clear_length_of_cut_answers(ordered, NO_LIMIT), 0.0)
 
@@ -318,6 +332,25 @@ def _describe_subject(
     if read.columns:
         facts["columns"] = ", ".join(f"{own} = {users}" for own, users in read.columns.items())
     return Subject("predictions", name, tuple(facts.items()))
+
+
+def _describe_readings(
+    look: SamplingPass, labels: LabelScores | None, path: Path | None
+) -> Iterator[str]:
+    """How many are right by the usual readings, and what a script wrote beside the predictions."""
+    if labels is not None:
+        yield describe_labels(labels)
+    if labels is not None and labels.contained and labels.wrong_in_text:
+        one, other = labels.contained[0]
+        yield (
+            f"`reference in answer` counts {labels.right_by_text} of {labels.rows} as right, and"
+            f" {labels.wrong_in_text} of them say another label first: {one!r} stands in {other!r}"
+            " (compare whole words, or the first label)"
+        )
+    if path is not None:
+        answers = [sample.answer.text for sample in look.samples]
+        references = [sample.prompt.reference for sample in look.samples]
+        yield from compare_figures(figures_beside(path), readings_of(answers, references, labels))
 
 
 def _make_notes(

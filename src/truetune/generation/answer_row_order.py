@@ -22,6 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from truetune.generation.answer_samples import Sample
+from truetune.generation.gathered_orders import MAX_PROCESSES, gathered_orders
 from truetune.generation.split_words import DENSE, split_words
 
 # Chosen, not measured: with half of them two rows that are near copies could do it.
@@ -60,9 +61,9 @@ are tried"""
 # Chosen, not measured.
 MIN_ABOVE_MAP = 0.15
 """How much less another meaning of the labels must explain than another order does"""
-# Chosen, not measured: two nodes of eight GPUs; each further order that is tried makes chance likelier.
-MAX_SHIFT, MAX_PROCESSES = 16, 16
-"""Orders of labels that are tried: rows too early or too late, processes whose answers were put together"""
+# Chosen, not measured: each further order that is tried makes chance likelier.
+MAX_SHIFT = 16
+"""Rows too early or too late by which labels are tried"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +315,7 @@ def _name_of_order(
         return "in reverse order"
     # The first number that fits: twice as many processes explain nothing more.
     for processes in range(2, MAX_PROCESSES + 1):
-        for order in _gathered_orders(count, processes):
+        for order in gathered_orders(count, processes):
             if _share_of_order(targets, order.__getitem__) >= SAME_ORDER_SHARE:
                 return f"as {processes} processes gave them"
     return _name_of_sorting(targets, prompts, references)
@@ -323,22 +324,6 @@ def _name_of_order(
 def _share_of_order(targets: Mapping[int, int], order: Callable[[int], int]) -> float:
     """Share of the answers that an order takes to their row."""
     return sum(order(row) == target for row, target in targets.items()) / len(targets)
-
-
-def _gathered_orders(count: int, processes: int) -> tuple[list[int], list[int], list[int]]:
-    """Rows of the references by rows of the answers.
-
-    Where each of some processes took every nth row and their answers were put one behind the other; the same where a
-    sampler filled the last round with rows from the beginning, as torch's DistributedSampler does; and where each took
-    one block and their answers took turns.
-    """
-    dealt = [row for process in range(processes) for row in range(process, count, processes)]
-    rounds = math.ceil(count / processes)
-    filled = [(row % rounds * processes + row // rounds) % count for row in range(count)]
-    blocks = [0] * count
-    for row, target in enumerate(dealt):
-        blocks[target] = row
-    return dealt, filled, blocks
 
 
 def _name_of_sorting(
@@ -469,7 +454,7 @@ def _usual_orders(count: int, prompts: Sequence[str]) -> list[tuple[str, list[in
         orders.append(("sorted by the length of the prompt, the longest first", longest_first))
     for processes in range(2, min(MAX_PROCESSES, count // 2) + 1):
         name = f"as {processes} processes gave them"
-        orders += [(name, order) for order in _gathered_orders(count, processes)]
+        orders += [(name, order) for order in gathered_orders(count, processes)]
     return orders
 
 

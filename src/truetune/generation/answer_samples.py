@@ -116,6 +116,8 @@ class Scores:
     """All questions of its look got this answer, and should not have (`alike.marked`)."""
     elsewhere: bool = False
     """It gives the reference of another row, and the order of the rows was lost (`row_order`)."""
+    gives: bool | None = None
+    """It gives its reference: the label, the number, the words; None where that can't be told of texts like these"""
     escapes: tuple[str, ...] = ()
     """Escapes that stand in its text in place of characters: `\\n`, `&amp;`"""
 

@@ -39,13 +39,22 @@ SCHEMA = pa.schema(
         ("switched", pa.bool_()), ("length_ratio", pa.float64()), ("exact", pa.bool_()), ("overlap", pa.float64()),
         ("parsed", pa.bool_()), ("agrees", pa.bool_()), ("garbage", pa.bool_()), ("perplexity", pa.float64()),
         ("too_long", pa.bool_()), ("end_known", pa.bool_()), ("alike", pa.bool_()),
-        ("elsewhere", pa.bool_()), ("escapes", pa.list_(pa.string())),
+        ("elsewhere", pa.bool_()), ("gives", pa.bool_()), ("escapes", pa.list_(pa.string())),
         ("prompt_ids", IDS), ("answer_ids", IDS), ("reference_ids", IDS),
     ]
 )  # fmt: skip
 SCORES = tuple(field.name for field in dataclasses.fields(Scores))
 # So that the runs of older releases can still be read and compared.
-LATER_SCORES = ("garbage", "perplexity", "too_long", "end_known", "alike", "elsewhere", "escapes")
+LATER_SCORES = (
+    "garbage",
+    "perplexity",
+    "too_long",
+    "end_known",
+    "alike",
+    "elsewhere",
+    "gives",
+    "escapes",
+)
 """Scores that older files do not have"""
 
 

@@ -91,6 +91,10 @@ def describe_success(report: SampleReport) -> str:
         if ends_known
         else "show no sign of a fault in their text (how they ended is not known)"
     )
+    if _are_mostly_wrong(report):
+        # "Without a fault" over answers of which most are wrong reads as an all-clear.
+        unknown = "" if ends_known else " (how they ended is not known)"
+        fine = f"have a sound form{unknown}, which says nothing of whether they are right"
     form = "no answer could be judged"
     if report.success.of:
         form = f"{_format_success(report.success)} {fine}"
@@ -104,6 +108,16 @@ def describe_success(report: SampleReport) -> str:
     return "; ".join(parts)
 
 
+def _are_mostly_wrong(report: SampleReport) -> bool:
+    """Are more than half of the answers wrong, of those that can be told?"""
+    told = [
+        score.gives if score.agrees is None else score.agrees
+        for score in (sample.scores for sample in report.samples)
+    ]
+    known = [is_right for is_right in told if is_right is not None]
+    return 2 * sum(known) < len(known)
+
+
 def _describe_agreement(report: SampleReport) -> Iterator[str]:
     """How many answers are what they should be; it comes first, since a sound form says nothing of that."""
     scores = [sample.scores for sample in report.samples]
@@ -115,7 +129,15 @@ def _describe_agreement(report: SampleReport) -> Iterator[str]:
     if known:
         exact = sum(score.exact is True for score in known)
         overlap = sum(score.overlap or 0.0 for score in known) / len(known)
-        yield (f"{exact} of {len(known)} are the reference, word for word, overlap {overlap:.2f}")
+        told = [score.gives for score in scores if score.gives is not None]
+        given = (
+            f"{sum(told)} of {len(told)} give their reference, "
+            if not agreements and told and sum(told) != exact
+            else ""
+        )
+        yield (
+            f"{given}{exact} of {len(known)} are the reference, word for word, overlap {overlap:.2f}"
+        )
 
 
 def _answer_table(report: SampleReport, width: int) -> Table:
@@ -304,7 +326,9 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
     """The verdict of an answer in its colour: green for right, red for a fault, yellow for not judged."""
     is_good = is_good_answer(sample, limit)
     # Green is given to what was compared and agrees; a good form alone is no praise.
-    right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
+    scores = sample.scores
+    gives = scores.agrees is None and scores.gives is True
+    right = is_good and (scores.exact is True or scores.agrees is True or gives)
     overlap = sample.scores.overlap
     if is_good and not right and overlap is not None and overlap < UNLIKE:
         return Text("unlike reference", style="yellow")

@@ -43,6 +43,20 @@ class RenamedKey(NamedTuple):
     """Until which release it was taken; None where that is not known"""
 
 
+class TrainingStage(NamedTuple):
+    """A training of one of the files that are looked at together: what it starts from and what it writes."""
+
+    file: str
+    method: str
+    """sft, dpo, kto, reward, ..."""
+    model: str
+    """The model or folder that it starts from"""
+    adapters: tuple[str, ...]
+    """Adapters that it starts from"""
+    output: str
+    trains_adapter: bool
+
+
 class WeightUse(NamedTuple):
     """A file that is given beside the settings merges, serves or loads weights."""
 
@@ -67,6 +81,8 @@ class WeightUse(NamedTuple):
     """The folders that the same file writes: what was merged there"""
     is_merged: bool = False
     """Does the same file merge the adapter into its base, or train another one on top of it?"""
+    stage: TrainingStage | None = None
+    """The training that the file is; it merges, serves and loads nothing then"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +138,8 @@ class Config:
     """What the reader assumed, and what it could not look at"""
     uses: tuple[WeightUse, ...] = ()
     """What the files that are looked at together with this one do with weights"""
+    stages: tuple[TrainingStage, ...] = ()
+    """The trainings of the files that are looked at together with this one, itself among them"""
 
     def place(self, *fields: str) -> SettingLocation:
         """Where the first of these fields is set; else the file."""

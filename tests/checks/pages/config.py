@@ -37,7 +37,12 @@ def config_of(example: dict[str, Any], folder: Path) -> Config:
     others = [folder / name for name in example.get("beside") or ()]
     for other in others:
         other.write_text(yaml.safe_dump(example["beside"][other.name]), encoding="utf-8")
-    return replace(read_config(path), uses=find_weight_uses([path, *others]))
+    uses = find_weight_uses([path, *others])
+    return replace(
+        read_config(path),
+        uses=tuple(use for use in uses if use.stage is None),
+        stages=tuple(use.stage for use in uses if use.stage is not None),
+    )
 
 
 def lay_out(example: dict[str, Any], folder: Path) -> Path:

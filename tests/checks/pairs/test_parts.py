@@ -22,7 +22,7 @@ from truetune.checks.pairs.evidence.token_edit_distance import (
     min_edit_distance,
     without_common_ends,
 )
-from truetune.data.pair_score_columns import pair_scores_of_row
+from truetune.data.pair_score_columns import PairScores, pair_scores_of_row
 
 IDS = st.lists(st.integers(0, 3), max_size=12)
 
@@ -140,16 +140,16 @@ def test_priors_take_no_long_over_hostile_texts() -> None:
 @pytest.mark.parametrize(
     ("row", "wanted"),
     [
-        ({"score_chosen": 1, "score_rejected": "2.5"}, (1.0, 2.5)),
-        ({"Chosen Rating": 4, "rejected.rating": 5}, (4.0, 5.0)),
-        ({"reward_margin": -1}, (-1.0, 0.0)),
+        ({"score_chosen": 1, "score_rejected": "2.5"}, PairScores(1.0, 2.5)),
+        ({"Chosen Rating": 4, "rejected.rating": 5}, PairScores(4.0, 5.0)),
+        ({"reward_margin": -1}, PairScores(-1.0, 0.0)),
         ({"score_chosen": 1}, None),
-        ({"chosen_rank": 1, "rejected_rank": 2}, None),
+        ({"chosen_rank": 1, "rejected_rank": 2}, PairScores(1.0, 2.0, is_rank=True)),
         ({"score_chosen": float("nan"), "score_rejected": 1}, None),
         ({"score_chosen": True, "score_rejected": 1}, None),
         ({"score_chosen": "good", "score_rejected": "bad"}, None),
         ({}, None),
     ],
 )
-def test_scores(row: dict[str, object], wanted: tuple[float, float] | None) -> None:
+def test_scores(row: dict[str, object], wanted: PairScores | None) -> None:
     assert pair_scores_of_row(row) == wanted

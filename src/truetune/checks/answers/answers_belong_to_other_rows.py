@@ -7,7 +7,8 @@ in common than with any other. It fires where at least half of the answers give 
 one is given twice, which guessing does not do; or where they are off by the same number of rows, be it from some row
 on. Where references are a few labels, it tries the orders that scripts lose (shifted, reversed, sorted by the length of
 the prompt, gathered from several processes), unless exchanged labels explain the answers as well. An answer that stands
-in its own prompt counts for nothing.
+in its own prompt counts for nothing. Where references tell nothing, prompts and answers are compared by the rare words
+that they share, as `answers-of-other-rows` does in training rows.
 
 ## Why it is bad
 
@@ -48,10 +49,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.find_displaced_answers import (
+    MIN_ROWS,
+    case_of_displaced_answer,
+    find_displaced_among,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.rule import AnswersRule
+from truetune.checks.rule import MAX_CASES, AnswersRule
 from truetune.checks.shorten_text import quote_shortened
+from truetune.data.conversation import Origin
 from truetune.generation.answer_row_order import MIN_ELSEWHERE, RowOrder, row_order_of
 from truetune.generation.answer_samples import Sample
 
@@ -65,15 +72,18 @@ class AnswersBelongToOtherRows(AnswersRule):
         if unmet is not None:
             return unmet
         with_reference = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
-        if with_reference < MIN_ELSEWHERE:
+        with_prompt = sum(bool(sample.prompt.question.strip()) for sample in self._samples())
+        if with_reference < MIN_ELSEWHERE and with_prompt < MIN_ROWS:
             return Unmet(
                 f"{with_reference} answers have a reference: too few to judge",
-                f"name references, of {MIN_ELSEWHERE} answers or more",
+                f"name references, of {MIN_ELSEWHERE} answers or more, or prompts of {MIN_ROWS}",
             )
         return None
 
     def figure(self) -> str:
         with_reference = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
+        if with_reference < MIN_ELSEWHERE:
+            return f"{len(self._samples())} answers do not belong to the prompts of other rows in their order"
         return f"{with_reference} answers do not give the references of other rows in their order"
 
     def findings(self) -> Iterator[Finding]:
@@ -82,6 +92,7 @@ class AnswersBelongToOtherRows(AnswersRule):
         samples = self._samples()
         row_order = row_order_of(samples)
         if row_order is None:
+            yield from self._by_prompts()
             return
         order = row_order.order or "in an order that is neither a shift nor sorted by a length"
         yield self.finding(
@@ -100,9 +111,42 @@ class AnswersBelongToOtherRows(AnswersRule):
             total=row_order.looked_at,
         )
 
+    def _by_prompts(self) -> Iterator[Finding]:
+        """Answers that belong to other prompts by the rare words that both share, whatever their references say."""
+        samples = [one for one in self._samples() if one.prompt.question and one.answer.text]
+        chunk = [(one.prompt.question, one.answer.text, _origin_of(one)) for one in samples]
+        displaced = find_displaced_among(chunk)
+        if displaced is None:
+            return
+        count = displaced.last - displaced.first + 1
+        where = f"from {chunk[displaced.first][2]} on"
+        if displaced.is_among_sound_rows:
+            message = f"{len(displaced.rows)} answers were exchanged among each other, {where}"
+        else:
+            order = displaced.order and f": those that belong to them stand {displaced.order}"
+            message = f"{where}, {count} answers stand beside the prompts of other rows{order}"
+        yield self.finding(
+            message,
+            "put the answers back in the order of their rows: keep each row's number beside its"
+            " answer, through sorting, batches and processes, and join by it",
+            evidence=[displaced.evidence],
+            cases=[
+                case_of_displaced_answer(chunk, row, int(displaced.targets[row]))
+                for row in displaced.rows[:MAX_CASES]
+            ],
+            count=len(displaced.rows),
+            total=len(samples),
+        )
+
     def _samples(self) -> tuple[Sample, ...]:
         """Of the last look."""
         return self.subject.looks[-1].samples
+
+
+def _origin_of(sample: Sample) -> Origin:
+    """Where the row of an answer stands; its number where it is of no file."""
+    prompt = sample.prompt
+    return Origin(prompt.file or "row", prompt.line or prompt.row + 1, prompt.row)
 
 
 def _rule_out_guessing(row_order: RowOrder) -> str:

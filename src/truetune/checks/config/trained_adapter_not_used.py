@@ -69,8 +69,9 @@ from truetune.checks.config.evidence.setting_places import is_of_program, settin
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+from truetune.checks.training_stages import LATER_METHODS, stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
-from truetune.settings.config import Config, WeightUse
+from truetune.settings.config import Config, TrainingStage, WeightUse
 
 NO_USES = Unmet(
     "it is about settings that are given together with a file that merges, serves or loads weights",
@@ -111,6 +112,9 @@ class TrainedAdapterNotUsed(ConfigRule):
         if of_output:
             yield from self._lacking_the_start(of_output, start, output)
             return
+        if _is_of_later_stage(config, uses):
+            # What is wrong, if anything, is what that stage starts from (`stage-starts-from-the-base`).
+            return
         # Nothing names the output: the base alone, the weights of the start, or another run are used in its place.
         of_base = [use for use in uses if _merges_the_base(config, use)]
         if len(of_base) == len(uses):
@@ -139,7 +143,13 @@ class TrainedAdapterNotUsed(ConfigRule):
         past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
         from_it = ", which it started from" if is_start else ""
         remedy = f"name {output} there"
-        if _is_new_adapter(config):
+        before = _earlier_stage(config, use)
+        if before is not None:
+            remedy = (
+                f"name {before.output},{output} there, once this run starts from {before.output} with a new adapter"
+                f" on top; {output} alone, if it is meant to start from the base"
+            )
+        elif _is_new_adapter(config):
             remedy += " (behind the adapter of the start)"
         elif is_start and use.are_adapters and _starts_are_merged(config):
             first = ", ".join(use.folders)
@@ -180,6 +190,29 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"name both: {before},{output}",
             cases=[setting_case(self.subject, before, "training.adapter"), _case_of_use(alone[0])],
         )
+
+
+def _is_of_later_stage(config: Config, uses: tuple[WeightUse, ...]) -> bool:
+    """Is this an SFT, and all that is used the output of a preference run beside it?"""
+    own = stage_of(config)
+    if own is None or own.method != "sft":
+        return False
+    later = [one.output for one in config.stages if one.method in LATER_METHODS]
+    return all(
+        any(is_within(name, output) for output in later for name in use.folders) for use in uses
+    )
+
+
+def _earlier_stage(config: Config, use: WeightUse) -> TrainingStage | None:
+    """The SFT whose adapter a file uses, where this is a later stage that does not start from it."""
+    own = stage_of(config)
+    if own is None or own.method not in LATER_METHODS or own.adapters or not own.trains_adapter:
+        return None
+    for one in config.stages:
+        is_used = all(is_within(name, one.output) for name in use.folders)
+        if one.method == "sft" and one.trains_adapter and is_used:
+            return one
+    return None
 
 
 def _merges_the_base(config: Config, use: WeightUse) -> bool:

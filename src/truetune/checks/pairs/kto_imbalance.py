@@ -36,13 +36,16 @@ a ratio more than twice outside 1 to 4/3 a warning; more than a tenth outside a 
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from truetune.checks.answers_beside_unread_columns import last_answer
 from truetune.checks.data_unmet_reasons import NO_VERDICTS
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
+from truetune.data.candidate_scores import read_candidate_scores
 from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity
 
@@ -53,6 +56,9 @@ MIN_RATIO, MAX_RATIO = 1.0, 4 / 3
 # would warn.
 NOTE_TIMES, WARNING_TIMES = 1.1, 2.0
 """How many times outside of that range"""
+
+COMPARED = 500
+"""Rows whose answers are looked for in the files beside, where all labels are one"""
 
 
 class KtoImbalance(DataRule):
@@ -65,6 +71,8 @@ class KtoImbalance(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.good = self.bad = 0
+        self.answers: list[tuple[str, str]] = []
+        """File and answer of the first rows"""
         self.ratio = 0.0
         """What the true labels weigh against the false ones"""
 
@@ -73,6 +81,8 @@ class KtoImbalance(DataRule):
             if row.label is not None:
                 self.good += row.label
                 self.bad += not row.label
+                if len(self.answers) < COMPARED:
+                    self.answers.append((row.origin.file, last_answer(row) or ""))
 
     def unmet(self) -> Unmet | None:
         return None if self.good + self.bad else NO_VERDICTS
@@ -99,12 +109,40 @@ class KtoImbalance(DataRule):
         """All labels are true, or all are false."""
         total = self.good + self.bad
         only, other = ("true", "false") if self.good else ("false", "true")
+        beside = self._values_beside()
+        remedy = f"add examples whose label is {other}, or train on the good ones alone with SFT"
+        if beside:
+            remedy = (
+                "convert the column by value where the rows are made (text in ('1', 'true')): bool('0') and"
+                " bool('False') are True"
+            )
         return self.finding(
-            f"all {total:,} labels are {only}: there is nothing to tell apart",
-            f"add examples whose label is {other}, or train on the good ones alone with SFT",
+            f"all {total:,} labels are {only}: there is nothing to tell apart" + beside,
+            remedy,
             count=total,
             total=total,
         )
+
+    def _values_beside(self) -> str:
+        """What a column of a file beside says of the same answers, where it has two values: the rows lost it."""
+        if not self.answers:
+            return ""
+        candidates = read_candidate_scores(self.answers[0][0])
+        values: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for _, answer in self.answers:
+            for column, score in candidates.of(answer).items():
+                values[column][str(score.raw)] += 1
+        two = [
+            (column, counts)
+            for column, counts in values.items()
+            # Half: some answers may stand twice, with both labels.
+            if len(counts) == 2 and 2 * counts.total() >= len(self.answers)
+        ]
+        if not two:
+            return ""
+        column, counts = max(two, key=lambda one: one[1].total())
+        shown = " and ".join(f"{value!r} ({count:,})" for value, count in counts.most_common())
+        return f"; {column}, beside the same answers, has {shown}: the conversion lost it"
 
     def _report_weights(self, up: float, down: float, severity: Severity) -> Finding:
         """The labels weigh too unequally.

@@ -52,6 +52,9 @@ MIN_LENGTH_DIFFERENCE = 0.1
 # interval are compared, so few pairs say nothing.
 WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 """Share of the pairs in which the longer (or the shorter) answer is chosen"""
+# Chosen, not measured: people and judges disagree with any rule in one pair of twenty.
+RULE_SHARE = 0.95
+"""Share from which length, or a sort, looks like what the pairs were built by"""
 
 
 class PreferenceLengthBias(PairRule):
@@ -126,7 +129,20 @@ class PreferenceLengthBias(PairRule):
                         " left out"
                     ),
                     f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
+                    *_causes_of_a_rule(share, word),
                 ],
                 count=longer if word == "longer" else of - longer,
                 total=of,
             )
+
+
+def _causes_of_a_rule(share: float, word: str) -> Iterator[str]:
+    """What to check where length tells nearly every pair: no judge is so even."""
+    if share < RULE_SHARE:
+        return
+    other = "shorter" if word == "longer" else "longer"
+    yield (
+        f"so near to 100 % is no judgement: check whether the sides were exchanged when the pairs were built (a sort"
+        f" in the wrong direction, rank taken for score, columns read in the other order; then the {other} answer is"
+        " the better one), or whether they were chosen by length: read ten pairs"
+    )

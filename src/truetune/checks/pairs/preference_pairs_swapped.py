@@ -2,10 +2,12 @@
 
 ## What it does
 Counts, over the pairs where one of these tells the sides apart, how often it speaks against the label: score columns
-of the row (`score_chosen`, `rejected_rating`, `margin`); an answer that refuses (in data that are not about refusing,
-and whose refused questions are harmless); an answer cut off in the middle; an answer that is empty, or alone has no
-stop token. A text without a full stop at its end counts as cut only where the ends of its side are as those of cut
-texts: no formula that comes again and again (a signature), and often a function word, a comma or a scrap of a word.
+of the row (`score_chosen`, `rejected_rating`, `chosen_rank`, `margin`), else a `score` or `rank` of the same answers in
+a file of the same folder, from which the pairs were built (of a score more is better, of a rank less); an answer that
+refuses (in data that are not about refusing, and whose refused questions are harmless); an answer cut off in the
+middle; an answer that is empty, or alone has no stop token. A text without a full stop at its end counts as cut only
+where the ends of its side are as those of cut texts: no formula that comes again and again (a signature), and often a
+function word, a comma or a scrap of a word.
 
 A swapped set without such evidence cannot be detected: no trainer, no curve and no rule can see it. Silence of this
 rule is no proof. Length says nothing here (see `preference-length-bias`).
@@ -55,11 +57,12 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_in_row
+from truetune.data.candidate_scores import CandidateScores, ComparedSides, read_candidate_scores
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
 SIGNS = {
-    "scores": "the row's own scores are higher for the rejected side",
+    "scores": "the row's own scores are better for the rejected side",
     "refused": "the chosen side alone refuses",
     "cut": "the chosen side alone is cut off in the middle",
     "empty": "the chosen side alone is empty",
@@ -72,6 +75,8 @@ SIGNS = {
 MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
 # Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
 MIN_PAIRS = 8
+MIN_SHARE_BESIDE = 0.75
+"""Share of the pairs that scores in a file beside must speak against, at least"""
 # Chosen, not measured: sets that teach to refuse have a refusal in most pairs, others in a few
 # hundredths.
 REFUSING_SHARE = 0.5
@@ -95,6 +100,10 @@ class PreferencePairsSwapped(PairRule):
         self.stops = tuple(stop.token for stop in setup.probes.stops)
         self.spoke, self.against, self.harmful = Counter[str](), Counter[str](), 0
         self.cases: dict[str, list[Case]] = {kind: [] for kind in SIGNS}
+        self.candidates: CandidateScores | None = None
+        """What the files beside say that answers are worth"""
+        self.beside, self.unknown_direction = Counter[str](), Counter[str]()
+        """Pairs by the column of a file beside that tells them apart; the same of columns whose direction is unknown"""
         # Whether an answer without a full stop was cut is known when all of its side were read.
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
         self.open_cases: dict[str, list[Case]] = {}
@@ -104,15 +113,25 @@ class PreferencePairsSwapped(PairRule):
             if row.rejected is None:
                 continue
             self.pairs += 1
-            for kind, wrong in self._evidence(row, pair_texts(row)):
+            texts = pair_texts(row)
+            for kind, wrong in self._evidence(row, texts):
                 self.spoke[kind] += 1
                 self.against[kind] += wrong
                 if wrong and len(self.cases[kind]) < MAX_CASES:
                     text = SIGNS[kind]
-                    if row.scores and kind == "scores":
-                        text = "{} against {}".format(*row.scores)
+                    if kind == "scores" and row.scores and row.scores.difference:
+                        unit = "rank " if row.scores.is_rank else ""
+                        text = f"{unit}{row.scores.chosen} against {row.scores.rejected}"
+                    elif kind == "scores":
+                        text = self._scores_beside(row, texts).case
                     self.cases[kind].append(case_in_row(batch, row, text))
             self._remember_open_end(batch, row)
+
+    def _scores_beside(self, row: Conversation, texts: PairTexts) -> ComparedSides:
+        """What a file beside the pairs says of the two answers."""
+        if self.candidates is None:
+            self.candidates = read_candidate_scores(row.origin.file)
+        return self.candidates.compare(texts.chosen, texts.rejected)
 
     def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
         """Remember the end of the one side that ends within a sentence, where the other side does not."""
@@ -141,8 +160,15 @@ class PreferencePairsSwapped(PairRule):
 
     def _evidence(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
         """(kind, does it speak against the label?) of what tells the sides apart."""
-        if row.scores is not None and row.scores[0] != row.scores[1]:
-            yield "scores", row.scores[0] < row.scores[1]
+        if row.scores is not None and row.scores.difference:
+            yield "scores", row.scores.difference < 0
+        elif row.scores is None:
+            beside = self._scores_beside(row, texts)
+            if beside.prefers_chosen is not None:
+                self.beside[beside.column] += 1
+                yield "scores", not beside.prefers_chosen
+            elif beside.column:
+                self.unknown_direction[beside.column] += 1
         good, bad = texts.chosen.strip(), texts.rejected.strip()
         if not good or not bad:
             if good or bad:
@@ -164,6 +190,13 @@ class PreferencePairsSwapped(PairRule):
         kind = self._most_telling()
         if not self.pairs or kind == "scores" or self.spoke[kind] >= MIN_PAIRS:
             return super().unmet()
+        if self.unknown_direction:
+            ((column, pairs),) = self.unknown_direction.most_common(1)
+            return Unmet(
+                f"{column} differs between the sides of {pairs:,} pairs, and its name does not say whether more or"
+                " less is better",
+                "call it score (more is better) or rank (1 is the best)",
+            )
         reason = (
             f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show by themselves which side is"
             " better"
@@ -194,7 +227,10 @@ class PreferencePairsSwapped(PairRule):
             for kind in kinds
             if self._is_enough(kind) and intervals[kind][0] > MIN_SHARES[kind]
         ]
-        by_scores = self.against["scores"] * 2 > self.spoke["scores"]
+        by_scores = self.against["scores"] * 2 > self.spoke["scores"] and (
+            # What lies beside may be of another run, and a rank that of a process.
+            not self.beside or intervals["scores"][0] > MIN_SHARE_BESIDE
+        )
         # Without scores it is a guess: it is made only where no kind of evidence speaks for the
         # labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
@@ -219,7 +255,7 @@ class PreferencePairsSwapped(PairRule):
         """
         told = [kind for kind in intervals if kind in clear or kind == "scores"]
         evidence = [
-            f"{SIGNS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,}"
+            f"{self._sign(kind)}: {self.against[kind]:,} of {self.spoke[kind]:,}"
             f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
             for kind in told
         ]
@@ -228,7 +264,7 @@ class PreferencePairsSwapped(PairRule):
         )
         return self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
-            f" {self.spoke[most]:,} pairs where that tells them apart, {SIGNS[most]}",
+            f" {self.spoke[most]:,} pairs where that tells them apart, {self._sign(most)}",
             "read some pairs; if they are exchanged, say --map chosen=rejected --map"
             " rejected=chosen",
             severity="error" if most == "scores" else "warning",
@@ -237,6 +273,13 @@ class PreferencePairsSwapped(PairRule):
             count=self.against[most],
             total=self.spoke[most],
         )
+
+    def _sign(self, kind: str) -> str:
+        """What speaks against the labels; of scores in a file beside the name of their column."""
+        if kind != "scores" or not self.beside:
+            return SIGNS[kind]
+        ((column, _),) = self.beside.most_common(1)
+        return f"{column} is better for the rejected side"
 
     def _are_about_refusing(self) -> bool:
         """Do the pairs teach what to refuse? Then the side that refuses may well be the better one."""

@@ -1,12 +1,13 @@
 """The answers stand beside the questions of other rows.
 
 ## What it does
-Compares each question with its own answer, with those of the rows around it and with all others, by the rare words that
-they share. It fires where, from some row on, the answer one or several rows away is far nearer than the row's own (six
-standard errors), and where question and answer belong to each other alone (each is far nearer to the other than all
-else) and hardly ever stand in one row. Rows whose questions and answers share no rare words (labels, translations,
-canned replies that serve many rows) are not judged. Where a script makes the rows of a file and its code can be
-followed, the rows are compared with the file: which line each text is of.
+Compares each question with all answers by the rare words that they share. Tried are shifts by any number of rows, from
+some row on or of all; the order in which several processes gave them, one part behind the other; the reverse order;
+rows exchanged two by two; and pairs that belong to each other alone (each is far nearer to the other than all else)
+and do not stand in one row. It fires where an order is far beyond chance, with all orders and stretches that were tried
+counted, and where the rows' own answers are no nearer than anybody's. Rows whose questions and answers share no rare
+words (labels, translations, canned replies that serve many rows) are not judged. Where a script makes
+the rows of a file and its code can be followed, the rows are compared with the file: which line each text is of.
 
 ## Why it is bad
 The model learns fluent answers to other questions. The loss falls as it should, for most of it is in the language; what
@@ -40,12 +41,12 @@ import numpy as np
 
 from truetune.checks.answers_beside_unread_columns import last_answer, last_question
 from truetune.checks.find_displaced_answers import (
+    LARGEST,
     MIN_PAIRS,
-    AnswerShift,
-    are_answers_elsewhere,
+    MIN_ROWS,
+    DisplacedAnswers,
+    DisplacedAnswerSearch,
     case_of_displaced_answer,
-    find_answer_shift,
-    format_mean_with_interval,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -59,13 +60,9 @@ from truetune.encoding.batch import Batch
 from truetune.errors import TruetuneError
 from truetune.settings.row_formats import is_script_format
 
-CHUNK_ROWS = 1_000
+CHUNK_ROWS = LARGEST
 """Neighbouring rows that are compared with each other; of long files those from row 0, 1,000, 2,000, 4,000, 8,000, ...
 on: a shift stays to the end of the file"""
-# Chosen, not measured: words count as rare by the rows of the chunk, and of fewer rows nearly all
-# words are rare.
-MIN_ROWS = 40
-"""Rows of a chunk from which it is judged"""
 SHOWN_CASES = 20
 
 
@@ -78,9 +75,7 @@ class AnswersOfOtherRows(DataRule):
         super().__init__(setup)
         self.seen = self.compared = self.pairs = self.own_pairs = 0
         self.chunk: list[tuple[str, str, Origin]] = []
-        self.shift: AnswerShift | None = None
-        self.apart: tuple[int, int] | None = None
-        """Questions that are a pair with some answer, and those of them where it is their own"""
+        self.displaced: DisplacedAnswers | None = None
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -96,10 +91,10 @@ class AnswersOfOtherRows(DataRule):
                 self._compare_chunk()
 
     def unmet(self) -> Unmet | None:
-        self._compare_chunk()
+        self._compare_chunk(is_last=True)
         if not self.compared:
             return Unmet(f"it is about {MIN_ROWS} questions with an answer or more")
-        if self.pairs < MIN_PAIRS:
+        if self.displaced is None and self.pairs < MIN_PAIRS:
             return Unmet(
                 "it is about questions and answers that share rare words with each other alone;"
                 " these do not"
@@ -114,23 +109,12 @@ class AnswersOfOtherRows(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        self._compare_chunk()
+        self._compare_chunk(is_last=True)
         rows = self._rows_of_script()
         if rows is not None and rows.mispairing is not None:
             yield self._report_mispairing(rows, rows.mispairing)
-        elif self.shift is not None:
-            yield self._report_shift(self.shift)
-        elif self.apart is not None:
-            pairs, own = self.apart
-            yield self.finding(
-                f"the answers stand beside other questions: {pairs:,} questions have one answer that"
-                f" is far nearer than all others, and for {own:,} of them it is their own",
-                "build the rows again: join questions and answers by a key, and sort or filter"
-                " whole rows",
-                cases=self.cases,
-                count=pairs - own,
-                total=pairs,
-            )
+        elif self.displaced is not None:
+            yield self._report(self.displaced)
 
     def _rows_of_script(self) -> ScriptRows | None:
         """The rows as a script makes them, where one shapes them."""
@@ -156,48 +140,56 @@ class AnswersOfOtherRows(DataRule):
             total=found.total,
         )
 
-    def _report_shift(self, shift: AnswerShift) -> Finding:
-        """From some row on, the answers are those of the rows before or behind."""
-        rows = abs(shift.offset)
-        where = f"{rows} row{'s' * (rows != 1)} {'further on' if shift.offset > 0 else 'before'}"
-        count = shift.last - shift.first + 1
+    def _report(self, displaced: DisplacedAnswers) -> Finding:
+        """From some row on, the answers belong to other questions."""
+        rows = displaced.rows
+        remedy = (
+            "build the rows again: join questions and answers by a key, and sort, shuffle or filter"
+            " whole rows"
+        )
+        if displaced.offset:
+            what = f"those {displaced.order} are theirs"
+            remedy = "build the rows again, and filter whole rows: a row was dropped from one of the columns"
+        elif displaced.order:
+            what = f"they stand {displaced.order}"
+        else:
+            what = (
+                f"{len(rows):,} of these questions have one answer that is far nearer than all"
+                " others, at another row"
+            )
+        count = displaced.last - displaced.first + 1
+        where = f"from {self.cases[0].origin} on"
+        if displaced.is_among_sound_rows:
+            message = f"the answers of {len(rows):,} rows were exchanged among each other, {where}"
+        else:
+            message = f"{where}, the answers of {count:,} neighbouring rows stand beside other questions: {what}"
         return self.finding(
-            f"from {self.cases[0].origin} on, the answers of {count:,} neighbouring rows stand"
-            f" beside other questions: those {where} are theirs",
-            "build the rows again, and filter whole rows: a row was dropped from one of the columns",
-            evidence=[
-                f"affinity by rare words (0 to 1): own answer {format_mean_with_interval(shift.own)}, that"
-                f" {where} {format_mean_with_interval(shift.other)}, {shift.sigmas:.0f} standard errors apart"
-            ],
+            message,
+            remedy,
+            evidence=[displaced.evidence],
             cases=self.cases,
-            count=count,
+            count=count if displaced.log_chance is not None else len(rows),
             total=self.compared,
         )
 
-    def _compare_chunk(self) -> None:
+    def _compare_chunk(self, *, is_last: bool = False) -> None:
         """Judge the rows that were kept, and forget them."""
         chunk, self.chunk = self.chunk, []
         if len(chunk) < MIN_ROWS:
             return
         affinity = QuestionAnswerAffinity([one[0] for one in chunk], [one[1] for one in chunk])
-        paired, nearest = affinity.pairs(), affinity.nearest()
-        pairs, own = int(paired.sum()), int((nearest == np.arange(len(chunk)))[paired].sum())
+        is_whole = is_last and self.seen == len(chunk)
+        search = DisplacedAnswerSearch(affinity, chunk, is_whole=is_whole)
+        is_own = search.nearest == np.arange(len(chunk))
         self.compared += len(chunk)
-        self.pairs += pairs
-        self.own_pairs += own
+        self.pairs += int(search.paired.sum())
+        self.own_pairs += int(is_own[search.paired].sum())
         # One finding is enough; the later chunks only add to the figure.
-        if self.shift is not None or self.apart is not None:
+        if self.displaced is not None:
             return
-        self.shift = find_answer_shift(affinity, chunk)
-        if self.shift is not None:
-            rows = range(self.shift.first, self.shift.last + 1)
+        self.displaced = search.find()
+        if self.displaced is not None:
             self.cases = [
-                case_of_displaced_answer(chunk, row, row + self.shift.offset)
-                for row in rows[:SHOWN_CASES]
+                case_of_displaced_answer(chunk, row, int(self.displaced.targets[row]))
+                for row in self.displaced.rows[:SHOWN_CASES]
             ]
-        elif are_answers_elsewhere(affinity, pairs, own):
-            self.apart = pairs, own
-            away = np.flatnonzero(paired & (nearest != np.arange(len(chunk))))[
-                :SHOWN_CASES
-            ].tolist()
-            self.cases = [case_of_displaced_answer(chunk, row, int(nearest[row])) for row in away]

@@ -97,6 +97,8 @@ def _read_dataset(
     if any(hub in about for hub in HUB_KEYS):
         return ConfigDataset(name, ())
     path = folder / str(about.get("file_name"))
+    if draft.get("stage") == "pt":
+        draft.notes += _notes_on_pretraining(name, about)
     made = _dataset_form(about, str(draft.get("stage")))
     paths = (str(path),) if path.exists() else ()
     return (
@@ -104,6 +106,21 @@ def _read_dataset(
         if isinstance(made, str)
         else ConfigDataset(name, paths, *made)
     )
+
+
+def _notes_on_pretraining(name: str, about: Mapping[str, Any]) -> list[str]:
+    """What `stage: pt` does not read of a data set: the response, and all messages but the first."""
+    columns = about.get("columns")
+    if about.get("formatting", "alpaca") != "alpaca":
+        return [f"stage: pt trains the first message of each row of {name}, and no answer"]
+    mapped = columns if isinstance(columns, dict) else DEFAULT_COLUMNS
+    response = mapped.get("response")
+    if not response:
+        return []
+    return [
+        f"stage: pt trains the text of `{mapped.get('prompt')}` of {name} alone: `{response}`, which is mapped as the"
+        " response, is not read (stage: sft trains it; for plain text write both into one column)"
+    ]
 
 
 def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dict[str, str]] | str:
@@ -137,7 +154,8 @@ def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dic
         columns_of_row = dict(
             zip(ALPACA_COLUMNS, map(column_of, ALPACA_COLUMNS.values()), strict=True)
         )
-        if stage == "pt" and not columns_of_row["output"]:
+        if stage == "pt":
+            # Its processor reads the prompt alone, and no response, be it mapped.
             return "text", _column_map({"text": columns_of_row["instruction"]})
         return label_format or "alpaca", _column_map({**columns_of_row, **extra})
     return _message_form(about, column_of("messages"), label_format, extra)

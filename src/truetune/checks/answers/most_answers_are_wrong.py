@@ -1,0 +1,164 @@
+"""Most answers are wrong, whatever their form is.
+
+## What it does
+
+Reads the answers of a finished model beside references of which it can be told whether an answer gives them: labels,
+numbers, letters of a choice, a few words. A label is found as a whole word, the longest first, so that `supported` is
+not read in `unsupported`. It fires where surely more than half of these answers give something else; as an error where
+the references are labels and surely fewer are right than with the commonest label for every row.
+
+## Why it is bad
+
+Answers that stop by themselves and read well pass every check of their form. Whether they are right is another
+question, and a score that finds the reference anywhere in the text does not ask it.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    prompts: 20
+    answers: [
+      It is refuted., It is refuted., It is refuted., It is refuted., It is refuted.,
+      It is refuted., It is refuted., It is refuted., It is refuted., It is refuted.,
+      It is refuted., It is supported., It is supported., It is supported., It is supported.,
+      It is supported., It is supported., It is supported., It is supported., It is supported.]
+    references: [
+      supported, supported, supported, supported, supported,
+      supported, supported, supported, supported, supported,
+      supported, supported, refuted, refuted, refuted,
+      refuted, refuted, refuted, refuted, refuted]
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    prompts: 20
+    answers: [
+      It is supported., It is supported., It is supported., It is supported., It is supported.,
+      It is supported., It is supported., It is supported., It is supported., It is supported.,
+      It is supported., It is refuted., It is refuted., It is refuted., It is refuted.,
+      It is refuted., It is refuted., It is refuted., It is refuted., It is refuted.]
+    references: [
+      supported, supported, supported, supported, supported,
+      supported, supported, supported, supported, supported,
+      supported, supported, refuted, refuted, refuted,
+      refuted, refuted, refuted, refuted, refuted]
+```
+
+## Fix safety
+
+There is no automatic fix. Read wrong answers of each label; compare with the base model on the same rows, and with the
+share of each label in the training rows.
+
+## References
+
+- Rajpurkar et al. 2016, SQuAD: 100,000+ Questions for Machine Comprehension of Text, arXiv 1606.05250
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+from truetune.checks.answers.bad_answer_counts import (
+    MIN_ANSWERS,
+    BadAnswerCount,
+    count_bad_answers,
+    is_surely_above,
+    sample_cases,
+)
+from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.generation.answer_samples import Sample
+from truetune.generation.label_scores import LabelScores, score_labels
+
+TOLERATED = 0.5
+
+
+class MostAnswersAreWrong(BadAnswerShareRule):
+    code = "ANS022"
+    severity = "warning"
+    tolerated = TOLERATED
+    called = "give something else than their reference"
+    untold = Unmet(
+        "no answer has a label, a number or a few words as its reference",
+        "name the references (--map reference=COLUMN), or a parser (--parser)",
+        asked=False,
+    )
+    moot_where = (
+        "answers-are-cut-off",
+        "answers-are-empty",
+        "answers-are-garbage",
+        "answers-belong-to-other-rows",
+        "answers-change-language",
+        "answers-do-not-parse",
+        "answers-echo-the-prompt",
+        "answers-loop",
+        "answers-miss-their-references",
+        "labels-are-exchanged",
+        "one-answer-to-all",
+    )
+
+    def bad(self, sample: Sample) -> bool | None:
+        if sample.scores.agrees is not None:
+            return not sample.scores.agrees
+        gives = sample.scores.gives
+        return None if gives is None else not gives
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        # A weak model on few rows is no question that a reader must settle.
+        return unmet and replace(unmet, asked=False)
+
+    def findings(self) -> Iterator[Finding]:
+        bad_answers = count_bad_answers(self.subject, self.bad)
+        if bad_answers is None or bad_answers.last.of < MIN_ANSWERS or not self.subject.finished:
+            return
+        wrong = bad_answers.last
+        if not is_surely_above(wrong, TOLERATED):
+            return
+        labels = self._labels
+        if labels is None:
+            evidence = []
+            is_below_constant = False
+        else:
+            evidence = [describe_labels(labels)]
+            constant = BadAnswerCount(wrong.step, labels.rows - labels.right_by_first, labels.rows)
+            is_below_constant = is_surely_above(constant, 1 - labels.commonest / labels.rows)
+        yield self.finding(
+            f"{wrong.of - wrong.bad} of {wrong.of} answers give their reference, and {wrong.bad} something else:"
+            " that they stop and read well says nothing of that",
+            "read wrong answers of each kind beside their questions; ask the base model the same rows, and compare"
+            " with the share of each label in the training rows",
+            severity="error" if is_below_constant else "warning",
+            evidence=evidence,
+            cases=sample_cases(bad_answers.samples),
+            count=wrong.bad,
+            total=wrong.of,
+        )
+
+    @cached_property
+    def _labels(self) -> LabelScores | None:
+        samples = self.subject.looks[-1].samples
+        return score_labels(
+            [sample.answer.text for sample in samples],
+            [sample.prompt.reference for sample in samples],
+        )
+
+
+def describe_labels(labels: LabelScores) -> str:
+    """Accuracy by both readings, what the commonest label gets, and recall by label."""
+    recall = ", ".join(f"{label} {right} of {of}" for label, (right, of) in labels.recall.items())
+    return (
+        f"labels: {labels.right_by_first} of {labels.rows} ({labels.right_by_first / labels.rows:.0%}) are right by"
+        f" the first label found, {labels.right_by_only} ({labels.right_by_only / labels.rows:.0%}) by the only one;"
+        f" the commonest label for every row gets {labels.commonest / labels.rows:.0%}; recall: {recall};"
+        f" {labels.without_label} answers name no label, {labels.with_several} several"
+    )

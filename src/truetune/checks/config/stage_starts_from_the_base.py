@@ -1,0 +1,156 @@
+"""A preference run starts from the bare base, and not from the SFT beside it.
+
+## What it does
+Follows what each training of the given files writes to what the others start from: settings of LLaMA-Factory, Axolotl
+and TRL, commands that train by options, scripts whose settings are calls. It fires where a DPO, a KTO or a reward model
+starts from the same base as an SFT beside it, and names none of the folders that an SFT there writes, neither as its
+model nor as its adapter.
+
+## Why it is bad
+What the SFT taught is not in the model that is optimised, nor in its reference. The curves look as they should. A merge
+of the last adapter with the base gives a model that never saw the SFT rows.
+
+## Example
+```yaml
+beside:
+  sft.yaml:
+    model_name_or_path: some/model
+    stage: sft
+    do_train: true
+    finetuning_type: lora
+    dataset: chats
+    template: llama3
+    output_dir: saves/sft
+config:
+  model_name_or_path: some/model
+  stage: dpo
+  do_train: true
+  finetuning_type: lora
+  dataset: pairs
+  learning_rate: 0.000005
+  output_dir: saves/dpo
+```
+
+## Use instead
+```yaml
+beside:
+  sft.yaml:
+    model_name_or_path: some/model
+    stage: sft
+    do_train: true
+    finetuning_type: lora
+    dataset: chats
+    template: llama3
+    output_dir: saves/sft
+config:
+  model_name_or_path: some/model
+  adapter_name_or_path: saves/sft
+  create_new_adapter: true
+  stage: dpo
+  do_train: true
+  finetuning_type: lora
+  dataset: pairs
+  learning_rate: 0.000005
+  output_dir: saves/dpo
+```
+
+## Fix safety
+There is no automatic fix: both runs may be meant to start from the base, for a comparison.
+
+## References
+- Rafailov et al. 2023, Direct Preference Optimization, arXiv 2305.18290 (the reference is the SFT model)
+- hiyouga/LLaMA-Factory `examples/train_lora/llama3_lora_dpo.yaml`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.checks.training_stages import LATER_METHODS, stage_of
+from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.settings.config import Config, TrainingStage
+
+# LLaMA-Factory's folder of examples has six, each from the base.
+MAX_METHODS = 3
+"""Methods of the given trainings; more of them are a collection of examples, and no pipeline"""
+NO_STAGES = Unmet(
+    "it is about a preference run or a reward model that is given together with an SFT of the same base",
+    "give both: truetune check SFT DPO",
+)
+
+
+class StageStartsFromTheBase(ConfigRule):
+    code = "CFG065"
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        return None if sft_stages_before(self.subject) else NO_STAGES
+
+    def figure(self) -> str:
+        own = stage_of(self.subject)
+        assert own is not None
+        outputs = ", ".join(one.output for one in sft_stages_before(self.subject))
+        return f"starts from {', '.join((own.model, *own.adapters))}; SFT writes {outputs}"
+
+    def findings(self) -> Iterator[Finding]:
+        config, own = self.subject, stage_of(self.subject)
+        before = sft_stages_before(config)
+        if own is None or not before:
+            return
+        starts = (own.model, *own.adapters)
+        if any(is_within(name, one.output) for name in starts for one in before):
+            return
+        # Another adapter, or a folder that something else made: where that comes from is not known.
+        if own.adapters or not any(is_same_folder(own.model, one.model) for one in before):
+            return
+        sft = next(one for one in before if is_same_folder(own.model, one.model))
+        yield self.finding(
+            f"this {own.method.upper()} starts from {own.model}, as {PurePath(sft.file).name} does, and not from"
+            f" {sft.output}, which that writes: what the SFT learned is not in it",
+            f"{_edit(config, sft, own)}; or leave the SFT away, if this run is meant to start from the base",
+            cases=[
+                setting_case(config, own.model, "model"),
+                Case(f"output_dir: {sft.output}", file=sft.file),
+            ],
+        )
+
+
+def sft_stages_before(config: Config) -> list[TrainingStage]:
+    """The SFT runs that are given together with a later stage; none where the settings are of no later stage."""
+    own = stage_of(config)
+    if own is None or own.method not in LATER_METHODS:
+        return []
+    if len({one.method for one in config.stages}) > MAX_METHODS:
+        return []
+    return [
+        one
+        for one in config.stages
+        if one.method == "sft" and not is_same_folder(one.output, own.output)
+    ]
+
+
+def _edit(config: Config, sft: TrainingStage, own: TrainingStage) -> str:
+    """What to write into the settings of the later stage, in the words of its stack."""
+    if not sft.trains_adapter:
+        key = "base_model" if config.stack == "axolotl" else "model_name_or_path"
+        return f"set {key}: {sft.output}"
+    if config.stack == "llama-factory":
+        edit = f"set adapter_name_or_path: {sft.output} and create_new_adapter: true"
+        return f"{edit}, and merge both later (adapter_name_or_path: {sft.output},{own.output})"
+    if config.stack == "axolotl":
+        return (
+            f"merge the SFT first (axolotl merge-lora, --lora-model-dir {sft.output}) and set base_model:"
+            f" {sft.output}/merged"
+        )
+    return (
+        f"merge the adapter of {sft.output} into its base (merge_and_unload, save_pretrained) and start from that"
+        " folder"
+    )

@@ -1,0 +1,284 @@
+"""A label is looked for as a part of the answer, and it is a part of another label too.
+
+## What it does
+Looks at `label in answer` where the label is a reference of rows that are known (of the file, of files that it names or
+that lie beside it), one of a list that stands in the file, or a text. It fires where one of these labels stands inside
+of another (`supported` in `unsupported`, `correct` in `incorrect`) and the shorter one is asked without the longer one
+first. Silent where the answer is split into words, and where a longer label is asked before.
+
+## Why it is bad
+`"supported" in "unsupported: no trial shows it"` is true: each answer that says the longer label counts as the shorter
+one as well. Accuracy is too high, and most of all on the rows that are wrong in the worst way.
+
+## Example
+```python
+LABELS = ["supported", "unsupported", "unclear"]
+
+
+def read_label(answer):
+    for label in LABELS:
+        if label in answer.lower():
+            return label
+    return None
+```
+
+## Use instead
+```python
+import re
+
+LABELS = ["supported", "unsupported", "unclear"]
+FIRST = re.compile(r"\\b(" + "|".join(LABELS) + r")\\b")
+
+
+def read_label(answer):
+    match = FIRST.search(answer.lower())
+    return match.group(1) if match else None
+```
+
+## Fix safety
+There is no automatic fix: whether an answer with two labels counts as the first one or as none is a choice. Figures of
+earlier runs are void.
+
+## References
+- EleutherAI/lm-evaluation-harness#2707 (how an answer is read decides its score)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.reference_comparisons import REFERENCE
+from truetune.checks.source.evidence.scored_rows import scored_rows
+from truetune.source.module import Module
+
+# Names are all that tells an answer from any other text: one that is called `x` is missed.
+ANSWER_NAME = re.compile(
+    r"pred|answer|output|generat|respon|repl|completion|decoded|hyp|text|said|result|content", re.I
+)
+"""Names of what a model wrote"""
+PLAIN_TEXT_NAME = re.compile(r"^\W*(?:text|content|line|log|stdout|stderr|result)s?\b", re.I)
+"""Names of texts that may be anything: single words that are looked for in them need not be labels"""
+LABEL = re.compile(r"[^\W\d_][\w -]+")
+MAX_LABELS = 20
+"""Different texts of a column up to which they are labels"""
+MAX_LABEL_CHARACTERS = 40
+WORD_LISTS = frozenset(("split", "findall", "tokenize", "word_tokenize", "keys", "values", "get"))
+"""Methods that make a list of a text, or give what is none"""
+
+
+class LabelSearch(NamedTuple):
+    """`label in answer`, with the labels that it looks for, in the order in which it asks."""
+
+    compare: ast.Compare
+    labels: tuple[str, ...]
+    source: str
+    """Where they stand, for a reader"""
+    is_ordered: bool
+    """The first that is found is taken"""
+
+
+def _label_searches(module: Module) -> Iterator[LabelSearch]:
+    """The places of a file that look for a label inside of an answer."""
+    chains = _labels_of_chains(module)
+    for compare in module.nodes(ast.Compare):
+        if len(compare.ops) != 1 or not isinstance(compare.ops[0], ast.In):
+            continue
+        label, answer = compare.left, compare.comparators[0]
+        if not _is_answer_text(module, answer):
+            continue
+        text = module.flow.value(label)
+        if isinstance(text, str):
+            if compare in chains and not PLAIN_TEXT_NAME.search(ast.unparse(answer)):
+                yield LabelSearch(compare, chains[compare], "this file", is_ordered=True)
+            continue
+        searched = _labels_of(module, label)
+        if searched is not None:
+            labels, source, is_ordered = searched
+            yield LabelSearch(compare, labels, source, is_ordered)
+
+
+class LabelFoundInsideAnother(SourceRule):
+    code = "SRC154"
+    severity = "warning"
+    looks_at = CodePlaces("labels that are looked for inside of answers", _label_searches)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for search in _label_searches(module):
+            inside = _label_inside(search)
+            if inside is None:
+                continue
+            one, other = inside
+            yield self.finding(
+                f"`{module.text_of(search.compare)}` is true of answers that say another label: {one!r} stands in"
+                f" {other!r} ({search.source}), so that an answer {other!r} counts as {one!r}",
+                'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the'
+                " answer; and report recall by label",
+                cases=[case_at(module, search.compare)],
+            )
+            return
+
+
+def _label_inside(search: LabelSearch) -> tuple[str, str] | None:
+    """(label, longer label): the first that is a part of another one, unless that was asked before."""
+    for at, one in enumerate(search.labels):
+        others = search.labels[at + 1 :] if search.is_ordered else search.labels
+        for other in others:
+            if one != other and one in other:
+                return one, other
+    return None
+
+
+def _is_answer_text(module: Module, node: ast.expr) -> bool:
+    """Is it a text that a model wrote, and no list of words or labels?"""
+    if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp):
+        return False
+    if isinstance(module.flow.value(node), list | tuple | set | frozenset | dict):
+        return False
+    for origin in (node, *(origin.node for origin in module.flow.origins(node))):
+        if isinstance(
+            origin, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp
+        ):
+            return False
+        if isinstance(origin, ast.Call) and (module.flow.call(origin).method or "") in WORD_LISTS:
+            return False
+    column = _column_of(module, _without_text_methods(node)) or ""
+    return bool(ANSWER_NAME.search(f"{ast.unparse(node)} {column}"))
+
+
+def _labels_of(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, bool] | None:
+    """(labels, where they stand, is the first taken) of what is looked for; None where they are not known."""
+    inner = _without_text_methods(label)
+    listed = _listed_labels(module, inner)
+    if listed is not None:
+        return listed, "this file", True
+    column = _column_of(module, inner)
+    if column is None or not REFERENCE.search(ast.unparse(inner) + column):
+        return None
+    rows = scored_rows(module, (column,))
+    if rows is None:
+        return None
+    labels = sorted({row[column].strip().casefold() for row in rows.rows} - {""})
+    if not 2 <= len(labels) <= MAX_LABELS or len(rows.rows) < 2 * len(labels):
+        return None
+    if any(len(one) > MAX_LABEL_CHARACTERS for one in labels):
+        return None
+    return tuple(labels), f"`{column}` of {rows.source}", False
+
+
+def _without_text_methods(node: ast.expr) -> ast.expr:
+    """`gold` of `gold.strip().lower()`, `str(gold)`."""
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in (
+            "strip",
+            "lower",
+            "casefold",
+        ):
+            node = node.func.value
+        elif isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
+            node = node.args[0]
+        else:
+            break
+    return node
+
+
+def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
+    """The texts that a loop or a comprehension takes one by one from a list of the file."""
+    if not isinstance(node, ast.Name):
+        return None
+    for loop in _loops(module):
+        target = loop.target
+        is_inside = isinstance(target, ast.Name) and target.id == node.id
+        if not is_inside or not _is_around(module, loop, node):
+            continue
+        values = module.flow.value(loop.iter)
+        if isinstance(values, list | tuple) and len(values) > 1:
+            texts = [value for value in values if isinstance(value, str)]
+            if len(texts) == len(values):
+                return tuple(text.casefold() for text in texts)
+    return None
+
+
+def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:
+    """Loops, and those of comprehensions."""
+    yield from module.nodes(ast.For)
+    yield from module.nodes(ast.comprehension)
+
+
+def _is_around(module: Module, loop: ast.AST, node: ast.AST) -> bool:
+    """Does a loop, or the comprehension that it belongs to, hold a node?"""
+    holder = next(module.parents(loop)) if isinstance(loop, ast.comprehension) else loop
+    return any(part is node for part in ast.walk(holder))
+
+
+def _column_of(module: Module, node: ast.expr) -> str | None:
+    """The column that a value is read from: `row["label"]`, or a name that was given it."""
+    zipped = _zipped_with(module, node) if isinstance(node, ast.Name) else None
+    origins = module.flow.origins(zipped or node)
+    nodes = (zipped or node, *(origin.node for origin in origins))
+    for one in nodes:
+        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant):
+            if isinstance(one.slice.value, str):
+                return one.slice.value
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
+            first = one.args[0] if one.args else None
+            if one.func.attr == "get" and isinstance(first, ast.Constant):
+                return first.value if isinstance(first.value, str) else None
+    return None
+
+
+def _zipped_with(module: Module, name: ast.Name) -> ast.expr | None:
+    """What a name of `for gold, answer in zip(golds, answers)` is taken from."""
+    for loop in _loops(module):
+        target, rows = loop.target, loop.iter
+        if not isinstance(target, ast.Tuple) or not isinstance(rows, ast.Call):
+            continue
+        names = [one.id if isinstance(one, ast.Name) else "" for one in target.elts]
+        is_zip = ast.unparse(rows.func) == "zip" and len(rows.args) == len(names)
+        if is_zip and name.id in names and _is_around(module, loop, name):
+            return rows.args[names.index(name.id)]
+    return None
+
+
+def _labels_of_chains(module: Module) -> dict[ast.Compare, tuple[str, ...]]:
+    """`if "a" in text: ... elif "b" in text: ...`, and such ifs one after the other that return -> their texts."""
+    chains: dict[ast.Compare, tuple[str, ...]] = {}
+    for chain in _chains(module):
+        tests = [
+            (test, module.flow.value(test.left))
+            for one in chain
+            for test in [one.test]
+            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)
+        ]
+        texts = [
+            (test, text.casefold())
+            for test, text in tests
+            if isinstance(text, str) and LABEL.fullmatch(text)
+        ]
+        if len({ast.unparse(test.comparators[0]) for test, _ in texts}) == 1:
+            for at, (test, _) in enumerate(texts):
+                following = tuple(text for _, text in texts[at:])
+                # An if stands in the chain of its elifs, and in that of its function.
+                if len(following) > len(chains.get(test, ())):
+                    chains[test] = following
+    return chains
+
+
+def _chains(module: Module) -> Iterator[Sequence[ast.If]]:
+    """Ifs of which the first that holds is taken."""
+    for first in module.nodes(ast.If):
+        chain = [first]
+        while len(chain[-1].orelse) == 1 and isinstance(chain[-1].orelse[0], ast.If):
+            chain.append(chain[-1].orelse[0])
+        yield chain
+    for function in module.nodes(ast.FunctionDef):
+        ifs = [one for one in function.body if isinstance(one, ast.If)]
+        if len(ifs) > 1 and all(isinstance(one.body[-1], ast.Return) for one in ifs):
+            yield ifs

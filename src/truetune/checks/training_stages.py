@@ -1,0 +1,70 @@
+"""Training stages: what each training of the given files starts from, and which folder it writes.
+
+An SFT writes an adapter or a model, and a preference run is meant to start from it. The files say both in text:
+settings of LLaMA-Factory, Axolotl and TRL, commands that train by options, and scripts whose settings are calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.parsing.shell_commands import is_command_file, read_commands
+from truetune.settings.config import Config, TrainingStage
+from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.settings.stacks.command_options import configs_of_commands
+from truetune.settings.stacks.config_file import read_config
+from truetune.settings.stacks.registry import config_readers
+from truetune.source.module import read_module
+from truetune.source.script_configs import extract_configs
+from truetune.trainers.trainer_facts import TrainerName
+
+SETTINGS = (".yaml", ".yml", ".json")
+TRAINS = (b"Trainer(", b"Config(")
+"""One of them stands in each script with settings of a trainer; others need not be parsed"""
+LATER_METHODS = ("dpo", "kto", "reward")
+"""Methods of stages that come behind an SFT; ORPO and CPO train on the answers themselves and need none"""
+
+
+def stages_of_file(path: Path, trained_by: TrainerName | None = None) -> Iterator[TrainingStage]:
+    """The trainings of one file."""
+    for config in _configs_of(path, trained_by):
+        stage = stage_of(config)
+        if stage is not None:
+            yield stage
+
+
+def _configs_of(path: Path, trained_by: TrainerName | None) -> Iterable[Config]:
+    if is_command_file(path):
+        return configs_of_commands(read_commands(path))
+    if path.suffix == ".py":
+        return _configs_of_script(path)
+    if path.suffix in SETTINGS and recognise_kinds(path, trained_by)[0] in config_readers():
+        return [read_config(path, trained_by)]
+    return ()
+
+
+def _configs_of_script(path: Path) -> Iterable[Config]:
+    """The settings that a script makes by calls."""
+    text = path.read_bytes()
+    return extract_configs(read_module(path)) if all(word in text for word in TRAINS) else ()
+
+
+def stage_of(config: Config) -> TrainingStage | None:
+    """The training that some settings are; None where they train nothing, or do not say where they write."""
+    output = config.raw.get("output_dir")
+    if not isinstance(output, str) or not output:
+        return None
+    if config.stack == "llama-factory" and not config.raw.get("do_train"):
+        return None
+    raw_model = config.raw.get("model_name_or_path") or config.raw.get("base_model")
+    model = raw_model or config.spec.model
+    if not isinstance(model, str) or not model:
+        return None
+    training = config.spec.training
+    adapters = tuple(
+        name.strip() for name in str(training.adapter or "").split(",") if name.strip()
+    )
+    return TrainingStage(
+        config.path, training.method, model, adapters, output, training.lora is not None
+    )

@@ -1,0 +1,120 @@
+"""Figures that a script wrote beside its predictions (metrics.json), and which reading of the answers gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.generation.label_scores import LabelScores
+from truetune.parsing.input_limits import RESULT
+from truetune.parsing.json_reader import parse_json
+
+FILE_NAME = re.compile(r"metric|result|score|eval|summary|report", re.I)
+"""Names of files that hold figures"""
+FIGURE_NAME = re.compile(
+    r"(?:^|[_\s/.-])(?:acc|accuracy|exact_?match|em|correct|pass_?rate|score)(?:$|[_\s/.-])", re.I
+)
+"""Names of figures that count right answers"""
+MAX_FILES, MAX_BYTES, MAX_DEPTH = 20, 1 << 20, 4
+"""Files that are read, the largest of them, and how deep a figure may stand"""
+# Half a row of a hundred: figures are written with two to four digits.
+TOLERANCE = 0.006
+"""Difference below which two figures are the same"""
+
+
+class FigureBeside(NamedTuple):
+    """A share of right answers that stands in a file."""
+
+    file: str
+    name: str
+    value: float
+    """0 to 1"""
+
+
+class Reading(NamedTuple):
+    """What is counted as right, and how many are."""
+
+    name: str
+    right: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        """Of right answers."""
+        return self.right / self.of
+
+
+def figures_beside(path: Path) -> list[FigureBeside]:
+    """The shares of right answers in the JSON files beside a file of predictions."""
+    found: list[FigureBeside] = []
+    folder = path.parent
+    names = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    others = [one for one in names if one != path and FILE_NAME.search(one.stem)]
+    for file in others[:MAX_FILES]:
+        try:
+            if file.stat().st_size > MAX_BYTES:
+                continue
+            values = parse_json(file.read_bytes(), RESULT)
+        except (OSError, ValueError):
+            continue
+        found += [FigureBeside(file.name, name, value) for name, value in _shares_in(values)]
+    return found
+
+
+def readings_of(
+    answers: Sequence[str], references: Sequence[str], labels: LabelScores | None
+) -> list[Reading]:
+    """The usual ways to count right answers."""
+    pairs = [(a, r) for a, r in zip(answers, references, strict=True) if r.strip()]
+    if not pairs:
+        return []
+    readings = []
+    if labels is not None:
+        readings += [
+            Reading("the first label found", labels.right_by_first, labels.rows),
+            Reading("the only label found", labels.right_by_only, labels.rows),
+        ]
+    exact = sum(a.split() == r.split() for a, r in pairs)
+    folded = sum(a.strip().casefold() == r.strip().casefold() for a, r in pairs)
+    in_text = sum(r.strip().casefold() in a.casefold() for a, r in pairs)
+    return [
+        *readings,
+        Reading("exact match", exact, len(pairs)),
+        Reading("exact match without case", folded, len(pairs)),
+        Reading("`reference in answer`", in_text, len(pairs)),
+    ]
+
+
+def compare_figures(figures: Sequence[FigureBeside], readings: Sequence[Reading]) -> Iterator[str]:
+    """A sentence for each figure beside: what this report counts, and which reading gives it."""
+    if not readings:
+        return
+    for figure in figures:
+        same = [one for one in readings if abs(one.share - figure.value) <= TOLERANCE]
+        says = f"{figure.file} says {figure.name} {figure.value:.3g}"
+        own = ", ".join(
+            f"{one.right} of {one.of} ({one.share:.3g}) by {one.name}" for one in readings
+        )
+        if not same:
+            yield f"{says}; here: {own}: none of these gives that figure"
+        elif same[0] is not readings[0]:
+            yield f"{says}, which is what {same[0].name} gives; here: {own}"
+        else:
+            yield f"{says}, as here by {same[0].name}"
+
+
+def _shares_in(values: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, float]]:
+    """(name, share): numbers whose name is one of right answers; percentages as shares."""
+    if isinstance(values, Mapping) and depth < MAX_DEPTH:
+        for key, value in values.items():
+            yield from _shares_in(value, f"{name}.{key}" if name else str(key), depth + 1)
+        return
+    is_number = isinstance(values, int | float) and not isinstance(values, bool)
+    if not is_number or not FIGURE_NAME.search(name.rpartition(".")[2]):
+        return
+    if 0 <= values <= 1:
+        yield name, float(values)
+    elif 1 < values <= 100 and isinstance(values, float):
+        yield name, values / 100

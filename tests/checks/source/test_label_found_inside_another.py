@@ -1,0 +1,49 @@
+"""Labels that are looked for inside of answers, where one is a part of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import truetune
+
+FAULTY = {
+    "loop": 'LABELS = ["correct", "incorrect"]\ndef read(answer):\n    for label in LABELS:\n'
+    "        if label in answer:\n            return label\n",
+    "next": 'LABELS = ["correct", "incorrect"]\ndef read(answer):\n'
+    "    return next((one for one in LABELS if one in answer.lower()), None)\n",
+    "elif": 'def read(response):\n    if "male" in response:\n        return 0\n'
+    '    elif "female" in response:\n        return 1\n',
+    "returns": 'def read(output):\n    if "supported" in output:\n        return 1\n'
+    '    if "unsupported" in output:\n        return 0\n',
+    "rows": 'ROWS = [{"gold": "supported", "pred": "supported"}, {"gold": "unsupported", "pred": "a"},\n'
+    '    {"gold": "supported", "pred": "b"}, {"gold": "unsupported", "pred": "c"}]\n'
+    'right = sum(row["gold"] in row["pred"] for row in ROWS)\n',
+}
+HEALTHY = {
+    "longer first": FAULTY["elif"]
+    .replace("female", "x")
+    .replace('"male', '"female')
+    .replace('"x', '"male'),
+    "words": FAULTY["loop"].replace("in answer:", "in answer.split():"),
+    "apart": FAULTY["loop"].replace("incorrect", "wrong"),
+    "models": FAULTY["loop"].replace("answer", "model_name"),
+    "rows apart": FAULTY["rows"].replace("unsupported", "refuted"),
+}
+
+
+def codes(text: str, folder: Path) -> set[str]:
+    path = folder / "score.py"
+    path.write_text(text)
+    return {finding.code for finding in truetune.lint([str(path)], select=["SRC154"]).findings}
+
+
+@pytest.mark.parametrize("form", FAULTY)
+def test_a_label_inside_another(form: str, tmp_path: Path) -> None:
+    assert codes(FAULTY[form], tmp_path) == {"SRC154"}
+
+
+@pytest.mark.parametrize("form", HEALTHY)
+def test_labels_that_are_told_apart(form: str, tmp_path: Path) -> None:
+    assert codes(HEALTHY[form], tmp_path) == set()

@@ -1,0 +1,92 @@
+"""Pairs beside the scores or ranks that they were built from, and labels beside the column that they were made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import truetune
+
+ANSWERS = [
+    (f"Question {n}?", f"The good reply {n} is here.", f"A bad one {n} for you.") for n in range(40)
+]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def codes(path: Path) -> set[str]:
+    return {finding.code for finding in truetune.check(str(path), select="PREF").findings}
+
+
+@pytest.mark.parametrize(
+    ("column", "good", "bad", "swapped", "is_told"),
+    [
+        ("rank", 1, 2, True, True),
+        ("rank", 1, 2, False, False),
+        ("score", 9, 3, True, True),
+        ("score", 9, 3, False, False),
+        ("position", 1, 2, True, False),
+        ("tokens", 9, 3, True, False),
+    ],
+)
+def test_sides_beside_the_scores_of_their_candidates(
+    column: str, good: int, bad: int, swapped: bool, is_told: bool, tmp_path: Path
+) -> None:
+    candidates = [
+        {"prompt": prompt, "response": text, column: value}
+        for prompt, one, other in ANSWERS
+        for text, value in ((one, good), (other, bad))
+    ]
+    write(tmp_path / "candidates.jsonl", candidates)
+    pairs = [
+        {
+            "prompt": prompt,
+            "chosen": other if swapped else one,
+            "rejected": one if swapped else other,
+        }
+        for prompt, one, other in ANSWERS
+    ]
+    write(tmp_path / "pairs.jsonl", pairs)
+    assert ("PREF002" in codes(tmp_path / "pairs.jsonl")) == is_told
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_ranks_of_the_row(swapped: bool, tmp_path: Path) -> None:
+    pairs = [
+        {
+            "prompt": p,
+            "chosen": a,
+            "rejected": b,
+            "chosen_rank": 1 + swapped,
+            "rejected_rank": 2 - swapped,
+        }
+        for p, a, b in ANSWERS
+    ]
+    write(tmp_path / "pairs.jsonl", pairs)
+    assert ("PREF002" in codes(tmp_path / "pairs.jsonl")) == swapped
+
+
+def test_labels_that_a_conversion_lost(tmp_path: Path) -> None:
+    lines = [f"{p},{a},{n % 5 // 3}\n" for n, (p, a, _) in enumerate(ANSWERS)]
+    (tmp_path / "votes.csv").write_text(
+        "prompt,completion,thumbs\n" + "".join(lines), encoding="utf-8"
+    )
+    write(
+        tmp_path / "kto.jsonl",
+        [{"prompt": p, "completion": a, "label": True} for p, a, _ in ANSWERS],
+    )
+    (finding,) = truetune.check(str(tmp_path / "kto.jsonl"), select="PREF010").findings
+    assert "`thumbs` of votes.csv" in finding.message
+    assert "'0' (24)" in finding.message
+
+
+def test_a_length_that_tells_all_pairs_leads_to_their_sides(tmp_path: Path) -> None:
+    pairs = [{"prompt": p, "chosen": "Short.", "rejected": b * 4} for p, _, b in ANSWERS]
+    write(tmp_path / "pairs.jsonl", pairs)
+    (finding,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
+    assert any("exchanged" in line for line in finding.evidence)
