@@ -550,6 +550,7 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         seen.tokenizer = seen.tokenizer or path
     if not set(SOURCE_KINDS).isdisjoint(kinds):
         _check_settings_in(Path(path), seen)
+        _diagnose_outputs(Path(path), seen)
         if Path(path).is_dir() and "data" not in kinds and seen.run is None:
             _check_rows_of_scripts(Path(path), seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
@@ -942,6 +943,23 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 
 
+def _diagnose_outputs(path: Path, seen: PathsCheck) -> None:
+    """Judge the training that the outputs of a notebook show, or of the notebooks in a folder, as the log of a run."""
+    from truetune.checks.diagnose_log import diagnose
+    from truetune.logs.read_run import read_run
+
+    notebooks = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
+    for notebook in notebooks[:MAX_NOTEBOOKS]:
+        if notebook.suffix != ".ipynb":
+            continue
+        try:
+            log = read_run(notebook)
+        except TruetuneError:
+            continue  # its code is judged all the same, and few notebooks hold the log of a run
+        if log.curve("loss") or log.curve("reward"):
+            seen.add(diagnose(str(notebook), spec=seen.spec))
+
+
 def _check_checkpoint(path: str, seen: PathsCheck) -> Report:
     """What the rules on checkpoints say."""
     from truetune.checks.inspect_checkpoint import checkpoint_report
@@ -975,6 +993,8 @@ REASON_BY_UNJUDGED_KIND: Mapping[InputKind, Callable[[str], NotJudged]] = {
     "deepspeed": _of_deepspeed,
 }
 """Configurations that no rule reads alone"""
+MAX_NOTEBOOKS = 20
+"""Notebooks of a folder whose outputs are read: each is parsed whole"""
 MEMBER_KINDS: frozenset[InputKind] = frozenset(
     (*REASON_BY_UNJUDGED_KIND, "commands", "log", "modelfile", "run")
 )
