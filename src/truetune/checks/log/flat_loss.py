@@ -56,6 +56,7 @@ from truetune.checks.log.loss_diverges import ends_above_beginning
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
+from truetune.settings.run_spec import Severity
 
 NO_RATE = 5e-8
 """Learning rate below which nothing moves: a twentieth of DPO's default of 1e-6, the smallest in use"""
