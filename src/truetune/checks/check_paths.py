@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.check_data import Progress, check
+from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
 from truetune.checks.detected_trainers import DetectedTrainers
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import find_prepared_cache, inspect_tokenized, is_tokenized
@@ -302,7 +303,7 @@ def _judge_ids_of_script(
     why = "their tokens are judged as the script makes them"
     try:
         judgement, subject = judge_rows_by_text_rules(
-            run, progress, script_reads_rows=True, why=why
+            run, progress, script_reads_rows=True, why=why, columns_read=_columns_read(seen)
         )
         seen.subjects.append(subject)
     except TruetuneError as error:
@@ -342,7 +343,11 @@ def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | No
     what = "the prompts, tokens and lengths of the data"
     try:
         judgement, subject = judge_rows_by_text_rules(
-            run, progress, script_reads_rows=seen.rows_of_scripts, why=why
+            run,
+            progress,
+            script_reads_rows=seen.rows_of_scripts,
+            why=why,
+            columns_read=_columns_read(seen),
         )
     except TruetuneError as error:
         if not seen.subjects:
@@ -416,7 +421,13 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
     """What the rules on data and tokenizer say; None where a tokenizer that the user did not name is broken, and other
     things were judged: settings may name a folder that holds the model's config.json alone."""
     try:
-        return check(run, _data_rules(run, seen), progress=progress, cut=not seen.joined)
+        return check(
+            run,
+            _data_rules(run, seen),
+            progress=progress,
+            cut=not seen.joined,
+            columns_read=_columns_read(seen),
+        )
     except TokenizerError as error:
         # A tokenizer that the user named himself, or the only thing that was named, must not be passed over in
         # silence.
@@ -432,6 +443,11 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
             Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),))
         )
         return None
+
+
+def _columns_read(seen: PathsCheck) -> frozenset[str]:
+    """The columns that the scripts among the paths read."""
+    return columns_read_by_scripts(seen.trainers.sources)
 
 
 def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
