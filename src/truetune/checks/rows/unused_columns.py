@@ -4,8 +4,8 @@
 Lists the columns that the row's format does not use: a warning where their names sound like part of the prompt or the
 answer, a note where they hold sentences. Where one has the name of an answer and another one is learned as the answer,
 it names both. Short values (ids, sources, scores, dates) are left alone, and so are columns
-of images, sound and video, which trainers read beside the text. A column that a script beside the rows reads by its name
-(`row["context"]`) is used.
+of images, sound and video, which trainers read beside the text. A column that a script beside the rows reads by its
+name (`row["context"]`) is used.
 
 ## Why it is bad
 A `system`, `context` or `input` column that nobody maps is lost without a word, and the model learns to answer without
