@@ -828,3 +828,110 @@ def test_weights_that_are_nan_from_a_step_on(
     finding = next(f for f in findings if f.rule == "nan-hidden-by-logging-filter")
     assert ("the weights are ruined" in finding.message) is is_ruined
     assert ("begin again" in str(finding.remedy)) is is_ruined
+
+
+def _at_one_level(
+    level: float,
+    *,
+    epochs: float | None = 1.0,
+    noise: float = 0.01,
+    evaluated: dict[int, float] | None = None,
+    records: int = 78,
+    **more: float,
+) -> RunLog:
+    """A run whose loss stays where it is; `more` are facts of its evaluations."""
+    values = level + np.random.default_rng(5).normal(0, noise * level, records)
+    history: list[dict[str, float]] = [
+        {"step": 10.0 * n + 10, "loss": float(value), "learning_rate": 1e-4, "grad_norm": 0.7}
+        for n, value in enumerate(values)
+    ]
+    if epochs is not None:
+        for n, record in enumerate(history):
+            record["epoch"] = epochs * (n + 1) / records
+    for step, value in (evaluated or {}).items():
+        history.append({"step": step, "eval_loss": value, **more})
+    history.sort(key=lambda record: record["step"])
+    return log_of({"log_history": history, "max_steps": 10 * records})
+
+
+@pytest.mark.parametrize(
+    ("log", "severity", "words"),
+    [
+        (_at_one_level(1.763, evaluated={390: 1.74, 780: 1.74}), "warning", "optimizer hold"),
+        (_at_one_level(1.763, noise=0.05, evaluated={390: 1.74, 780: 1.74}), "warning", "1.74"),
+        (_at_one_level(1.763, epochs=0.4, evaluated={390: 1.74, 780: 1.74}), "warning", "1.74"),
+        (_at_one_level(1.763, epochs=None, evaluated={390: 1.74, 780: 1.74}), "warning", "1.74"),
+        (_at_one_level(1.763, epochs=3, evaluated={390: 1.74, 780: 1.74}), "warning", "1.74"),
+        (_at_one_level(1.763), "info", "continued pretraining"),
+        (_at_one_level(1.763, epochs=None), "info", "continued pretraining"),
+        (_at_one_level(1.386, evaluated={390: 1.3861, 780: 1.3859}, eval_accuracy=0.25), "warning", "4 classes"),
+        (_at_one_level(0.694, evaluated={390: 0.6931, 780: 0.6932}, eval_f1=0.33), "warning", "2 classes"),
+    ],
+)  # fmt: skip
+def test_a_flat_loss_of_rows_seen_once_is_told(log: RunLog, severity: str, words: str) -> None:
+    finding = found(log)["flat-loss"]
+    assert finding.severity == severity
+    assert words in finding.message + finding.remedy
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        # A part of a pass over much text: continued pretraining.
+        _at_one_level(1.763, epochs=0.4),
+        _at_one_level(1.763, epochs=0.4, evaluated={390: 1.7412, 780: 1.7388}),
+        # Noise that may hide a fall.
+        _at_one_level(1.763, noise=0.2),
+        # The last evaluation is logged twice.
+        _at_one_level(1.763, epochs=0.4, evaluated={780: 1.74, 781: 1.74}),
+        # Rows that are known by heart.
+        _at_one_level(0.03),
+        # A short trial.
+        _at_one_level(1.763, records=12),
+    ],
+)
+def test_a_flat_loss_that_may_be_sound_is_left_alone(log: RunLog) -> None:
+    assert "flat-loss" not in found(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (_at_one_level(11.3), True),
+        (_at_one_level(11.9, epochs=0.2), True),
+        (_at_one_level(10.4, epochs=3), True),
+        (_at_one_level(8.0), False),
+        (_at_one_level(11.3, records=12), False),
+        (_slowly_falling([1e-4] * 50, 3.0), False),
+    ],
+)
+def test_a_loss_that_stays_at_guessing_among_tokens_is_told(log: RunLog, told: bool) -> None:
+    assert ("loss-above-uniform" in found(log)) is told
+    if told:
+        assert "logits and labels" in found(log)["loss-above-uniform"].remedy
+
+
+def _short_fall(epochs: float, fall_of_epochs: float = 0.0) -> RunLog:
+    rng = np.random.default_rng(2)
+    rest = 1.8 - fall_of_epochs * np.floor(np.linspace(0, epochs - 1e-6, 74))
+    losses = np.concatenate(([2.4, 2.2, 2.0, 1.9], rest + rng.normal(0, 0.015, 74)))
+    history = [
+        {"step": 10 * n + 10, "epoch": epochs * (n + 1) / 78, "learning_rate": 1e-4, "loss": float(value)}
+        for n, value in enumerate(losses)
+    ]  # fmt: skip
+    return log_of({"log_history": history, "max_steps": 780})
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (_short_fall(5), True),
+        (_short_fall(3), True),
+        (_short_fall(1), False),  # the usual shape of one pass
+        (_short_fall(5, 0.05), False),
+    ],
+)
+def test_a_short_fall_and_then_a_plateau_is_a_note(log: RunLog, told: bool) -> None:
+    findings = found(log)
+    assert ("loss-stops-falling" in findings) is told
+    assert "flat-loss" not in findings

@@ -54,9 +54,11 @@ def check(
     *,
     progress: Progress | None = None,
     cut: bool = True,
+    columns_read: frozenset[str] = frozenset(),
 ) -> DataReport:
     """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
+    `columns_read` are names of columns that scripts beside the rows read.
     Not `cut`: the trainer joins rows, or splits long ones, so that nothing is lost at `spec.max_length`.
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
@@ -65,7 +67,12 @@ def check(
     # without.
     return with_proof(
         lambda only_reference: _check_data(
-            spec, rules, progress, limit, only_reference=only_reference
+            spec,
+            rules,
+            progress,
+            limit,
+            only_reference=only_reference,
+            columns_read=columns_read,
         )
     )
 
@@ -77,11 +84,13 @@ def _check_data(
     limit: int | None,
     *,
     only_reference: bool,
+    columns_read: frozenset[str],
 ) -> DataReport:
     """One pass of `check`, with fast paths or, where `only_reference`, without."""
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
     setup = prepare_rule_setup(spec, only_reference=only_reference)
+    setup = replace(setup, columns_read=columns_read)
     if chosen is None:
         chosen = choose_rules(spec, DataRule)
     rules = DataRules(chosen, setup)

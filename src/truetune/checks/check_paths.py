@@ -16,6 +16,7 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.check_data import Progress, check
+from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
 from truetune.checks.detected_trainers import DetectedTrainers
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import find_prepared_cache, inspect_tokenized, is_tokenized
@@ -328,7 +329,7 @@ def _judge_ids_of_script(
     why = "their tokens are judged as the script makes them"
     try:
         judgement, subject = judge_rows_by_text_rules(
-            run, progress, script_reads_rows=True, why=why
+            run, progress, script_reads_rows=True, why=why, columns_read=_columns_read(seen)
         )
         seen.subjects.append(subject)
     except TruetuneError as error:
@@ -368,7 +369,11 @@ def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | No
     what = "the prompts, tokens and lengths of the data"
     try:
         judgement, subject = judge_rows_by_text_rules(
-            run, progress, script_reads_rows=seen.rows_of_scripts, why=why
+            run,
+            progress,
+            script_reads_rows=seen.rows_of_scripts,
+            why=why,
+            columns_read=_columns_read(seen),
         )
     except TruetuneError as error:
         if not seen.subjects:
@@ -442,7 +447,13 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
     """What the rules on data and tokenizer say; None where a tokenizer that the user did not name is broken, and other
     things were judged: settings may name a folder that holds the model's config.json alone."""
     try:
-        return check(run, _data_rules(run, seen), progress=progress, cut=not seen.joined)
+        return check(
+            run,
+            _data_rules(run, seen),
+            progress=progress,
+            cut=not seen.joined,
+            columns_read=_columns_read(seen),
+        )
     except TokenizerError as error:
         # A tokenizer that the user named himself, or the only thing that was named, must not be passed over in
         # silence.
@@ -458,6 +469,11 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
             Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),))
         )
         return None
+
+
+def _columns_read(seen: PathsCheck) -> frozenset[str]:
+    """The columns that the scripts among the paths read."""
+    return columns_read_by_scripts(seen.trainers.sources)
 
 
 def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
@@ -576,6 +592,7 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         seen.tokenizer = seen.tokenizer or path
     if not set(SOURCE_KINDS).isdisjoint(kinds):
         _check_settings_in(Path(path), seen)
+        _diagnose_outputs(Path(path), seen)
         if Path(path).is_dir() and "data" not in kinds and seen.run is None:
             _check_rows_of_scripts(Path(path), seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
@@ -1022,6 +1039,23 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 
 
+def _diagnose_outputs(path: Path, seen: PathsCheck) -> None:
+    """Judge the training that the outputs of a notebook show, or of the notebooks in a folder, as the log of a run."""
+    from truetune.checks.diagnose_log import diagnose
+    from truetune.logs.read_run import read_run
+
+    notebooks = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
+    for notebook in notebooks[:MAX_NOTEBOOKS]:
+        if notebook.suffix != ".ipynb":
+            continue
+        try:
+            log = read_run(notebook)
+        except TruetuneError:
+            continue  # its code is judged all the same, and few notebooks hold the log of a run
+        if log.curve("loss") or log.curve("reward"):
+            seen.add(diagnose(str(notebook), spec=seen.spec))
+
+
 def _check_checkpoint(path: str, seen: PathsCheck) -> Report:
     """What the rules on checkpoints say."""
     from truetune.checks.inspect_checkpoint import checkpoint_report
@@ -1055,6 +1089,8 @@ REASON_BY_UNJUDGED_KIND: Mapping[InputKind, Callable[[str], NotJudged]] = {
     "deepspeed": _of_deepspeed,
 }
 """Configurations that no rule reads alone"""
+MAX_NOTEBOOKS = 20
+"""Notebooks of a folder whose outputs are read: each is parsed whole"""
 MEMBER_KINDS: frozenset[InputKind] = frozenset(
     (*REASON_BY_UNJUDGED_KIND, "commands", "log", "modelfile", "run")
 )

@@ -40,7 +40,7 @@ JUDGED_CURVES = frozenset({
     "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
     "objective/scores_margin", "critic/advantages/min", "critic/advantages/max", "completions/clipped_ratio",
     "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",
-    "eval_runtime", "min_reward", "max_reward", "memory", "log_odds_chosen", "nll_loss",
+    "eval_runtime", "min_reward", "max_reward", "memory", "log_odds_chosen", "nll_loss", "mean_token_accuracy",
 })  # fmt: skip
 """What the rules on logs read, by name"""
 COUNTER_CURVES = frozenset(

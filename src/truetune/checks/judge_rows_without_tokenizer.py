@@ -22,7 +22,12 @@ UNCUT = 1 << 30
 
 
 def judge_rows_by_text_rules(
-    run: RunSpec, progress: Progress | None, *, script_reads_rows: bool, why: str
+    run: RunSpec,
+    progress: Progress | None,
+    *,
+    script_reads_rows: bool,
+    why: str,
+    columns_read: frozenset[str] = frozenset(),
 ) -> tuple[Judgement, Subject]:
     """What the rules on texts say of the rows of a run, and the rows as a subject.
 
@@ -38,7 +43,7 @@ def judge_rows_by_text_rules(
     by_bytes = run.model_copy(
         update={"tokenizer": BYTE_TOKENIZER, "model": None, "max_length": UNCUT}
     )
-    report = check(by_bytes, rules, progress=progress, cut=False)
+    report = check(by_bytes, rules, progress=progress, cut=False, columns_read=columns_read)
     facts = (("rows", f"{report.rows:,}"), ("note", f"judged by their texts alone: {why}"))
     subject = Subject(title_of_kind("data"), ", ".join(run.data), facts)
     return Judgement(report.findings, report.examined), subject

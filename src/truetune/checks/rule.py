@@ -86,6 +86,8 @@ class Setup:
     """What the trainer does that will read the rows"""
     embedding: EmbeddingRows | None = None
     """Of a model in memory; None: that of the files counts"""
+    columns_read: frozenset[str] = frozenset()
+    """Names of columns that scripts beside the rows read, into prompts perhaps"""
 
     @property
     def is_by_bytes(self) -> bool:

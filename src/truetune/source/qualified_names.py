@@ -17,7 +17,6 @@ LIBRARIES_WITH_SHORT_NAMES = (
     "datasets",
     "accelerate",
     "unsloth",
-    "bitsandbytes",
 )
 """Libraries whose names are written without the modules between: `trl.trainer.sft_trainer.SFTTrainer` is
 `trl.SFTTrainer`"""

@@ -38,6 +38,91 @@ OPTIMIZERS = {
     ),
     "trained before": (ADAMW + STEPS + LORA + ADAMW + STEPS, False),
 }
+FROZEN = "model.requires_grad_(False)\nmodel.lm_head.requires_grad_(True)\n"
+TRAINABLE = "opt = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)\n"
+FILTERED = (
+    "opt = torch.optim.AdamW(filter(lambda p: p.requires_grad, model.parameters()), lr=1e-4)\n"
+)
+UNFREEZE = "for p in model.model.layers[-2:].parameters():\n    p.requires_grad = True\n"
+NEW_HEAD = "model.lm_head = torch.nn.Linear(8, 4)\n"
+RESIZE = "model.resize_token_embeddings(len(tok))\n"
+CHANGES = {
+    "8-bit Adam": (
+        "import bitsandbytes as bnb\nopt = bnb.optim.PagedAdamW8bit(model.parameters(), lr=1e-4)\n"
+        + LORA
+        + STEPS,
+        ["SRC087e"],
+    ),
+    "8-bit Adam by its module": (
+        "from bitsandbytes.optim.adamw import AdamW8bit\nopt = AdamW8bit(model.parameters(), lr=1e-4)\n"
+        + LORA
+        + STEPS,
+        ["SRC087e"],
+    ),
+    "another library's optimizer": (
+        "from lion_pytorch import Lion\nopt = Lion(model.parameters(), lr=1e-4)\n" + LORA + STEPS,
+        ["SRC087e"],
+    ),
+    "another library's optimizer behind it": (
+        "from lion_pytorch import Lion\n"
+        + LORA
+        + "opt = Lion(model.parameters(), lr=1e-4)\n"
+        + STEPS,
+        [],
+    ),
+    "injected": (
+        ADAMW
+        + "from peft import inject_adapter_in_model\nmodel = inject_adapter_in_model(LoraConfig(), model)\n"
+        + STEPS,
+        ["SRC087e"],
+    ),
+    "unfrozen later": (FROZEN + TRAINABLE + UNFREEZE + STEPS, ["SRC087e"]),
+    "unfrozen later, filter": (FROZEN + FILTERED + UNFREEZE + STEPS, ["SRC087e"]),
+    "unfrozen later by a method": (
+        FROZEN + TRAINABLE + "model.model.norm.requires_grad_(True)\n" + STEPS,
+        ["SRC087e"],
+    ),
+    "norms of an adapter's base": (
+        LORA
+        + TRAINABLE
+        + "for n, p in model.named_parameters():\n    if 'norm' in n:\n        p.requires_grad = True\n"
+        + STEPS,
+        ["SRC087e"],
+    ),
+    "unfrozen before": (FROZEN + UNFREEZE + TRAINABLE + STEPS, []),
+    "all given": (FROZEN + ADAMW + UNFREEZE + STEPS, []),
+    "nothing was frozen": (TRAINABLE + UNFREEZE + STEPS, []),
+    "handed on": (
+        FROZEN
+        + TRAINABLE
+        + UNFREEZE
+        + "opt.add_param_group({'params': list(model.model.parameters())})\n"
+        + STEPS,
+        [],
+    ),
+    "unfrozen behind the training": (FROZEN + TRAINABLE + STEPS + UNFREEZE, []),
+    "made again": (FROZEN + TRAINABLE + UNFREEZE + TRAINABLE + STEPS, []),
+    "replaced": (ADAMW + NEW_HEAD + STEPS, ["SRC087e"]),
+    "replaced by setattr": (
+        ADAMW + "setattr(model, 'lm_head', torch.nn.Linear(8, 4))\n" + STEPS,
+        ["SRC087e"],
+    ),
+    "replaced before": (NEW_HEAD + ADAMW + STEPS, []),
+    "replaced by nothing": (ADAMW + "model.score = torch.nn.Identity()\n" + STEPS, []),
+    "replaced, its weight kept": (
+        ADAMW
+        + "new = torch.nn.Linear(8, 4)\nnew.weight = model.lm_head.weight\nmodel.lm_head = new\n"
+        + STEPS,
+        [],
+    ),
+    "resized": (ADAMW + RESIZE + STEPS, ["SRC087w"]),
+    "resized if needed": (ADAMW + "if n > 4:\n    " + RESIZE + STEPS, ["SRC087w"]),
+    "resized before": (RESIZE + ADAMW + STEPS, []),
+    "resized, in another arm": (
+        f"if new:\n    {RESIZE}    {ADAMW}else:\n    {ADAMW}{STEPS}",
+        [],
+    ),
+}
 DPO = "from trl import DPOTrainer\nDPOTrainer(model, {}).train()\n"
 REFERENCES = {
     "one object": (DPO.format("model"), True),
@@ -61,6 +146,12 @@ REFERENCES = {
 def test_an_optimizer_made_before_the_adapter_is_told(case: str, tmp_path: Path) -> None:
     text, is_told = OPTIMIZERS[case]
     assert codes(text, tmp_path, "SRC087") == ["SRC087e"] * is_told
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_weights_that_change_behind_the_optimizer_are_told(case: str, tmp_path: Path) -> None:
+    text, expected = CHANGES[case]
+    assert codes(text, tmp_path, "SRC087") == expected
 
 
 @pytest.mark.parametrize("case", REFERENCES)

@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.answers.answers_are_too_long import IN_THINKING
 from truetune.checks.answers.bad_answer_counts import (
     NOT_A_NUMBER,
     UNLEARNED_STOP_PROBABILITY,
@@ -66,6 +67,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun
+from truetune.generation.unfinished_answers import are_mostly_cut_in_thinking
 from truetune.settings.run_spec import Severity
 
 # Chosen, not measured: some answers are long by nature, and the limit of a watched run is short. At half, runs with
@@ -166,6 +168,8 @@ def _describe_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
             "train longer, or with a higher learning rate",
             "warning",
         )
+    if are_mostly_cut_in_thinking(sample.answer.text for sample in bad_answers.samples):
+        return StopState(", and are cut inside of their thinking", IN_THINKING, "warning")
     next_turn = find_next_turn(watched, bad_answers)
     remedy = SUPERVISE
     if are_one_symbol(bad_answers.samples):

@@ -1,4 +1,4 @@
-"""The loss does not move, and the log says why: no learning rate, or the same rows seen again without effect.
+"""The loss does not move: no learning rate, rows seen again without effect, evaluations that give one value.
 
 ## What it does
 Takes the Theil-Sen slope of the loss with its 95 % interval. It fires where even the steepest slope of that interval
@@ -6,9 +6,14 @@ lowers the loss by less than 2 % over the whole run, and either the learning rat
 the run saw its rows at least twice. Where the slope itself is below 3 %, and 6 % at the steepest, of rows that were
 seen twice, it is a note with what may be the cause, and a warning where the rate is too low: below 2e-5 for an adapter,
 which its files or the printed settings tell, and below 2e-6 for all weights. Gradients that are never finite are
-`grad-norm-explodes`. A plateau on rows that are seen once is healthy and no finding, and so is a loss that falls slowly
-while the learning rate is still being warmed up. A loss that fell in its first records, and is flat from there on, was
-learned from.
+`grad-norm-explodes`. A loss that falls slowly while the learning rate is still being warmed up is left alone.
+
+On rows that were seen once, a flat loss at a sound rate is a warning where two evaluations or more give one value, in
+all the digits that are logged: no weight that counts moved between them. It is a note where a whole pass over the rows
+moved the loss by less than 1.5 %, or where the log is that of an adapter or of SFT: continued pretraining looks like
+this too.
+Where a classifier's loss sits at ln(classes), that of a model that guesses among them, the finding says so. Each names
+the causes that the log does not rule out.
 
 ## Why it is bad
 A model that reads the same rows again knows them better, so the loss falls at least a little if anything is learned.
@@ -36,6 +41,8 @@ Usual peaks: 1e-5 to 5e-5 for all weights, 1e-4 to 3e-4 for LoRA. Watch the firs
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -67,6 +74,20 @@ LOWEST_RATE = 2e-6
 """Peak rate below which the weights of any SFT hardly move: a fifth of the lowest published for all weights (1e-5)"""
 ORDINARY = 1e-5
 """Learning rate from which `raise the rate` is no first advice: usual for all weights, and seen with LoRA"""
+SAME_EVALUATIONS = 2
+"""Evaluations at different steps that give one value, beside a training loss that is flat too"""
+FEW_STEPS = 300
+"""Steps below which a run is no continued pretraining, whose loss may be flat for thousands"""
+WHOLE_PASS = 0.99
+"""Epochs from which all rows were seen: a partial last batch leaves 0.99 of one"""
+MAX_CLASSES = 20
+"""Classes up to which ln(classes) are far enough apart (5 % at 20, less above) for a level to tell their number"""
+NEAR_GUESSING = 0.015
+"""Share of ln(classes) within which a loss sits there"""
+CLASS_METRIC = re.compile(
+    r"(?:eval|test|val)?[_/]?(?:accuracy|acc|f1|roc_auc|auc|mcc|matthews.*)", re.I
+)
+"""Names of what is measured of classifiers; TRL's `mean_token_accuracy` is none"""
 FIRST = 3
 """Records that say where a loss began: one alone may be noise"""
 # Chosen, not measured: three points give a slope, five say that it is one; a slow fall within noise needs twenty.
@@ -77,7 +98,7 @@ class FlatLoss(LogRule):
     code = "LOG006"
     severity = "warning"
     since = "0.1.0"
-    moot_where = ("loss-diverges",)
+    moot_where = ("loss-diverges", "loss-above-uniform")
     kinds = ("language",)
     needs = ("loss",)
     least = MIN_RECORDS
@@ -92,7 +113,7 @@ class FlatLoss(LogRule):
         if norm.step.size >= MIN_RECORDS and not norm.finite():
             return Unmet("no gradient norm is finite, which grad-norm-explodes is about")
         seen_again = log.epochs >= 2 and self.records("loss") >= MIN_EPOCH_RECORDS
-        if log.curve("learning_rate").finite() or seen_again:
+        if log.curve("learning_rate").finite() or seen_again or _may_be_seen_once(log):
             return None
         return Unmet(
             "the log has no learning rate, and does not show rows that were seen twice", LOG_RATE
@@ -119,11 +140,48 @@ class FlatLoss(LogRule):
             return  # learning-rate-ended-early says so
         if ends_above_beginning(Curve(loss.step[loss.value != 0], loss.value[loss.value != 0])):
             return  # it began lower: loss-diverges says so
-        fall = _fall_of(log, loss)
+        fall = fall_of(log, loss)
         if fall.is_flat():
             yield self._finding(loss, fall)
+            return
+        if fall.is_level(has_equal_evaluations=_unmoved_evaluations(log) is not None):
+            yield from self._found_once(loss, fall)
 
-    def _finding(self, loss: Curve, fall: _Fall) -> Finding:
+    def _found_once(self, loss: Curve, fall: Fall) -> Iterator[Finding]:
+        """A flat loss on rows that were seen once: what the evaluations, the classes and the length of the run say."""
+        log = self.subject
+        evaluated = _unmoved_evaluations(log)
+        classes = _classes_guessed(log, fall.level)
+        if not evaluated and not classes and not _is_worth_a_note(log):
+            return
+        text = (
+            f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
+            f" {fall.drop / fall.level:.1%})"
+        )
+        if evaluated:
+            value, count = evaluated
+            text += f", and {count:,} evaluations give {value:.6g} in every digit that is logged"
+        if classes:
+            text += (
+                f": {math.log(classes):.4g} is that of a model that guesses among {classes} classes"
+            )
+        remedy = what_remains(log, fall.peak_rate)
+        if evaluated:
+            remedy = _why_no_weight_moves(log)
+        elif not classes:
+            remedy = (
+                "nothing to do if this is continued pretraining on text like the model's own; else "
+                + remedy
+            )
+        yield self.finding(
+            text,
+            remedy,
+            severity="warning" if evaluated or classes else "info",
+            evidence=ruled_out(log, fall.peak_rate),
+            figure=draw_curves("loss", {"loss": loss}),
+        )
+
+    def _finding(self, loss: Curve, fall: Fall) -> Finding:
         log, line = self.subject, fall.line
         is_certain = fall.stays or fall.has_no_rate
         if fall.peak_rate == 0:
@@ -136,10 +194,13 @@ class FlatLoss(LogRule):
         severity: Severity = "warning" if names_cause else "info"
         if fall.peak_rate == 0:
             severity = "error"
+        evaluated = _unmoved_evaluations(log) if fall.stays and not fall.has_no_rate else None
+        if evaluated is not None:
+            why += f", and {evaluated[1]:,} evaluations give {evaluated[0]:.6g} in every digit that is logged"
         return self.finding(
             f"the loss {'stays' if is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
             f" {loss.step.size:,} records{why}",
-            _remedy(log, fall),
+            _remedy(log, fall) if evaluated is None else _why_no_weight_moves(log),
             severity=severity,
             evidence=(
                 f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
@@ -150,7 +211,7 @@ class FlatLoss(LogRule):
 
 
 @dataclass(frozen=True, slots=True)
-class _Fall:
+class Fall:
     """How far the loss fell over the run, and what could have made it fall."""
 
     level: float
@@ -164,6 +225,8 @@ class _Fall:
     """The largest learning rate; None where the log has none"""
     seen_again: bool
     """Were the rows seen at least twice, at a rate that was warm?"""
+    rises_with_rate: bool
+    """Is the learning rate still raised at the end of the log?"""
 
     @property
     def drop(self) -> float:
@@ -195,6 +258,21 @@ class _Fall:
         is_small = self.drop < HARDLY * self.level and self.steepest_drop < AT_MOST * self.level
         return self.seen_again and is_small
 
+    def is_level(self, *, has_equal_evaluations: bool) -> bool:
+        """Does the whole of it stand on one level, at a rate at which weights move?
+
+        Evaluations that give one value are exact: beside them, a training loss may be noisy.
+        """
+        # A loss without any noise is that of no batches: loss-repeats-exactly says so.
+        if self.level < LEARNED or self.fell_at_first or self.rises_with_rate or not self.noise:
+            return False
+        rises = self.line.slope * self.span > AT_MOST * self.level
+        is_small = self.drop < HARDLY / 2 * self.level and self.steepest_drop < AT_MOST * self.level
+        if has_equal_evaluations:
+            is_small = self.drop < AT_MOST * self.level
+        has_rate = self.peak_rate is None or self.peak_rate >= NO_RATE
+        return is_small and has_rate and not rises
+
     def is_flat(self) -> bool:
         """Is it worth a finding? A loss that is low, rises, or fell at the start of the run is another matter."""
         rises = self.line.slope * self.span > RISES * self.level
@@ -210,12 +288,12 @@ def _is_mostly_without_rate(log: RunLog) -> bool:
     return bool(rate.any()) and 2 * int((rate <= IDLE_RATE * rate.max()).sum()) > rate.size
 
 
-def _fall_of(log: RunLog, loss: Curve) -> _Fall:
+def fall_of(log: RunLog, loss: Curve) -> Fall:
     """The fall of a loss of at least MIN_RECORDS finite records."""
     rate, line = log.curve("learning_rate").finite(), fit_trend(loss)
     level = float(np.median(loss.value))
     is_warm = not (_warms_up(rate) and line.high < 0)
-    return _Fall(
+    return Fall(
         level=level,
         line=line,
         span=float(loss.step[-1] - loss.step[0]),
@@ -223,7 +301,50 @@ def _fall_of(log: RunLog, loss: Curve) -> _Fall:
         fell_at_first=_fell_at_first(loss, level),
         peak_rate=float(rate.value.max()) if rate else None,
         seen_again=log.epochs >= 2 and loss.step.size >= MIN_EPOCH_RECORDS and is_warm,
+        rises_with_rate=_warms_up(rate),
     )
+
+
+def _may_be_seen_once(log: RunLog) -> bool:
+    """Are there records enough to judge a loss whose rows were seen once?"""
+    return log.curve("loss").finite().step.size >= MIN_EPOCH_RECORDS
+
+
+def _is_worth_a_note(log: RunLog) -> bool:
+    """Is a flat loss worth a note: of rows that were all seen, of an adapter, of SFT, or of a run of few steps?"""
+    if not _may_be_seen_once(log):
+        return False
+    is_sft = _trains_adapter(log) or bool(log.curve("mean_token_accuracy"))
+    is_whole_pass = not log.curve("epoch") or log.epochs >= WHOLE_PASS
+    is_short = not log.is_numbered and log.last_step < FEW_STEPS
+    return is_sft or is_whole_pass or is_short
+
+
+def _unmoved_evaluations(log: RunLog) -> tuple[float, int] | None:
+    """The one value that all evaluations give, and how many they are; None where they differ, or there are too few.
+
+    The rows of an evaluation give one value where no weight moved between them, and rarely by chance.
+    """
+    evaluated = log.curve("eval_loss").finite()
+    trained = log.curve("loss").finite()
+    if evaluated.step.size < SAME_EVALUATIONS or np.ptp(evaluated.value) != 0:
+        return None
+    between = (trained.step > evaluated.step[0]) & (trained.step <= evaluated.step[-1])
+    # One that is logged twice, as after the last step, has no steps of training between.
+    if int(between.sum()) < MIN_RECORDS or trained.step.size < MIN_EPOCH_RECORDS:
+        return None
+    return float(evaluated.value[0]), int(evaluated.step.size)
+
+
+def _classes_guessed(log: RunLog, level: float) -> int:
+    """The classes among which a model guesses whose loss is at this level; 0 where the log is of no classifier."""
+    is_classifier = not log.has_token_loss or any(map(CLASS_METRIC.fullmatch, log.curves))
+    if not is_classifier or not _may_be_seen_once(log):
+        return 0
+    for classes in range(2, MAX_CLASSES + 1):
+        if abs(level - math.log(classes)) < NEAR_GUESSING * math.log(classes):
+            return classes
+    return 0
 
 
 def _fell_at_first(loss: Curve, level: float) -> bool:
@@ -254,20 +375,51 @@ def _trains_adapter(log: RunLog) -> bool:
     return "adapter" in log.facts or printed
 
 
-def _remedy(log: RunLog, fall: _Fall) -> str:
+def _remedy(log: RunLog, fall: Fall) -> str:
     """What to change; where the rate is not the reason, what to look at."""
     if fall.has_no_rate:
         return "raise the learning rate"
     if not _is_rate_too_low(log, fall.peak_rate):
-        return _what_remains(log, fall.peak_rate)
+        return what_remains(log, fall.peak_rate)
     if _trains_adapter(log):
         usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
     else:
         usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"
-    return f"raise the learning rate from {fall.peak_rate:.3g}: {usual}; then {_what_remains(log, fall.peak_rate)}"
+    return f"raise the learning rate from {fall.peak_rate:.3g}: {usual}; then {what_remains(log, fall.peak_rate)}"
 
 
-def _what_remains(log: RunLog, peak: float | None) -> str:
+def ruled_out(log: RunLog, peak: float | None) -> tuple[str, ...]:
+    """What the log itself says is not the reason."""
+    facts = []
+    if peak is not None and not _is_rate_too_low(log, peak) and peak >= LOWEST_RATE:
+        facts.append(f"not the reason: the learning rate, which reaches {peak:.3g}")
+    norm = log.curve("grad_norm").finite()
+    if norm and np.median(norm.value) > 0:
+        facts.append(
+            f"not the reason: no gradient; grad_norm is {np.median(norm.value):.3g} in the median"
+        )
+    return tuple(facts)
+
+
+def _why_no_weight_moves(log: RunLog) -> str:
+    """The causes of a loss and of evaluations that do not move at a sound rate, in the order in which they are seen."""
+    causes = [
+        "does the optimizer hold the weights that are trained (made behind get_peft_model, over the same model:"
+        " truetune check SCRIPT)",
+        "is the adapter in the forward pass and are its weights trained (print_trainable_parameters, not disabled,"
+        " is_trainable=True)",
+        "are the steps rounded away (weights in bf16 under a small rate: train them in float32)",
+        "is zero_grad() called between backward() and step()",
+    ]
+    if not log.curve("grad_norm"):
+        causes.insert(
+            0,
+            "is there a gradient at all (log grad_norm; truetune run -- CMD names weights without one)",
+        )
+    return "no weight that counts moved: " + "; ".join(causes)
+
+
+def what_remains(log: RunLog, peak: float | None) -> str:
     """The causes of a flat loss that the log does not exclude, in the order in which they are quickly seen."""
     causes = []
     if not log.curve("grad_norm"):

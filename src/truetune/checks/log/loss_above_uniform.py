@@ -9,7 +9,9 @@ several smaller losses are logged that it is made of (`ploss_0`, `ploss_1`, ...;
 comes down below half of guessing within the run, with an evaluation loss to match, was that of a model that had never
 been run like this (mT5, whose head was not trained on whole texts, begins at 25): a note where the vocabulary is known,
 and nothing where it is not. A loss that ends where guessing is, above nine tenths of it after 20 records or more, is a
-warning at the end of a run, and a note where the log does not say that it has ended.
+warning at the end of a run, and a note where the log does not say that it has ended. Where the vocabulary is not known,
+a loss that begins between nine tenths of ln(32,000) and ln(262,144), the vocabularies of published models, and falls by
+less than 5 % over 20 records or more, is a warning: no rate moves it.
 
 ## Why it is bad
 A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,
@@ -62,6 +64,10 @@ TIMES = 1.2
 """Of guessing. Chosen, not measured: an untrained head begins a little above ln(vocabulary), a sum of two at twice"""
 ABOUT, MIN_POINTS = 0.9, 20
 """Of guessing, at the end of a run of so many records"""
+SMALLEST, LARGEST = 32_000, 262_144
+"""Vocabularies of the language models that are tuned today, from Llama 2 and Mistral to Gemma"""
+HARDLY_FALLS = 0.05
+"""Of the first loss. Chosen, not measured: an untrained model falls by a third in its first hundred steps"""
 MAX_VOCABULARY = 1_000_000
 """Above that of any published model: a loss beyond its guessing is wrong whatever the vocabulary is"""
 
@@ -105,6 +111,8 @@ class LossAboveUniform(LogRule):
         known = bool(size)
         if known and self._stays(guess):
             yield self._found_at_guessing(guess)
+        if not known and self._stays_where_models_guess():
+            yield self._found_at_some_guessing(loss)
         if self._first() > TIMES * guess and not (count_summed_means(log) or find_loss_parts(log)):
             yield from self._begins_above(loss, size, guess)
 
@@ -163,6 +171,37 @@ class LossAboveUniform(LogRule):
             figure=draw_curves(
                 "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}
             ),
+        )
+
+    def _stays_where_models_guess(self) -> bool:
+        """Does the loss begin where a model of some usual vocabulary guesses, and stay there?"""
+        loss = self.subject.curve("loss").finite()
+        if loss.step.size < MIN_POINTS or not self._has_moving_rate():
+            return False
+        first, last = (float(np.median(part)) for part in (loss.value[:5], loss.value[-5:]))
+        lowest, highest = ABOUT * math.log(SMALLEST), TIMES * math.log(LARGEST)
+        is_there = all(lowest <= one <= highest for one in (first, last))
+        return is_there and first - last < HARDLY_FALLS * first
+
+    def _has_moving_rate(self) -> bool:
+        """Is there no learning rate in the log, or one that is not raised all along, as in a warm-up?"""
+        rate = self.subject.curve("learning_rate").finite().value
+        return rate.size < 2 or bool(rate[-1] <= rate[rate.size // 2]) or bool(np.ptp(rate) == 0)
+
+    def _found_at_some_guessing(self, loss: Curve) -> Finding:
+        """The finding of a run that begins and stays at the loss of guessing, of a vocabulary that is not known."""
+        level = float(np.median(loss.value))
+        rate = self.subject.curve("learning_rate").finite()
+        reached = f" (it reaches {rate.value.max():.3g})" if rate else ""
+        return self.finding(
+            f"the loss begins and stays at {level:.4g} over {loss.step.size:,} records: a model that guesses has"
+            f" ln(vocabulary), {math.log(SMALLEST):.3g} for 32,000 tokens, 11.8 for 128,256 and 11.9 for 151,936; this"
+            " one knows nothing of its text",
+            "look at logits and labels, not at the learning rate"
+            f"{reached}: were the weights loaded (no list of newly initialized ones; from_pretrained, not from_config),"
+            " are the labels ids of the model's own tokenizer, and are they shifted once",
+            severity="warning",
+            figure=draw_curves("loss", {"loss": loss}),
         )
 
     def _recovers(self, guess: float) -> bool:

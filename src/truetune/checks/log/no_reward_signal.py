@@ -32,6 +32,7 @@ curve:
 ```
 
 ## Fix safety
+Where the reward is 0 for every answer to every prompt, more or hotter samples change nothing: the functions give none.
 Call the reward functions on logged answers (`log_completions=True`) before anything is changed.
 
 ## References
@@ -122,6 +123,14 @@ class NoRewardSignal(LogRule):
             return (
                 "take harder prompts, or see that the reward functions tell answers apart: each"
                 " gets the full reward"
+            )
+        if reward and not reward.value.any():
+            # More samples, or hotter ones, of what is never rewarded are not rewarded either.
+            return (
+                "call the reward functions on the rows' own references, written as an answer: where these get 0 too,"
+                " no answer can ever be right. See that the column arrives (print its first value), that the final"
+                " result is taken out of the reference as out of the answer (`... #### 42` is not `42`), that both are"
+                " of one type ('42' == 42 is False), and that the pattern fits the form that the prompt asks for"
             )
         return (
             "call the reward functions on logged answers (log_completions=True); raise"

@@ -1,7 +1,9 @@
 """Ollama writes prompts in another form than the model was trained on.
 
 ## What it does
-Compares the marks in TEMPLATE with those that the chat template of the tokenizer writes around a question, where the
+Where settings of Axolotl or LLaMA-Factory lie beside the Modelfile and say the form of the prompts (`type: alpaca`,
+`chat_template:`, `template:`), TEMPLATE has to write the mark of that form. Else
+compares the marks in TEMPLATE with those that the chat template of the tokenizer writes around a question, where the
 folder of FROM or ADAPTER holds the tokenizer: marks that TEMPLATE lacks, and marks of another family. Where no
 tokenizer is on this machine, the name of a chat model (in FROM, or as the adapter's base) says which family it is. No
 TEMPLATE over weights of one's own is a note, for Ollama takes the template of a GGUF file only where it knows it by its
@@ -47,6 +49,10 @@ from truetune.checks.config.evidence.template_marks import mark_of_chat_model, m
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import base_of_adapter
+from truetune.checks.modelfile.trained_format_beside import (
+    TrainedFormat,
+    trained_format_beside,
+)
 from truetune.checks.modelfile.weights_of_modelfile import is_file_of_weights, is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
@@ -76,6 +82,8 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def unmet(self) -> Unmet | None:
         if self.subject.last("template") is None:
             return Unmet("it is about TEMPLATE, and there is none: that of FROM holds")
+        if trained_format_beside(Path(self.subject.path).resolve().parent) is not None:
+            return None
         return None if self._marks_of_training() or self._model_by_name() else NO_TOKENIZER
 
     def _model_by_name(self) -> tuple[str, str] | None:
@@ -126,6 +134,9 @@ class ModelfileTemplateDiffers(ModelfileRule):
         )
 
     def figure(self) -> str:
+        trained = trained_format_beside(Path(self.subject.path).resolve().parent)
+        if trained is not None:
+            return f"TEMPLATE writes {trained.mark}, as {trained.path.name} does in training"
         marks = self._marks_of_training()
         model = self._model_by_name()
         if not marks and model is not None:
@@ -143,6 +154,11 @@ class ModelfileTemplateDiffers(ModelfileRule):
         if template is None:
             yield from self._without_template()
             return
+        trained = trained_format_beside(Path(self.subject.path).resolve().parent)
+        if trained is not None:
+            # The settings of the training say the prompt; what the model's family writes counts no more.
+            yield from self._of_another_format(template, trained)
+            return
         trained_marks = self._marks_of_training()
         if not trained_marks:
             yield from self._of_another_family(template)
@@ -158,6 +174,22 @@ class ModelfileTemplateDiffers(ModelfileRule):
             "write the template of the tokenizer in Ollama's form, or leave TEMPLATE out where FROM"
             " has the model's own",
             evidence=[f"the tokenizer: {self.tokenizer_folder}"],
+            cases=[self.case(template)],
+        )
+
+    def _of_another_format(
+        self, template: Instruction, trained: TrainedFormat
+    ) -> Iterator[Finding]:
+        """TEMPLATE lacks the mark of the format that the settings beside it train."""
+        if trained.mark in template.value:
+            return
+        written = mark_of_template(template.value)
+        instead = f"; it writes {written}" if written else ""
+        yield self.finding(
+            f"TEMPLATE lacks {trained.mark}, which {trained.path.name} writes before each question in training"
+            f" ({trained.setting}){instead}",
+            "write the prompt of the training as TEMPLATE, word for word, and its end of an answer as PARAMETER stop",
+            evidence=[f"the settings of the training: {trained.path}"],
             cases=[self.case(template)],
         )
 

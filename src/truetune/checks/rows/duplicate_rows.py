@@ -6,6 +6,7 @@ Counts the rows that are equal to an earlier one, equal but for case, white spac
 too, and where they are alike beyond what many rows share: a long instruction before each question makes no copies.
 Rows that are nearly the same are a note where they are a tenth of all and most of their answers differ in a word: they
 may be of one template.
+A column that a script beside the rows reads by its name (`row["context"]`) counts as part of the row.
 Copies of pairs that stand the other way round as well are votes, which pairs-with-opposite-labels is about.
 
 ## Why it is bad
@@ -38,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -93,8 +95,12 @@ class DuplicateRows(DataRule):
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
-        self.prints["exact"].add(prints.exact)
-        self.prints["normal"].add(prints.normal)
+        beside = self._columns_beside(batch)
+        self.prints["exact"].add(prints.exact ^ beside)
+        self.prints["normal"].add(prints.normal ^ beside)
+        if beside.any():
+            # Rows whose other columns differ are no copies, however near their prompts are.
+            self.prints.pop("near", None)
         if "near" in self.prints:
             self.prints["near"].add(prints.phrases)
         self.answers.add(prints.answer)
@@ -110,6 +116,24 @@ class DuplicateRows(DataRule):
             for row in batch.rows
         ]
         self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 3))
+
+    def _columns_beside(self, batch: Batch) -> NDArray[Any]:
+        """(rows,) of the texts in columns that the format does not use, and a script beside the rows reads."""
+        wanted = self.setup.columns_read
+        texts = [
+            "\0".join(
+                f"{column}={(row.raw or {}).get(column)}"
+                for column in row.unused
+                if column in wanted
+            )
+            for row in batch.rows
+        ]
+        if not any(texts):
+            return np.zeros(len(texts), dtype=np.uint64)
+        digests = [
+            blake2b(text.encode("utf-8", "replace"), digest_size=8).digest() for text in texts
+        ]
+        return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
     def _number_of(self, file: str) -> int:
         """The number of a file; mostly it is the last one."""

@@ -4,7 +4,8 @@
 Lists the columns that the row's format does not use: a warning where their names sound like part of the prompt or the
 answer, a note where they hold sentences. Where one has the name of an answer and another one is learned as the answer,
 it names both. Short values (ids, sources, scores, dates) are left alone, and so are columns
-of images, sound and video, which trainers read beside the text.
+of images, sound and video, which trainers read beside the text. A column that a script beside the rows reads by its
+name (`row["context"]`) is used.
 
 ## Why it is bad
 A `system`, `context` or `input` column that nobody maps is lost without a word, and the model learns to answer without
@@ -72,6 +73,8 @@ class UnusedColumns(DataRule):
         self.rows += len(batch.rows)
         for row in batch.rows:
             for column in row.unused:
+                if _column_name(column) in self.setup.columns_read:
+                    continue  # a script beside the rows reads it, into its prompts perhaps
                 self.columns[column] += 1
                 self.first.setdefault(column, row.origin)
                 value = (row.raw or {}).get(_column_name(column))

@@ -2,13 +2,14 @@
 
 ## What it does
 For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
-anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that
-each step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model`
-wrapped it holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over
-the reference model, or over a model that is loaded again, holds weights that the loss does not train. A DeepSpeed
-engine that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`.
-One over `lm_head` alone leaves the layers as they were. Where gradients are accumulated, `zero_grad()` at every batch
-leaves each step those of one, and a counter that is raised only under its own condition ends the steps.
+anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that each
+step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
+holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over the reference
+model, or over a model that is loaded again, holds weights that the loss does not train. The same holds for a module
+that is replaced, embeddings that are resized, and weights that are unfrozen behind the optimizer. A DeepSpeed engine
+that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. One over
+`lm_head` alone leaves the layers as they were. Where gradients are accumulated, `zero_grad()` at every batch leaves
+each step those of one, and a counter that is raised only under its own condition ends the steps.
 
 ## Why it is bad
 No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
@@ -61,18 +62,22 @@ from truetune.checks.source.evidence.accumulation_conditions import (
 )
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.changes_behind_optimizers import changes_behind_optimizers
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
 from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
 from truetune.checks.source.evidence.optimizer_weights import (
     owners_of_parameters,
     weights_not_trained,
 )
-from truetune.checks.source.evidence.optimizers_in_runs import optimizers_before_adapters
+from truetune.checks.source.evidence.optimizers_in_runs import (
+    NO_OPTIMIZERS,
+    OPTIMIZER_CLASSES,
+    optimizers_before_adapters,
+)
+from truetune.settings.run_spec import Severity
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
-OPTIMIZER_CLASSES = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
-NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
 ADAPTER_WRAPPERS = (
     "peft.get_peft_model",
     "peft.PeftModel*.from_pretrained",
@@ -81,6 +86,27 @@ ADAPTER_WRAPPERS = (
 HEAD_NAMES = ("lm_head", "embed_out", "output_head")
 """Attributes of causal language models that hold the head"""
 HEAD_GETTER = "get_output_embeddings"
+CHANGES: dict[str, tuple[str, str, Severity]] = {
+    "replaced": (
+        "the optimizer is made before {} is replaced: it holds the weights of the old module, and the new ones are"
+        " never updated",
+        "replace the module first, and make the optimizer behind that",
+        "error",
+    ),
+    "resized": (
+        "the optimizer is made before resize_token_embeddings, which makes a new output head where it is not tied (and"
+        " new embeddings, in releases before transformers 4.44): the optimizer holds the old ones",
+        "call resize_token_embeddings first, and make the optimizer behind it",
+        "warning",
+    ),
+    "unfrozen": (
+        "weights are unfrozen behind the optimizer, which was given only those that required a gradient when it was"
+        " made: these are never updated",
+        "unfreeze the weights first, or hand them to the optimizer with add_param_group",
+        "error",
+    ),
+}
+"""How weights that change behind an optimizer are told, by the kind of change"""
 # Whole words, for `num_training_steps` stands in nearly every loop.
 STEPPED_ELSEWHERE = re.compile(
     r"\b(?:fused_backward|automatic_optimization|training_step)\b|register_post_accumulate"
@@ -120,6 +146,7 @@ class GradientsNeverUsed(SourceRule):
         yield from self._of_accumulation()
         wrapped_later = list(self._of_runs())
         yield from wrapped_later
+        yield from self._of_changes()
         made = list(_own_optimizers(module))
         if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
@@ -176,6 +203,20 @@ class GradientsNeverUsed(SourceRule):
                 cases=[
                     case_at(module, found.optimizer.node),
                     case_at(found.wrapper.home, found.wrapper.node),
+                ],
+            )
+
+    def _of_changes(self) -> Iterator[Finding]:
+        """Optimizers that lack weights which were made or unfrozen behind them."""
+        for found in changes_behind_optimizers(self.subject):
+            text, fix, severity = CHANGES[found.kind]
+            yield self.finding(
+                text.format(found.name),
+                fix,
+                severity=severity,
+                cases=[
+                    case_at(self.subject, found.optimizer.node),
+                    case_at(found.change.home, found.change.node),
                 ],
             )
 

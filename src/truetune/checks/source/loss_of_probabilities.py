@@ -1,13 +1,17 @@
-"""Cross-entropy is given probabilities: softmax is applied twice.
+"""A loss is given scores on another scale than it takes: probabilities as logits, logits as log-probabilities.
 
 ## What it does
-Follows what `cross_entropy` and `binary_cross_entropy_with_logits` (or their classes) get as input. It fires where
-that is the result of `softmax` or `sigmoid`, or of a model of the file whose `forward` returns nothing else.
+Follows, by a symbolic run, what a loss gets as input to the softmax, sigmoid, logarithm, linear layer or model that
+made it, through functions, classes and files. It fires where `cross_entropy` or `binary_cross_entropy_with_logits` (or
+their classes) get probabilities or the result of argmax, where `nll_loss` gets probabilities or logits, and where
+`kl_div` gets anything but log-probabilities as input, or as its target what `log_target` does not say.
 
 ## Why it is bad
 `cross_entropy` applies log-softmax by itself. Of probabilities, which lie between 0 and 1, it can't fall below
 ln(1 + (n - 1) / e): 0.31 for two classes, 0.74 for four, 6.9 for 1,000. Gradients shrink with it, so that the loss
-hardly moves from ln n, with any learning rate.
+hardly moves from ln n, with any learning rate. `nll_loss` negates and averages what it gets: of logits it falls below
+zero without end, of probabilities it stays between -1 and 0. `kl_div` of probabilities is no divergence, and may be
+negative.
 
 ## Example
 ```python
@@ -37,120 +41,171 @@ Safe: take softmax where probabilities are read, behind the loss.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html ("unnormalized logits")
+- https://docs.pytorch.org/docs/stable/generated/torch.nn.KLDivLoss.html ("expects the argument input in the log-space")
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.score_scales import ScoreScale, scale_of
 from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Result, Value
 
-LOSS_FUNCTIONS = (
+LOSS_OF_LOGITS = (
     "torch.nn.functional.cross_entropy",
     "torch.nn.functional.binary_cross_entropy_with_logits",
+    "torch.nn.CrossEntropyLoss",
+    "torch.nn.BCEWithLogitsLoss",
 )
-LOSS_CLASSES = ("torch.nn.CrossEntropyLoss", "torch.nn.BCEWithLogitsLoss")
-SQUASHING_FUNCTIONS = (
-    "torch.softmax",
-    "torch.sigmoid",
-    "torch.nn.functional.softmax",
-    "torch.nn.functional.sigmoid",
-)
-SQUASHING_LAYERS = ("torch.nn.Softmax", "torch.nn.Sigmoid")
-SQUASHING_METHODS = ("softmax", "sigmoid")
-"""The same as methods of tensors"""
-MOVING_METHODS = ("cuda", "to", "cpu", "train", "eval", "float", "half", "bfloat16")
-"""Methods of a model that return the model"""
+LOSS_OF_LOGPROBS = ("torch.nn.functional.nll_loss", "torch.nn.NLLLoss")
+DIVERGENCES = ("torch.nn.functional.kl_div", "torch.nn.KLDivLoss")
+LOSSES = (*LOSS_OF_LOGITS, *LOSS_OF_LOGPROBS, *DIVERGENCES)
 
 
-def _cross_entropies(module: Module) -> Iterator[ast.Call]:
-    """Calls that compute a cross-entropy."""
-    yield from (call.node for call in module.calls(*LOSS_FUNCTIONS))
-    for call in module.all_calls:
-        made = module.flow.producing_call(call.node.func)
-        if made is not None and made.named(*LOSS_CLASSES):
-            yield call.node
+@dataclass(frozen=True, slots=True)
+class _WrongScale:
+    """What a loss gets, and should not."""
+
+    call: CallEvent
+    given: ScoreScale
+    text: str
+    fix: str
+
+
+def _losses(module: Module) -> Iterator[ast.Call]:
+    """Calls that compute a cross-entropy or a divergence."""
+    yield from (call.node for call in module.calls(*LOSSES))
 
 
 class LossOfProbabilities(SourceRule):
     code = "SRC120"
     severity = "error"
-    looks_at = CodePlaces("cross-entropies that are computed", _cross_entropies)
+    looks_at = CodePlaces("losses that are computed or made", _losses)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for loss in _cross_entropies(module):
-            call = module.flow.call(loss)
-            given = call.argument(0, "input")
-            source = _softmax_of(module, given) if given is not None else None
-            if source is not None:
-                yield self.finding(
-                    "the cross-entropy gets probabilities: it takes logits, applies softmax or sigmoid once more, and"
-                    " hardly falls",
-                    "give it the logits: leave softmax and sigmoid out of what the loss gets",
-                    cases=[case_at(module, loss), case_at(module, source)],
-                )
+        seen: set[ast.AST] = set()
+        for trace in traces_of(module):
+            for call in trace.all_calls:
+                if call.home.path != module.path or call.node in seen or call.is_repeated:
+                    continue
+                found = _wrong_scale(call)
+                if found is None:
+                    continue
+                seen.add(call.node)
+                origin = found.given.origin.node
+                cases = [case_at(module, call.node)]
+                # What made the scores may stand in another file, whose places are not known here.
+                if origin is not None and origin is not call.node and _stands_in(module, origin):
+                    cases.append(case_at(module, origin))
+                yield self.finding(found.text, found.fix, cases=cases)
 
 
-def _softmax_of(module: Module, given: ast.expr) -> ast.AST | None:
-    """The softmax that makes an input; None where one way does not pass through it."""
-    found = [_softmax_of_call(module, origin.node) for origin in module.flow.origins(given)]
-    return found[0] if found and None not in found else None
+def _stands_in(module: Module, node: ast.AST) -> bool:
+    """Is it a part of this file?"""
+    return node in module.scopes.parent
 
 
-def _softmax_of_call(module: Module, node: ast.AST) -> ast.AST | None:
-    """The softmax that a call is, or that the model of the file returns which is called."""
-    if not isinstance(node, ast.Call):
+def _loss_of(call: CallEvent) -> CallEvent | None:
+    """The function of a loss that is called, or the making of the loss object that is; None for any other call."""
+    if call.method in ("__call__", "forward") and isinstance(call.receiver, Result):
+        made = call.receiver.call
+        return made if made.named("torch.nn.*Loss") and made.named(*LOSSES) else None
+    return call if call.named("torch.nn.functional.*") and call.named(*LOSSES) else None
+
+
+def _wrong_scale(call: CallEvent) -> _WrongScale | None:
+    """What is wrong with the scores that a loss gets; None where nothing is, or the call is no loss."""
+    loss = _loss_of(call)
+    given = None if loss is None else call.argument(0, "input")
+    if loss is None or given is None:
         return None
-    if _is_softmax(module, node):
-        return node
-    owner = _class_of_model(module, node)
-    if owner is None:
+    if loss.named(*DIVERGENCES):
+        return _wrong_divergence(call, loss, given)
+    found = scale_of(given)
+    if found is None:
         return None
-    returned = [_returned_softmax(module, back) for back in _returns_of_forward(owner)]
-    return returned[0] if returned and None not in returned else None
+    if loss.named(*LOSS_OF_LOGITS):
+        return _wrong_logits(call, found)
+    return _wrong_logprobs(call, found)
 
 
-def _class_of_model(module: Module, node: ast.Call) -> ast.ClassDef | None:
-    """The one class of the file that a called model is of, behind moves such as `.cuda()`; None if not seen."""
-    model = module.flow.producing_call(node.func)
-    while model is not None and model.method in MOVING_METHODS and model.receiver is not None:
-        model = module.flow.producing_call(model.receiver)
-    if model is None:
+def _wrong_logits(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
+    """What is wrong with the input of a cross-entropy."""
+    if found.scale == "probabilities":
+        return _WrongScale(
+            call,
+            found,
+            "the cross-entropy gets probabilities: it takes logits, applies softmax or sigmoid once more, and"
+            " hardly falls",
+            "give it the logits: leave softmax and sigmoid out of what the loss gets",
+        )
+    if found.scale == "classes":
+        return _WrongScale(
+            call,
+            found,
+            "the cross-entropy gets the result of argmax: that is the number of a class, and has no gradient",
+            "give it the logits, before argmax",
+        )
+    return None
+
+
+def _wrong_logprobs(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
+    """What is wrong with the input of `nll_loss`."""
+    if found.scale == "log-probabilities":
         return None
-    owners = [one.node for one in module.flow.origins(model.node.func)]
-    if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
+    effect = {
+        "logits": "it negates them and falls below zero without end",
+        "probabilities": "it stays between -1 and 0, and favours what is likely already",
+        "classes": "these have no gradient",
+    }[found.scale]
+    return _WrongScale(
+        call,
+        found,
+        f"nll_loss gets {found.scale}, and takes log-probabilities: {effect}",
+        "give it log_softmax of the logits, or give the logits to cross_entropy",
+    )
+
+
+def _wrong_divergence(call: CallEvent, loss: CallEvent, given: Value) -> _WrongScale | None:
+    """What is wrong with the input or the target of a Kullback-Leibler divergence."""
+    found = scale_of(given)
+    if found is not None and found.scale != "log-probabilities":
+        return _WrongScale(
+            call,
+            found,
+            f"kl_div gets {found.scale} as its input, and takes log-probabilities there: its value is no divergence"
+            " and may be negative",
+            "give it F.log_softmax(student_logits, dim=-1) as input, and F.softmax(teacher_logits, dim=-1) as target",
+        )
+    target = call.argument(1, "target")
+    wanted = _scale_of_target(loss)
+    found = None if target is None else scale_of(target)
+    if found is None or wanted is None or found.scale == wanted:
         return None
-    return owners[0]
+    return _WrongScale(
+        call,
+        found,
+        f"kl_div gets {found.scale} as its target, and takes {wanted} there (log_target={wanted != 'probabilities'})",
+        "give it probabilities as target, or log-probabilities with log_target=True",
+    )
 
 
-def _returns_of_forward(owner: ast.ClassDef) -> Iterator[ast.Return]:
-    """The returns of a model's forward."""
-    for method in owner.body:
-        if isinstance(method, ast.FunctionDef) and method.name == "forward":
-            yield from (node for node in ast.walk(method) if isinstance(node, ast.Return))
-
-
-def _returned_softmax(module: Module, back: ast.Return) -> ast.AST | None:
-    """The softmax that is returned; None where something else is, or more."""
-    if back.value is None:
+def _scale_of_target(loss: CallEvent) -> str | None:
+    """What a divergence takes as its target; None where it is not known."""
+    is_function = loss.named("torch.nn.functional.*")
+    given = loss.argument(5 if is_function else 3, "log_target")
+    plain = False if given is None and not loss.is_open else constant_of(given)
+    if not isinstance(plain, bool):
         return None
-    made = [origin.node for origin in module.flow.origins(back.value)]
-    is_one = len(made) == 1 and isinstance(made[0], ast.Call) and _is_softmax(module, made[0])
-    return made[0] if is_one else None
-
-
-def _is_softmax(module: Module, node: ast.Call) -> bool:
-    """Is it softmax or sigmoid, as a function, a method of a tensor, or a layer?"""
-    call = module.flow.call(node)
-    if call.named(*SQUASHING_FUNCTIONS):
-        return True
-    layer = module.flow.producing_call(node.func)
-    if layer is not None and layer.named(*SQUASHING_LAYERS):
-        return True
-    return call.method in SQUASHING_METHODS and not call.named("torch.*")
+    return "log-probabilities" if plain else "probabilities"

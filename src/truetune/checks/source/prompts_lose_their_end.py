@@ -2,7 +2,7 @@
 
 ## What it does
 Follows what `generate` gets to the call of a tokenizer with `truncation=True` and a `max_length` up to 2,048, where
-nothing sets the side of truncation to the left. It is a note: whether a prompt is that long, only the data say.
+nothing sets the side of truncation to the left. Whether a prompt is that long, only the data say.
 
 ## Why it is bad
 A tokenizer cuts at the end. What is lost of a long prompt is what stands last: the question behind the document, and
@@ -61,7 +61,7 @@ LONG = 2_048
 
 class PromptsLoseTheirEnd(SourceRule):
     code = "SRC102"
-    severity = "info"
+    severity = "warning"
     looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:

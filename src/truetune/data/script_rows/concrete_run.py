@@ -24,8 +24,11 @@ from truetune.data.script_rows.frame_columns import (
     rows_where,
 )
 from truetune.data.script_rows.known_functions import (
+    MATCH,
     call_known_function,
+    flags_of,
     format_text,
+    search_pattern,
     slice_text,
 )
 from truetune.data.script_rows.path_texts import attribute_of_path, path_of_method
@@ -395,6 +398,10 @@ class ConcreteRun(Interpreter):
             return self._call_text(receiver.value, name, given)
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
             return self._call_tokenizer(name, given)
+        if isinstance(receiver, Sequence) and receiver.kind == MATCH:
+            return _part_of_match(receiver, name, given)
+        if isinstance(receiver, Result) and receiver.call.named("re.compile"):
+            return _search_compiled(receiver.call, name, given)
         if isinstance(receiver, Sequence) and receiver.kind == COLUMN:
             return call_column(receiver, name, given.args, self.call_with)
         if isinstance(receiver, Sequence):
@@ -674,6 +681,23 @@ class ConcreteRun(Interpreter):
             return self._table_of_file(names)
         tables = [self._table_of_file(one) for one in names.items]
         return _concatenated(Sequence("list", [one for one in tables if one is not None]))
+
+
+def _part_of_match(match: Sequence, name: str, given: Arguments) -> Value | None:
+    """`match.group(1)` and `match.groups()`."""
+    if name == "groups":
+        return Sequence("tuple", match.items[1:])
+    number = constant_of(given.args[0]) if given.args else 0
+    is_group = name == "group" and isinstance(number, int) and 0 <= number < len(match.items)
+    return match.items[number] if is_group else None
+
+
+def _search_compiled(made: CallEvent, name: str, given: Arguments) -> Value | None:
+    """What a pattern that was compiled before finds in a text."""
+    flags = flags_of(made.argument(1, "flags"))
+    if flags is None or not made.args or not given.args:
+        return None
+    return search_pattern(name, constant_of(made.args[0]), constant_of(given.args[0]), flags)
 
 
 def is_tokenizer(value: Value) -> bool:

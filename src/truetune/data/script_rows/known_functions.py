@@ -26,6 +26,7 @@ from truetune.source.symbolic_execution.values import (
     Constant,
     Library,
     Mapping,
+    Operation,
     Sequence,
     Slice,
     Value,
@@ -195,6 +196,55 @@ def _first_choice(args: Arguments, keywords: dict[str, Value]) -> Value | None:
     return items[0] if items else None
 
 
+MATCH = "match"
+"""The kind of the list that stands for a match: the whole text, then its groups"""
+MATCHING = ("search", "match", "fullmatch")
+FLAGS = {name: getattr(re, name) for name in ("I", "IGNORECASE", "S", "DOTALL", "M", "MULTILINE")}
+
+
+def search_pattern(method: str, pattern: Any, text: Any, flags: int) -> Value | None:
+    """What `re.search` and its like give, as a list of the match and its groups; None where it is not known."""
+    if not isinstance(pattern, str) or not isinstance(text, str):
+        return None
+    if method not in (*MATCHING, "findall") or not is_quick_pattern(pattern, len(text)):
+        return None
+    try:
+        found = getattr(re.compile(pattern, flags), method)(text)
+    except (re.error, TypeError, ValueError):
+        return None
+    if found is None or method == "findall":
+        return to_value(found)
+    return Sequence(MATCH, [Constant(found[0]), *map(Constant, found.groups())])
+
+
+def flags_of(value: Value | None) -> int | None:
+    """The flags of a pattern: `re.DOTALL`, `re.I | re.S`; None where they are not known."""
+    if value is None:
+        return 0
+    if isinstance(value, Library):
+        return FLAGS.get(value.name.rpartition(".")[2])
+    if isinstance(value, Operation) and value.operator == "|":
+        parts = [flags_of(one) for one in value.operands]
+        known = [one for one in parts if one is not None]
+        return sum(set(known)) if len(known) == len(parts) else None
+    plain = constant_of(value)
+    return plain if isinstance(plain, int) else None
+
+
+def _match_pattern(method: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
+    """`re.search(pattern, text, flags)` and its like."""
+
+    def run(args: Arguments, keywords: dict[str, Value]) -> Value | None:
+        if len(args) < 2:
+            return None
+        flags = flags_of(args[2] if len(args) > 2 else keywords.get("flags"))
+        if flags is None:
+            return None
+        return search_pattern(method, constant_of(args[0]), constant_of(args[1]), flags)
+
+    return run
+
+
 def _apply_pattern(method: str) -> Callable[[Arguments, dict[str, Value]], Value | None]:
     """A function of `re` on texts that are known, where its time is bounded."""
 
@@ -288,7 +338,10 @@ FUNCTIONS: dict[str, Callable[[Arguments, dict[str, Value]], Value | None]] = {
     "random.choice": _first_choice,
     "re.sub": _apply_pattern("sub"),
     "re.split": _apply_pattern("split"),
-    "re.findall": _apply_pattern("findall"),
+    "re.findall": _match_pattern("findall"),
+    "re.search": _match_pattern("search"),
+    "re.match": _match_pattern("match"),
+    "re.fullmatch": _match_pattern("fullmatch"),
     "textwrap.dedent": _computed(textwrap.dedent),
 }
 """By qualified name. `ast.literal_eval` is only computed where the text is JSON too"""

@@ -51,6 +51,7 @@ from truetune.source.symbolic_execution.containers import (
 )
 from truetune.source.symbolic_execution.elements import columns_of, element_of, items_to_unroll
 from truetune.source.symbolic_execution.library_functions import result_of_known_function
+from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.trace import (
     CallEvent,
     Frame,
@@ -134,6 +135,8 @@ class LimitReached(Exception):
 
 COUNTER = "number"
 """What the value of a counter is an element of, as the number that `enumerate` gives"""
+MODULE_LIBRARIES = ("torch.nn.", "transformers.", "lightning.", "pytorch_lightning.")
+"""How the bases begin whose objects are called by their `forward`"""
 _MISSING: Any = object()
 
 
@@ -1121,7 +1124,9 @@ class Interpreter:
             return self._call_library(function.name, given, node, home)
         if isinstance(function, Attribute):
             return self._event((), function.name, function.base, given, node, home).result
-        return self._event((), "__call__", function, given, node, home).result
+        event = self._event((), "__call__", function, given, node, home)
+        wrapped = _wrapped_module(function)
+        return event.result if wrapped is None else self._call_instance(wrapped, given, node, home)
 
     def _call_instance(
         self, instance: Instance, given: Arguments, node: ast.AST, home: Module
@@ -1609,6 +1614,19 @@ class Interpreter:
                 )
             return default
         return None
+
+
+def _wrapped_module(value: Value) -> Instance | None:
+    """The module of the project that was moved, compiled or prepared: what runs is its `forward`; else None."""
+    if not isinstance(value, Result | Item):
+        return None
+    ways = lineages(value)
+    origin = ways[0].origin if len(ways) == 1 else None
+    if not isinstance(origin, Instance):
+        return None
+    bases = library_bases(origin.made_of)
+    is_module = any(base.startswith(MODULE_LIBRARIES) for base in bases)
+    return origin if is_module else None
 
 
 @cache

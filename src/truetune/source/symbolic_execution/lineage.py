@@ -138,6 +138,8 @@ def _inside(value: Value) -> tuple[Value | None, CallEvent | None]:
         return given or call.receiver, call
     if call.method == "prepare" and len(call.args) == 1:
         return call.args[0], call
+    if call.named("peft.inject_adapter_in_model"):
+        return call.argument(1, "model"), call
     if call.named(*WRAPPING_FUNCTIONS):
         given = call.args[0] if call.args else call.keywords.get("model")
         return given, call

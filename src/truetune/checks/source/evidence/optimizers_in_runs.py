@@ -28,10 +28,15 @@ from truetune.source.symbolic_execution.values import (
 )
 
 OPTIMIZER_CLASSES = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
-NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
+NO_OPTIMIZERS = (
+    "torch.optim.lr_scheduler.*",
+    "torch.optim.swa_utils.*",
+    "bitsandbytes.optim.GlobalOptimManager*",
+)
 ADAPTER_WRAPPERS = (
     "peft.get_peft_model",
     "peft.PeftModel*.from_pretrained",
+    "peft.inject_adapter_in_model",
     "unsloth.Fast*Model.get_peft_model",
 )
 LOADS = ("*.from_pretrained", "*.from_config")
@@ -65,7 +70,7 @@ def optimizers_before_adapters(module: Module) -> Iterator[WrappedLater]:
     for trace in traces_of(module):
         if any(trace.methods("add_param_group")):
             continue
-        for optimizer in _optimizers(trace):
+        for optimizer in made_optimizers(trace):
             if optimizer.home.path != module.path or optimizer.node in seen:
                 continue
             wrapper = _adapter_put_on_behind(trace, optimizer)
@@ -117,9 +122,27 @@ def only_lineage(value: Value | None) -> Lineage | None:
     return ways[0]
 
 
-def _optimizers(trace: Trace) -> Iterator[CallEvent]:
-    """The optimizers that a run makes."""
-    return (call for call in trace.calls(*OPTIMIZER_CLASSES) if not call.named(*NO_OPTIMIZERS))
+def made_optimizers(trace: Trace) -> Iterator[CallEvent]:
+    """The optimizers that a run makes: those of known classes, and what holds a model's parameters and steps."""
+    stepped = {
+        id(way.origin)
+        for call in trace.methods("step")
+        if call.receiver is not None
+        for way in lineages(call.receiver)
+    }
+    for call in trace.all_calls:
+        if call.is_repeated or call.named(*NO_OPTIMIZERS):
+            continue
+        if call.named(*OPTIMIZER_CLASSES) or (
+            id(call.result) in stepped and call.method is None and _holds_parameters(call)
+        ):
+            yield call
+
+
+def _holds_parameters(call: CallEvent) -> bool:
+    """Is its first argument made of a model's parameters, as that of every optimizer is?"""
+    given = call.argument(0, "params")
+    return given is not None and bool(models_of_parameters(given))
 
 
 def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | None:
@@ -131,7 +154,7 @@ def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | No
     held = only_lineage(models[0])
     if held is None or held.has_step(*ADAPTER_WRAPPERS) or _is_adapter(held):
         return None
-    others = [one for one in _optimizers(trace) if one is not optimizer]
+    others = [one for one in made_optimizers(trace) if one is not optimizer]
     for wrapper, model in _adapters_put_on(trace, optimizer):
         wrapped = only_lineage(model)
         if wrapped is None or wrapped.origin is not held.origin:
@@ -139,7 +162,9 @@ def _adapter_put_on_behind(trace: Trace, optimizer: CallEvent) -> CallEvent | No
         # One adapter is laid over another: which of them is trained is another question.
         if wrapped.has_step(*ADAPTER_WRAPPERS):
             return None
-        if _is_other_arm(optimizer, wrapper) or any(o.number > wrapper.number for o in others):
+        if stand_in_other_arms(optimizer, wrapper) or any(
+            o.number > wrapper.number for o in others
+        ):
             return None
         if _is_used_between(trace, optimizer, wrapper):
             return None
@@ -159,7 +184,9 @@ def _adapters_put_on(
     for call in trace.all_calls:
         if call.number < optimizer.number or call.is_repeated:
             continue
-        if call.named(*ADAPTER_WRAPPERS):
+        if call.named("peft.inject_adapter_in_model"):
+            yield call, call.argument(1, "model")
+        elif call.named(*ADAPTER_WRAPPERS):
             yield call, call.argument(0, "model")
         elif call.method == "add_adapter":
             yield call, call.receiver
@@ -183,7 +210,7 @@ def _given_optimizer(trainer: CallEvent) -> Value | None:
     return given.items[0] if isinstance(given, Sequence) and given.items else None
 
 
-def _is_other_arm(one: Event, other: Event) -> bool:
+def stand_in_other_arms(one: Event, other: Event) -> bool:
     """Do two events stand in two arms of one branch, of which a run takes one?"""
     arms = {(id(frame.node), frame.taken) for frame in one.frames("branch")}
     return any((id(frame.node), not frame.taken) in arms for frame in other.frames("branch"))
@@ -206,8 +233,13 @@ def _trains_behind(trace: Trace, optimizer: CallEvent, wrapper: CallEvent) -> bo
     """Does this optimizer step when the adapter is on: in a loop, or in the trainer that it is given to?"""
     if _given_optimizer(wrapper) is optimizer.result:
         return any(call.receiver is wrapper.result for call in trace.methods("train"))
+    return steps_behind(trace, optimizer, wrapper)
+
+
+def steps_behind(trace: Trace, optimizer: CallEvent, event: Event) -> bool:
+    """Does an optimizer step behind an event: in a loop, or in the trainer that it is given to?"""
     for call in trace.all_calls:
-        if call.number < wrapper.number:
+        if call.number < event.number:
             continue
         if call.method == "step" and call.receiver is not None:
             if any(way.origin is optimizer.result for way in lineages(call.receiver)):

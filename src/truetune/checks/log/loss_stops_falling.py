@@ -1,0 +1,112 @@
+"""The loss falls in the first records and never again, though the rows are seen twice and more.
+
+## What it does
+Looks at a loss that begins above the level that it then keeps. It fires, as a note, where the last three quarters of
+the records see the rows at least twice and the slope of the loss there (Theil-Sen, with its 95 % interval) is next to
+none, at a learning rate at which weights move. Of rows that are seen once, this is the usual shape, and no finding.
+
+## Why it is bad
+What is learned in the first steps is the form of the answers: where they begin, how long they are, how they end. What
+they say is learned while the rows are read again, and then the loss falls from epoch to epoch: by 8 % and more in the
+real runs of this project's tests. Where it does not, there is nothing in the prompts from which the answers follow, or
+what is trained is too little to hold it.
+
+## Example
+```yaml
+curve:
+  loss: {values: [2.4, 1.8, 1.8, 1.8, 1.8, 1.8, 1.8, 1.8, 1.8, 1.8, 1.8], steps: 80, noise: 0.01}
+  learning_rate: {from: 1.0e-4, steps: 80}
+  epoch: {from: 0.0, to: 4.0, steps: 80}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {values: [2.4, 1.8, 1.7, 1.6, 1.5, 1.45, 1.4, 1.35, 1.3, 1.28, 1.27], steps: 80, noise: 0.01}
+  learning_rate: {from: 1.0e-4, steps: 80}
+  epoch: {from: 0.0, to: 4.0, steps: 80}
+```
+
+## Fix safety
+There is no automatic fix. Let the model overfit ten rows first: what can't be learned there is not learned from more.
+
+## References
+- huggingface/trl#3926
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.flat_loss import (
+    FIRST,
+    LEARNED,
+    MIN_EPOCH_RECORDS,
+    Fall,
+    fall_of,
+    ruled_out,
+    what_remains,
+)
+from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.rule import LogRule
+from truetune.logs.run_log import Curve, RunLog
+
+FIRST_PART = 4
+"""The first fall ends in a quarter of the records: what falls for longer has no short fall"""
+MIN_EPOCHS = 2.0
+"""Epochs behind the first fall: rows that are seen again"""
+
+
+class LossStopsFalling(LogRule):
+    code = "LOG070"
+    severity = "info"
+    moot_where = ("loss-diverges", "flat-loss", "learning-rate-ended-early", "loss-above-uniform")
+    kinds = ("language",)
+    needs = ("loss", "epoch")
+    least = MIN_EPOCH_RECORDS
+
+    def figure(self) -> str:
+        loss = self.subject.curve("loss").finite()
+        rest = loss.value[loss.value.size // FIRST_PART :]
+        return (
+            f"the loss begins at {np.median(loss.value[:FIRST]):.4g}, and goes from {np.median(rest[:FIRST]):.4g} to"
+            f" {np.median(rest[-FIRST:]):.4g} in the last three quarters of its records"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        if self.unmet() is not None:
+            return
+        log = self.subject
+        loss = log.curve("loss").finite()
+        plateau = _plateau_behind_the_first_fall(log, loss)
+        if plateau is None:
+            return
+        began = float(np.median(loss.value[:FIRST]))
+        yield self.finding(
+            f"the loss falls from {began:.4g} to {plateau.level:.4g} in the first quarter of {loss.step.size:,} records"
+            f" and stays there, although the rows were seen {log.epochs:.3g} times: their form is learned, and not what"
+            " they say",
+            what_remains(log, plateau.peak_rate),
+            evidence=ruled_out(log, plateau.peak_rate),
+            figure=draw_curves("loss", {"loss": loss}),
+        )
+
+
+def _plateau_behind_the_first_fall(log: RunLog, loss: Curve) -> Fall | None:
+    """The records behind the first fall, where they stay on one level while the rows are seen twice; else None."""
+    start = loss.step.size // FIRST_PART
+    rest = Curve(loss.step[start:], loss.value[start:])
+    if rest.step.size < MIN_EPOCH_RECORDS or not fall_of(log, loss).fell_at_first:
+        return None
+    first, last = log.epoch_at(rest.step[[0, -1]])
+    if last - first < MIN_EPOCHS:
+        return None
+    late = fall_of(log, rest)
+    rate = log.curve("learning_rate").finite()
+    # A schedule that has come to its end moves nothing in the records that are looked at.
+    is_idle = bool(rate) and float(rate.at(rest.step[rest.step.size // 2])) < 0.1 * rate.value.max()
+    is_level = late.stays and not late.fell_at_first and not late.has_no_rate
+    return late if is_level and late.level >= LEARNED and not is_idle else None

@@ -1,0 +1,126 @@
+"""Answers break off: thinking that never ends, an open code fence, JSON without its end, half of a sentence.
+
+## What it does
+Looks for answers that open a thinking part (`<think>`) and never close it, that open a code fence and don't close it,
+or that begin as JSON and end inside of it. Where at least 8 answers, 3 of 100, of 40 words and more end in the middle
+of a sentence, all at about one length that hardly any other answer exceeds, these count as well: so does a limit of new
+tokens cut what a model wrote. What the prompt has opened (a code fence to be continued) is the answer's to close.
+
+## Why it is bad
+The model learns to break off there: to stop in the middle of a thought, without an answer, or to leave JSON that no
+parser reads. Rows that a model wrote under `max_tokens` are cut without a word: only `finish_reason` says `length`.
+
+## Example
+```yaml
+data:
+  - messages:
+      - {role: user, content: "What is 17 times 3?"}
+      - {role: assistant, content: "<think>\\nSeventeen times three: ten times three is thirty, and seven times"}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: "It is open."}]}
+```
+
+## Use instead
+```yaml
+data:
+  - messages:
+      - {role: user, content: "What is 17 times 3?"}
+      - {role: assistant, content: "<think>\\nTen times three is thirty, seven times three 21.\\n</think>\\n51"}
+  - {messages: [{role: user, content: "Is it open?"}, {role: assistant, content: "It is open."}]}
+```
+
+## Fix safety
+Dropping rows that break off is safe. Better is to generate them again with a higher limit: the long answers are the
+hard ones.
+
+## References
+- https://platform.openai.com/docs/api-reference/chat/object (`finish_reason`: `length`)
+- huggingface/open-r1#239
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from truetune.checks.answer_text_rule import AnswerText, AnswerTextRule, answers_of, prompt_of
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import MAX_CASES, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+from truetune.generation.cut_answers import ends_in_mid_sentence, have_one_length
+from truetune.generation.unfinished_answers import unfinished_part
+
+MIN_CUT, MIN_CUT_ONE_IN = 8, 33
+"""Answers that end in mid-sentence, and of how many one, from which a limit is blamed: some leave out the dot"""
+WARNING_ONE_IN = 200
+"""Share of rows, as 1 in so many, from which open parts are a warning. Chosen, not measured"""
+MIN_LIMIT_WORDS = 40
+"""Words of an answer that a limit may have cut: 64 tokens, the lowest limit in use"""
+MAX_STYLE_SHARE, SURE_SPREAD = 0.8, 0.8
+"""Share of answers without an end from which it may be their style; then the shortest tenth of them has to be so near
+the longest one"""
+MAX_KEPT = 20_000
+"""Answers whose lengths are compared"""
+
+
+class AnswerIsIncomplete(AnswerTextRule):
+    code = "ROW040"
+    severity = "warning"
+    looks_for = "an answer that breaks off"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.cut: list[str] = []
+        self.others: list[str] = []
+        self.cut_cases: list[Case] = []
+
+    def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
+        part = unfinished_part(answer.text, prompt_of(row))
+        return None if part is None else (part, f"{part}: it ends {answer.text[-60:]!r}")
+
+    def batch(self, batch: Batch) -> None:
+        super().batch(batch)
+        for row in batch.rows:
+            last = next(reversed(list(answers_of(row))), None)
+            if last is None or len(self.cut) + len(self.others) >= MAX_KEPT:
+                continue
+            is_cut = len(last.text.split()) >= MIN_LIMIT_WORDS and ends_in_mid_sentence(last.text)
+            (self.cut if is_cut else self.others).append(last.text)
+            if is_cut and len(self.cut_cases) < MAX_CASES:
+                self.cut_cases.append(Case(f"it ends {last.text[-60:]!r}", row.origin))
+
+    def findings(self) -> Iterator[Finding]:
+        if self.found:
+            kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
+            yield self.finding(
+                f"{self.share} have an answer that breaks off: {kinds}",
+                "drop these rows, or generate them again with a higher max_tokens, and keep only those whose"
+                " finish_reason is not `length`",
+                severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",
+                cases=self.cases,
+                count=self.found,
+                total=self.rows,
+            )
+        elif self._are_cut_by_a_limit():
+            words = round(median(len(text.split()) for text in self.cut))
+            yield self.finding(
+                f"{len(self.cut):,} of {self.rows:,} rows have an answer that ends in mid-sentence, all at about one"
+                f" length ({words:,} words), which hardly another one exceeds: a limit of new tokens cut them",
+                "drop these rows, or generate them again with a higher max_tokens, and keep only those whose"
+                " finish_reason is not `length`",
+                cases=self.cut_cases,
+                count=len(self.cut),
+                total=self.rows,
+            )
+
+    def _are_cut_by_a_limit(self) -> bool:
+        """Are there enough answers in mid-sentence, all at one length?"""
+        total = len(self.cut) + len(self.others)
+        if len(self.cut) < MIN_CUT or len(self.cut) * MIN_CUT_ONE_IN < total:
+            return False
+        if len(self.cut) > MAX_STYLE_SHARE * total:
+            lengths = sorted(map(len, self.cut))
+            if lengths[len(lengths) // 10] < SURE_SPREAD * lengths[-1 - len(lengths) // 10]:
+                return False
+        return have_one_length(self.cut, self.others)

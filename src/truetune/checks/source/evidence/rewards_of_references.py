@@ -1,0 +1,281 @@
+"""Reward functions that are given the rows' own references as answers: can any answer ever be rewarded?
+
+How it works: the script is followed with its rows in hand (`truetune.data.script_rows`) up to its GRPO or RLOO trainer.
+Each reward function that reads a column is called with answers that end in the row's own result, in the usual forms and
+in those whose tags stand in the script. What the function compares is noted.
+
+The trade-off: nothing is said unless the function takes the result out of an answer, and compares exactly that with
+something else. A function that reads a form which is not tried, or whose value is not known, is left alone. Of what a
+`try` catches, numbers that are none are followed alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truetune.data.script_rows.concrete_run import ConcreteRun
+from truetune.data.script_rows.row_files import RowFiles
+from truetune.data.script_rows.row_table import Row, Table, make_table
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.containers import to_value
+from truetune.source.symbolic_execution.interpreter import Arguments, LimitReached
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Constant,
+    Function,
+    Mapping,
+    Scope,
+    Sequence,
+    Value,
+)
+
+TRAINERS = ("trl.GRPOTrainer", "trl.RLOOTrainer", "*.GRPOTrainer", "*.RLOOTrainer")
+MAX_ROWS, MIN_ROWS = 6, 3
+"""Rows whose references are tried"""
+GIVEN_BY_TRAINER = frozenset(("prompts", "completions", "completion_ids", "trainer_state"))
+FINAL = re.compile(r"####\s*([^\n]+?)\s*$|\\boxed\{([^{}]+)\}|<answer>\s*(.*?)\s*</answer>", re.S)
+NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
+TAG = re.compile(r"<(\w{2,30})>")
+MAX_TAGS = 4
+GSM8K = [
+    {
+        "question": f"Ann has {n} apples and buys {n} more. How many are there?",
+        "answer": f"Ann has {n} + {n} = <<{n}+{n}={2 * n}>>{2 * n} apples.\n#### {2 * n}",
+    }
+    for n in (3, 8, 21, 36)
+]
+"""Rows in the form of the set that most scripts of this kind load, which is not on this machine"""
+GSM8K_NAMES = ("openai/gsm8k", "gsm8k")
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRewarded:
+    """A reward function that gives nothing to any row's own result."""
+
+    function: Function
+    rows: int
+    taken_out: str
+    """What it takes out of the answer, as Python writes it"""
+    compared_with: str
+    """What it compares that with"""
+    node: ast.AST
+    """The comparison"""
+
+
+class _ConversionError(Exception):
+    """A text of the run is no number: the run goes on in the handler around it."""
+
+
+class RewardRun(ConcreteRun):
+    """A run that notes what is compared."""
+
+    def __init__(self, entry: Module, files: RowFiles) -> None:
+        super().__init__(entry, files)
+        self.compared: list[tuple[Any, Any, ast.AST]] = []
+        self.is_judging = False
+        """A reward function is called: its exceptions are followed into their handlers"""
+
+    def _operate(self, sign: str, operands: tuple[Value, ...], node: ast.AST) -> Value:
+        if sign in ("==", "!=") and len(operands) == 2:
+            left, right = map(constant_of, operands)
+            if left is not NO_CONSTANT and right is not NO_CONSTANT:
+                self.compared.append((left, right, node))
+        return super()._operate(sign, operands, node)
+
+    def _run_try(self, node: ast.Try, scope: Scope) -> int:
+        if not self.is_judging:
+            return super()._run_try(node, scope)
+        try:
+            ending = self._block(node.body, scope) or self._block(node.orelse, scope)
+        except _ConversionError:
+            if not node.handlers:
+                raise
+            ending = self._handler_arm(node.handlers[0], scope)()
+        return self._block(node.finalbody, scope) or ending
+
+    def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
+        if self.is_judging and name in NUMBERS and given.args:
+            plain = constant_of(given.args[0])
+            if isinstance(plain, str) and not _is_number(plain, NUMBERS[name]):
+                raise _ConversionError
+        if name == "datasets.load_dataset" and given.args:
+            if constant_of(given.args[0]) in GSM8K_NAMES:
+                rows = [Row({key: Constant(text) for key, text in row.items()}) for row in GSM8K]
+                is_split = "split" in given.keywords
+                return make_table(rows) if is_split else Mapping({"train": make_table(rows)})
+        return super()._call_library(name, given, node, home)
+
+
+def _is_number(text: str, kind: type[int] | type[float]) -> bool:
+    """Does Python make a number of a text?"""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
+
+
+def never_rewarded(module: Module) -> Iterator[NeverRewarded]:
+    """The reward functions of a script that reject every row's own result."""
+    folder = Path(module.path).resolve().parent
+    run = RewardRun(module, RowFiles((folder, Path.cwd())))
+    try:
+        run.run()
+        for trainer in run.trace.calls(*TRAINERS):
+            table = trainer.keywords.get("train_dataset")
+            if isinstance(table, Table) and len(table.rows) >= MIN_ROWS:
+                for function in _reward_functions(trainer):
+                    found = _judge(run, module, function, table.rows[:MAX_ROWS])
+                    if found is not None:
+                        yield found
+    except (LimitReached, RecursionError):
+        return
+
+
+def _reward_functions(trainer: CallEvent) -> list[Function]:
+    """The functions of the project that score answers."""
+    given = trainer.argument(1, "reward_funcs")
+    items = given.items if isinstance(given, Sequence) else [given]
+    return [one for one in items if isinstance(one, Function)]
+
+
+def _judge(
+    run: RewardRun, module: Module, function: Function, rows: list[Row]
+) -> NeverRewarded | None:
+    """What one function says of the rows' own results; None where it rewards one, or it is not known."""
+    shown: tuple[Any, Any, ast.AST] | None = None
+    for row in rows:
+        columns = {name: value for name, value in row.entries.items() if isinstance(name, str)}
+        final = _final_of_row(columns)
+        if final is None:
+            return None
+        run.compared.clear()
+        rewards = _rewards(run, function, columns, _answers(module.text, final))
+        if not rewards or any(reward > 0 for reward in rewards):
+            return None
+        mismatch = _mismatch_of(run.compared, final)
+        if mismatch is None:
+            return None
+        shown = shown or mismatch
+    if shown is None:
+        return None
+    left, right, node = shown
+    return NeverRewarded(function, len(rows), _shown(left), _shown(right), node)
+
+
+def _final_of_row(columns: dict[str, Value]) -> str | None:
+    """The result that a row's reference ends in; None where no column has one."""
+    for name, value in columns.items():
+        plain = constant_of(value)
+        if name in ("prompt", "question", "problem", "instruction"):
+            continue
+        if isinstance(plain, int | float) and not isinstance(plain, bool):
+            return str(plain)
+        if isinstance(plain, str) and plain.strip():
+            marked = FINAL.search(plain)
+            if marked is not None:
+                return next(part for part in marked.groups() if part is not None).strip()
+            if len(plain) < 20 and plain.strip()[-1:].isdigit():
+                return plain.strip()
+    return None
+
+
+def _answers(text: str, final: str) -> list[str]:
+    """Answers that end in a result, in the usual forms and with the tags that stand in the script."""
+    answers = [
+        final,
+        f"#### {final}",
+        f"The answer is {final}",
+        f"Final answer: {final}",
+        f"Answer: {final}",
+        f"So it is \\boxed{{{final}}}.",
+        f"<answer>{final}</answer>",
+        f"<think>\nI add.\n</think>\n<answer>\n{final}\n</answer>",
+        f"<reasoning>\nI add.\n</reasoning>\n<answer>\n{final}\n</answer>\n",
+    ]
+    tags = list(dict.fromkeys(TAG.findall(text)))[:MAX_TAGS]
+    answers += [f"<{tag}>{final}</{tag}>" for tag in tags]
+    if len(tags) > 1:
+        before = "\n".join(f"<{tag}>\nI add.\n</{tag}>" for tag in tags[:-1])
+        answers.append(f"{before}\n<{tags[-1]}>\n{final}\n</{tags[-1]}>")
+    return answers
+
+
+def _rewards(
+    run: RewardRun, function: Function, columns: dict[str, Value], answers: list[str]
+) -> list[float]:
+    """What a function gives for these answers to one row; empty where one is not known."""
+    is_chat = isinstance(columns.get("prompt"), Sequence)
+    completions = [
+        to_value([{"role": "assistant", "content": answer}]) if is_chat else Constant(answer)
+        for answer in answers
+    ]
+    count = len(answers)
+    given: dict[str, Value] = {
+        name: Sequence("list", [value] * count)
+        for name, value in columns.items()
+        if name != "prompt"
+    }
+    given["prompts"] = Sequence("list", [columns.get("prompt", Constant(""))] * count)
+    given["completions"] = Sequence("list", completions)
+    arguments = function.definition.args
+    taken = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
+    if arguments.kwarg is None and not taken <= GIVEN_BY_TRAINER | given.keys():
+        return []  # it fails at its first call, and says so
+    if arguments.kwarg is None:
+        given = {name: value for name, value in given.items() if name in taken}
+    run.is_judging = True
+    try:
+        result = run.call_with(function, (), given)
+    except _ConversionError:
+        return []  # no handler: the run ends there, and says so
+    finally:
+        run.is_judging = False
+    plain = constant_of(result)
+    if not isinstance(plain, list) or len(plain) != count:
+        return []
+    is_known = all(isinstance(one, int | float) for one in plain)
+    return [float(one) for one in plain] if is_known else []
+
+
+def _mismatch_of(
+    compared: list[tuple[Any, Any, ast.AST]], final: str
+) -> tuple[Any, Any, ast.AST] | None:
+    """A comparison of the result, taken out of an answer, with something that it never equals."""
+    for left, right, node in compared:
+        for taken, other in ((left, right), (right, left)):
+            if _is_result(taken, final) and taken != other and not _is_plain_word(other):
+                return taken, other, node
+    return None
+
+
+def _is_result(taken: Any, final: str) -> bool:
+    """Is it the result, as a text or a number?"""
+    if isinstance(taken, str):
+        return taken.strip().replace(",", "") == final.replace(",", "")
+    if isinstance(taken, int | float) and not isinstance(taken, bool):
+        try:
+            return float(final.replace(",", "")) == taken
+        except ValueError:
+            return False
+    return False
+
+
+def _is_plain_word(other: Any) -> bool:
+    """Is it a fixed text of the code, as of `if extracted == ""`?"""
+    return isinstance(other, str) and (
+        not other.strip() or other.strip().lower() in ("none", "n/a")
+    )
+
+
+def _shown(plain: Any) -> str:
+    """A value as Python writes it, its middle left out where it is long."""
+    text = repr(plain)
+    return text if len(text) <= 60 else f"{text[:20]}...{text[-36:]}"

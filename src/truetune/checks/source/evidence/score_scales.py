@@ -1,0 +1,171 @@
+"""What numbers a value holds in a run: logits, probabilities or their logarithms.
+
+How it works: a value is followed back, through reshapes, casts, slices and choices, to the softmax, sigmoid or
+logarithm that made it, to the output of a language model or to a linear layer.
+
+The trade-off: sums and products change the scale in ways that are not followed; then nothing is known, but that a
+constant that is added in front of a logarithm (`torch.log(p + 1e-9)`) keeps the scale, and so does a temperature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.values import (
+    Attribute,
+    Choice,
+    Item,
+    Operation,
+    Result,
+    Sequence,
+    Value,
+)
+
+Scale = Literal["logits", "probabilities", "log-probabilities", "classes"]
+SQUASHING = ("softmax", "sigmoid")
+LOG_SQUASHING = ("log_softmax", "logsigmoid")
+SQUASHING_LAYERS = ("torch.nn.Softmax", "torch.nn.Sigmoid", "torch.nn.Softmax2d")
+LOG_LAYERS = ("torch.nn.LogSoftmax", "torch.nn.LogSigmoid")
+LOGARITHMS = ("log",)
+EXPONENTIALS = ("exp",)
+CHOOSING = ("argmax",)
+KEEPING = frozenset(
+    ("to", "cuda", "cpu", "clone", "detach", "contiguous", "view", "reshape", "flatten", "squeeze")
+    + (
+        "unsqueeze",
+        "float",
+        "half",
+        "bfloat16",
+        "double",
+        "type",
+        "transpose",
+        "permute",
+        "type_as",
+    )
+    + ("view_as", "clamp", "clip", "clamp_min", "masked_select", "index_select", "requires_grad_")
+)
+"""Methods, and functions of torch, whose result has the scale of the tensor"""
+JOINING = ("torch.cat", "torch.stack", "torch.concat", "torch.vstack")
+LINEAR_LAYERS = ("torch.nn.Linear",)
+MAX_DEPTH = 24
+"""Reshapes and moves behind one another; a loss takes about six"""
+MAX_EPSILON = 1e-2
+"""A constant up to which a sum is that of a probability and what keeps its logarithm finite"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreScale:
+    """A scale, and what gave a value that scale."""
+
+    scale: Scale
+    origin: Value
+
+
+def scale_of(value: Value, depth: int = 0) -> ScoreScale | None:
+    """What numbers a value holds; None where it is not known."""
+    if depth > MAX_DEPTH:
+        return None
+    if isinstance(value, Choice):
+        return _common_scale(value.options, depth)
+    if isinstance(value, Attribute) and value.name == "logits":
+        return ScoreScale("logits", value)
+    if isinstance(value, Item):
+        if constant_of(value.key) == "logits":
+            return ScoreScale("logits", value)
+        return None if _is_part_of_output(value) else scale_of(value.base, depth + 1)
+    if isinstance(value, Operation):
+        return _scale_of_operation(value, depth)
+    return _scale_of_call(value, depth) if isinstance(value, Result) else None
+
+
+def _common_scale(values: tuple[Value, ...] | list[Value], depth: int) -> ScoreScale | None:
+    """The scale that all values have; None where one is not known, or differs."""
+    found = [scale_of(one, depth + 1) for one in values]
+    first = found[0] if found else None
+    is_one = first is not None and all(
+        one is not None and one.scale == first.scale for one in found
+    )
+    return first if is_one else None
+
+
+def _is_part_of_output(value: Item) -> bool:
+    """Is it a part of a model's output, which holds loss, logits and states?"""
+    base = value.base
+    is_call = isinstance(base, Result) and base.call.method in ("__call__", "forward")
+    return is_call and isinstance(constant_of(value.key), int | str)
+
+
+def _scale_of_operation(value: Operation, depth: int) -> ScoreScale | None:
+    """The scale of logits over a temperature, and of a probability beside a small constant."""
+    first = scale_of(value.operands[0], depth + 1)
+    if first is None or len(value.operands) < 2:
+        return None
+    other = value.operands[1]
+    plain = constant_of(other)
+    is_number = isinstance(plain, int | float) and not isinstance(plain, bool)
+    if value.operator in ("/", "*") and first.scale == "logits":
+        # A temperature is a number, also one that is given from outside; a gate is a tensor.
+        return first if is_number or _may_be_number(other) else None
+    is_small = is_number and abs(plain) <= MAX_EPSILON
+    return first if value.operator in ("+", "-") and is_small else None
+
+
+def _may_be_number(value: Value) -> bool:
+    """Is it an attribute or an argument by whose name a temperature is given?"""
+    name = value.name if isinstance(value, Attribute) else getattr(value, "name", "")
+    return isinstance(name, str) and name.lower() in ("t", "temp", "temperature", "tau")
+
+
+def _scale_of_call(value: Result, depth: int) -> ScoreScale | None:
+    """The scale of what a call gives."""
+    call = value.call
+    layer = call.receiver if call.method in ("__call__", "forward") else None
+    if isinstance(layer, Result):
+        return _scale_of_layer(value, layer.call, depth)
+    if call.named(*JOINING) and call.args and isinstance(call.args[0], Sequence):
+        return _common_scale(call.args[0].items, depth)
+    name, given = _name_and_tensor(call)
+    if given is None:
+        return None
+    if name in SQUASHING:
+        return ScoreScale("probabilities", value)
+    if name in LOG_SQUASHING:
+        return ScoreScale("log-probabilities", value)
+    if name in CHOOSING:
+        return ScoreScale("classes", value)
+    inner = scale_of(given, depth + 1)
+    if inner is None or name in KEEPING:
+        return inner
+    if name in LOGARITHMS and inner.scale == "probabilities":
+        return ScoreScale("log-probabilities", value)
+    if name in EXPONENTIALS and inner.scale == "log-probabilities":
+        return ScoreScale("probabilities", value)
+    return None
+
+
+def _name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
+    """`softmax` and `x`, of `x.softmax(-1)`, `torch.softmax(x, -1)` and `F.softmax(x)`."""
+    if call.method is not None and call.receiver is not None:
+        return call.method, call.receiver
+    of_torch = [name for name in call.names if name.startswith("torch.")]
+    if not of_torch:
+        return "", None
+    return of_torch[0].rpartition(".")[2], call.argument(0, "input")
+
+
+def _scale_of_layer(value: Result, made: CallEvent, depth: int) -> ScoreScale | None:
+    """The scale of what a layer of torch gives: softmax, a linear layer, or the last one of a sequence."""
+    if made.named(*SQUASHING_LAYERS):
+        return ScoreScale("probabilities", value)
+    if made.named(*LOG_LAYERS):
+        return ScoreScale("log-probabilities", value)
+    if made.named(*LINEAR_LAYERS):
+        return ScoreScale("logits", value)
+    if made.named("torch.nn.Sequential") and made.args:
+        last = made.args[-1]
+        if isinstance(last, Result) and depth < MAX_DEPTH:
+            return _scale_of_layer(value, last.call, depth + 1)
+    return None
