@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.troubleshooting.project_words import MAX_BYTES_PER_FILE, read_project_words
@@ -145,3 +146,39 @@ def test_what_is_lacking_is_said(question: str, paths: list[str], message: str) 
 def test_a_path_that_is_not_there_is_one_clear_error() -> None:
     with pytest.raises(UsageError, match=r"missing\.log"):
         truetune.troubleshoot("loss is flat", "missing.log")
+
+
+def test_symptoms_of_rules_are_guides() -> None:
+    guides = {guide.name for guide in GUIDES}
+    named = {name for rule in all_rules() for name in rule.symptoms}
+    assert named <= guides
+    assert len(named) == len(guides)
+
+
+def test_every_grave_rule_leads_to_a_symptom() -> None:
+    """Those below are about a file that is no run, or say by themselves what is seen."""
+    without = {
+        "output-dir-is-the-model",
+        "lora-target-names-joined",
+        "weights-are-pickle",
+        "packed-document-differs-from-alone",
+        "resume-state-missing",
+        "source-not-parsed",
+        "stops-too-early",
+    }
+    of_guides = {rule for guide in GUIDES for cause in guide.causes for rule in cause.rules}
+    lacking = {
+        rule.name()
+        for rule in all_rules()
+        if not rule.symptoms and rule.name() not in of_guides and rule.severity == "error"
+    }
+    assert lacking <= without
+
+
+def test_a_rule_that_names_its_symptom_comes_first(tmp_path: Path) -> None:
+    rows = [{"prompt": f"What is {n}?", "completion": "It is none of these."} for n in range(40)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *rows]))
+    report = truetune.troubleshoot("accuracy is too good on held-out rows", file)
+    assert report.guides[0] == "odd-metrics"
+    assert "duplicate-rows" in {finding.rule for finding in report.findings[: report.explaining]}

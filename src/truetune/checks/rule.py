@@ -109,6 +109,8 @@ class Rule(Generic[SubjectT]):
     """The release that had it first"""
     moot_where: ClassVar[tuple[str, ...]] = ()
     """Names of rules whose findings explain this one's, on the same rows or on the whole; it is their evidence then"""
+    symptoms: ClassVar[tuple[str, ...]] = ()
+    """Names of guides on what users see of it, where no cause of a guide names the rule (`explaining.guides`)"""
     by_trainer: ClassVar[tuple[SeverityByFact, ...]] = ()
     """The facts of the trainer that its severity depends on"""
 

@@ -16,6 +16,7 @@ from truetune.checks.check_data import Progress
 from truetune.checks.explaining.guides import Guide
 from truetune.checks.findings import Finding
 from truetune.checks.reports import Report
+from truetune.checks.rule_catalogue import find_rule
 from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
@@ -96,8 +97,14 @@ def _judge_cause(likely: LikelyCause, found: set[str], examined: set[str]) -> Ju
 def _split_findings(
     report: Report, guides: Sequence[tuple[Guide, float]]
 ) -> tuple[list[Finding], list[Finding]]:
-    """The findings that prove a cause of the symptom, and the others; both keep their order."""
-    rules = {rule for guide, _ in guides for cause in guide.causes for rule in cause.rules}
-    explaining = [finding for finding in report.findings if finding.rule in rules]
-    others = [finding for finding in report.findings if finding.rule not in rules]
+    """The findings that explain the symptom, and the others; both keep their order."""
+    explaining = [finding for finding in report.findings if _explains(finding, guides)]
+    others = [finding for finding in report.findings if finding not in explaining]
     return explaining, others
+
+
+def _explains(finding: Finding, guides: Sequence[tuple[Guide, float]]) -> bool:
+    """Does a finding prove a cause of one of these guides, or does its rule name one of them as what users see?"""
+    names = {guide.name for guide, _ in guides}
+    rules = {rule for guide, _ in guides for cause in guide.causes for rule in cause.rules}
+    return finding.rule in rules or not names.isdisjoint(find_rule(finding.rule).symptoms)

@@ -52,6 +52,7 @@ TOLERATED = 0.05
 
 class AnswersAreEmpty(BadAnswerShareRule):
     code = "ANS006"
+    symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     since = "0.1.0"
     tolerated = TOLERATED

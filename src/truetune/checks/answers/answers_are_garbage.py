@@ -73,6 +73,7 @@ COMPARE_FILES = (
 
 class AnswersAreGarbage(BadAnswerShareRule):
     code = "ANS012"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
     explained_by = ("temperature",)

@@ -65,6 +65,7 @@ from truetune.generation.answer_samples import Sample
 
 class AnswersBelongToOtherRows(AnswersRule):
     code = "ANS016"
+    symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
 
     def unmet(self) -> Unmet | None:

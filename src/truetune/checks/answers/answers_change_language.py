@@ -58,6 +58,7 @@ SHOWN_LANGUAGES = 5
 
 class AnswersChangeLanguage(BadAnswerShareRule):
     code = "ANS004"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
     explained_by = ("temperature",)

@@ -75,6 +75,7 @@ STANDARD_ERRORS = 2.4
 
 class AnswersDoNotImprove(AnswersRule):
     code = "ANS009"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"
 

@@ -53,6 +53,7 @@ TOLERATED = 0.5
 
 class AnswersDoNotParse(BadAnswerShareRule):
     code = "ANS011"
+    symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     since = "0.1.0"
     tolerated = TOLERATED

@@ -71,6 +71,7 @@ FAULTS_OF_OTHER_RULES: frozenset[Verdict] = frozenset(
 
 class AnswersHaveFaults(BadAnswerShareRule):
     code = "ANS014"
+    symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     explained_by = ("temperature",)
     tolerated = TOLERATED

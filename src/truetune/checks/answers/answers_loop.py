@@ -73,6 +73,7 @@ TRAINED_TOO_HARD = (
 
 class AnswersLoop(BadAnswerShareRule):
     code = "ANS003"
+    symptoms = ("garbage-output", "never-stops", "slow-generation")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -67,6 +67,7 @@ FREQUENT_SHARE = 1 / 3
 
 class AnswersMissTheirReferences(BadAnswerShareRule):
     code = "ANS017"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     tolerated = TOLERATED
     called = "have nothing in common with their reference"

@@ -85,6 +85,7 @@ ASK_AS_TRAINED = (
 
 class AnswersNeverStop(BadAnswerShareRule):
     code = "ANS001"
+    symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -58,6 +58,7 @@ SHOWN_ESCAPES = 5
 
 class EscapesInAnswers(BadAnswerShareRule):
     code = "ANS018"
+    symptoms = ("garbage-output",)
     severity = "error"
     tolerated = TOLERATED
     called = "have escapes in place of characters"

@@ -84,6 +84,7 @@ TOLERATED = 0.5
 
 class MostAnswersAreWrong(BadAnswerShareRule):
     code = "ANS022"
+    symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
     tolerated = TOLERATED
     called = "give something else than their reference"

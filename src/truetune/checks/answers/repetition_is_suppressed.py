@@ -72,6 +72,7 @@ SHOWN_BREAKS = 3
 
 class RepetitionIsSuppressed(BadAnswerShareRule):
     code = "ANS019"
+    symptoms = ("garbage-output",)
     severity = "error"
     tolerated = TOLERATED
     called = "break where their references repeat themselves"

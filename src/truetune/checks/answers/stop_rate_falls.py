@@ -64,6 +64,7 @@ SHOWN_STEPS = 12
 
 class StopRateFalls(AnswersRule):
     code = "ANS002"
+    symptoms = ("never-stops",)
     severity = "error"
     since = "0.1.0"
 

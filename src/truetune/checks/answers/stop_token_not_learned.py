@@ -67,6 +67,7 @@ UNLEARNED_STOP_LOSS = 6.9
 
 class StopTokenNotLearned(AnswersRule):
     code = "ANS010"
+    symptoms = ("never-stops",)
     severity = "error"
     since = "0.1.0"
 

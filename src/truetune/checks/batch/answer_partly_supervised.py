@@ -72,6 +72,7 @@ class UnlabelledEnds(NamedTuple):
 
 class AnswerPartlySupervised(BatchRule):
     code = "BAT013"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"
 

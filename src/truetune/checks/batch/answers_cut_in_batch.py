@@ -59,6 +59,7 @@ SHOWN_TOKENS = 12
 
 class AnswersCutInBatch(BatchRule):
     code = "BAT022"
+    symptoms = ("never-stops", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -56,6 +56,7 @@ SHOWN_TOKENS = 12
 
 class AttentionMaskHidesText(BatchRule):
     code = "BAT024"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

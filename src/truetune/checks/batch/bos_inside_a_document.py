@@ -64,6 +64,7 @@ SHOWN_TOKENS = 5
 
 class BosInsideADocument(BatchRule):
     code = "BAT020"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

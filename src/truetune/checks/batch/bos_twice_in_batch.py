@@ -55,6 +55,7 @@ SHOWN_TOKENS = 8
 
 class BosTwiceInBatch(BatchRule):
     code = "BAT019"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

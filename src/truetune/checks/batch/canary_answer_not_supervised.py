@@ -61,6 +61,7 @@ from truetune.checks.rule import BatchRule
 
 class CanaryAnswerNotSupervised(BatchRule):
     code = "BAT037"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"
 

@@ -61,6 +61,7 @@ from truetune.checks.rule import BatchRule
 
 class CanaryFieldLost(BatchRule):
     code = "BAT038"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

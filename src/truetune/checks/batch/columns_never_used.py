@@ -77,6 +77,7 @@ MIN_ROW_CHARACTERS = 12
 
 class ColumnsNeverUsed(BatchRule):
     code = "BAT031"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

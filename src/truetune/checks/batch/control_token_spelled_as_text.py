@@ -59,6 +59,7 @@ CONTROL_TOKEN = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 
 class ControlTokenSpelledAsText(BatchRule):
     code = "BAT015"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
 

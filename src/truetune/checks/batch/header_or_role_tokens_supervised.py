@@ -67,6 +67,7 @@ from truetune.render.rendering import Source
 
 class HeaderOrRoleTokensSupervised(BatchRule):
     code = "BAT004"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

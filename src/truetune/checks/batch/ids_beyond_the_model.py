@@ -54,6 +54,7 @@ MEDIA_KEYS = ("pixel_values", "images", "input_features", "audio_values")
 
 class IdsBeyondTheModel(BatchRule):
     code = "BAT027"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -67,6 +67,7 @@ MIN_COMPARED_IDS = 3
 
 class IdsOfRowsNotUsed(BatchRule):
     code = "BAT044"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
 
     def __init__(self, subject: Audit) -> None:

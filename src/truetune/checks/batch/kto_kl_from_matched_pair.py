@@ -69,6 +69,7 @@ KL_KEYS = (
 
 class KtoKlFromMatchedPair(BatchRule):
     code = "BAT035"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

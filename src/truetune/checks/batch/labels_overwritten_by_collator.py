@@ -52,6 +52,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 class LabelsOverwrittenByCollator(BatchRule):
     code = "BAT010"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

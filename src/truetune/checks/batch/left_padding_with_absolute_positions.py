@@ -54,6 +54,7 @@ ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", 
 
 class LeftPaddingWithAbsolutePositions(BatchRule):
     code = "BAT026"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -66,6 +66,7 @@ from truetune.errors import name_list
 
 class LossMaskDropped(BatchRule):
     code = "BAT011"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

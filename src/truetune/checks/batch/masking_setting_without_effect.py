@@ -65,6 +65,7 @@ TEXT_REMEDY = (
 
 class MaskingSettingWithoutEffect(BatchRule):
     code = "BAT012"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

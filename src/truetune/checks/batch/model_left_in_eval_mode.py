@@ -46,6 +46,7 @@ from truetune.checks.rule import BatchRule
 
 class ModelLeftInEvalMode(BatchRule):
     code = "BAT040"
+    symptoms = ("out-of-memory",)
     severity = "info"
     needs_batches = False
 

@@ -63,6 +63,7 @@ EMBEDDING_NAMES = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer"
 
 class NewTokenRowsNotTrained(BatchRule):
     code = "BAT036"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -48,6 +48,7 @@ from truetune.checks.rule import BatchRule
 
 class NoParameterIsTrained(BatchRule):
     code = "BAT039"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     needs_batches = False
     moot_where = ("trained-tensors-without-gradient",)

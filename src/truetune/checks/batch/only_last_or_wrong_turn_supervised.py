@@ -59,6 +59,7 @@ MAY_BE_PROMPTS = "the rows are not at hand: the turns without a label may be the
 
 class OnlyLastOrWrongTurnSupervised(BatchRule):
     code = "BAT008"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

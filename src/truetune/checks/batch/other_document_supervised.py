@@ -58,6 +58,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 class OtherDocumentSupervised(BatchRule):
     code = "BAT006"
+    symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"
 

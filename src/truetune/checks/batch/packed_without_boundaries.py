@@ -51,6 +51,7 @@ FIRST_RELEASE_WITH_POSITIONS = (4, 53)
 
 class PackedWithoutBoundaries(BatchRule):
     code = "BAT033"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -56,6 +56,7 @@ SHOWN_TOKENS = 6
 
 class PaddingInsideText(BatchRule):
     code = "BAT025"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
     judges_collator = True

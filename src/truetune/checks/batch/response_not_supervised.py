@@ -57,6 +57,7 @@ from truetune.render.rendering import Source
 
 class ResponseNotSupervised(BatchRule):
     code = "BAT007"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

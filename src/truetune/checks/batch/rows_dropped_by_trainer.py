@@ -57,6 +57,7 @@ WARNING_SHARE = 0.01
 
 class RowsDroppedByTrainer(BatchRule):
     code = "BAT032"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

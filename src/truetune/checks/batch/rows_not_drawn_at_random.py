@@ -61,6 +61,7 @@ REPEATED_SHARE = 0.25
 
 class RowsNotDrawnAtRandom(BatchRule):
     code = "BAT030"
+    symptoms = ("odd-metrics",)
     severity = "info"
     since = "0.1.0"
 

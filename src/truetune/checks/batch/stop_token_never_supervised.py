@@ -57,6 +57,7 @@ SHOWN_TOKENS = 6
 
 class StopTokenNeverSupervised(BatchRule):
     code = "BAT001"
+    symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

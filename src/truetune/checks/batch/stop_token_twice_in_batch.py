@@ -56,6 +56,7 @@ SHOWN_TOKENS = 6
 
 class StopTokenTwiceInBatch(BatchRule):
     code = "BAT021"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -84,6 +84,7 @@ SHOWN_CHARACTERS = 60
 
 class SupervisedAnswersAllAlike(BatchRule):
     code = "BAT018"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -57,6 +57,7 @@ from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 class TemplateNeverApplied(BatchRule):
     code = "BAT014"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

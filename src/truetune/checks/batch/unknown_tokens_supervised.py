@@ -59,6 +59,7 @@ WARNING_SHARE = 0.01
 
 class UnknownTokensSupervised(BatchRule):
     code = "BAT017"
+    symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"
 

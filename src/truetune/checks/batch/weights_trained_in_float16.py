@@ -44,6 +44,7 @@ from truetune.checks.rule import BatchRule
 
 class WeightsTrainedInFloat16(BatchRule):
     code = "BAT041"
+    symptoms = ("loss-does-not-fall",)
     severity = "warning"
     needs_batches = False
 

@@ -55,6 +55,7 @@ MAX_NATS_OF_FEEBLE = 1e-3
 
 class AdapterWithoutEffectOnAnswers(CauseRule):
     code = "CAU005"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -54,6 +54,7 @@ MAX_NATS_OF_SAME_WEIGHTS = 1e-6
 
 class ModelIsTheBase(CauseRule):
     code = "CAU008"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"
     spoils = "model"

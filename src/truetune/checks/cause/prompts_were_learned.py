@@ -51,6 +51,7 @@ from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 class PromptsWereLearned(CauseRule):
     code = "CAU012"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -61,6 +61,7 @@ LOOPING_SHARE = 0.5
 
 class StopLearnedButNotReached(CauseRule):
     code = "CAU009"
+    symptoms = ("never-stops", "slow-generation")
     severity = "warning"
     since = "0.1.0"
     explained_by = ("model", "temperature")

@@ -65,6 +65,7 @@ REMEDY_OF_INITIAL_WEIGHTS = (
 
 class AdapterFileEmpty(CheckpointRule):
     code = "CKP003"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

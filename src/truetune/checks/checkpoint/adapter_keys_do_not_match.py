@@ -56,6 +56,7 @@ PART_SETTINGS = ("vision_config", "text_config", "audio_config")
 
 class AdapterKeysDoNotMatch(CheckpointRule):
     code = "CKP006"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

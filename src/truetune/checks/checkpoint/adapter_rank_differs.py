@@ -41,6 +41,7 @@ from truetune.checks.unmet_reasons import NOT_LORA
 
 class AdapterRankDiffers(CheckpointRule):
     code = "CKP008"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -54,6 +54,7 @@ KEYS = {
 
 class AdapterScaleOutOfRange(CheckpointRule):
     code = "CKP035"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     kind = "adapter"
     opens = False

@@ -57,6 +57,7 @@ from truetune.checks.unmet_reasons import MERGED
 
 class Bf16UpdatesRoundedAway(CheckpointRule):
     code = "CKP019"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     since = "0.1.0"
     judges_changes = True

@@ -49,6 +49,7 @@ JINJA = "chat_template.jinja"
 
 class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
     code = "CKP021"
+    symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

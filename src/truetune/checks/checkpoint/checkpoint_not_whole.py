@@ -49,6 +49,7 @@ REMEDY = "start the same command again: the run continues from its last whole ch
 
 class CheckpointNotWhole(CheckpointRule):
     code = "CKP029"
+    symptoms = ("garbage-output", "nothing-is-learned", "several-gpus")
     severity = "error"
     since = "0.1.0"
     opens = False

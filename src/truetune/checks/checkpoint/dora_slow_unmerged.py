@@ -37,6 +37,7 @@ from truetune.checks.rule import CheckpointRule
 
 class DoraSlowUnmerged(CheckpointRule):
     code = "CKP036"
+    symptoms = ("slow-generation",)
     severity = "info"
     kind = "adapter"
     opens = False

@@ -48,6 +48,7 @@ FILE = "generation_config.json"
 
 class GenerationConfigDistortsAnswers(CheckpointRule):
     code = "CKP034"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     opens = False
 

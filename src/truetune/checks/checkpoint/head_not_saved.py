@@ -67,6 +67,7 @@ SHOWN_NAMES = 4
 
 class HeadNotSaved(CheckpointRule):
     code = "CKP010"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -53,6 +53,7 @@ SHOWN_NAMES = 5
 
 class LoraTargetsHalfMatched(CheckpointRule):
     code = "CKP007"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -85,6 +85,7 @@ SETTINGS_THAT_FREEZE = (
 
 class MostWeightsNeverMoved(CheckpointRule):
     code = "CKP033"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     judges_changes = True
     moot_where = ("bf16-updates-rounded-away",)

@@ -40,6 +40,7 @@ from truetune.checks.unmet_reasons import NO_VALUES
 
 class NanInWeights(CheckpointRule):
     code = "CKP017"
+    symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

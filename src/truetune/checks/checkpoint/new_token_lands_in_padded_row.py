@@ -66,6 +66,7 @@ from truetune.checks.rule import CheckpointRule
 
 class NewTokenLandsInPaddedRow(CheckpointRule):
     code = "CKP012"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

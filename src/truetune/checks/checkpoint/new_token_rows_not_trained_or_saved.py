@@ -65,6 +65,7 @@ REMEDY = (
 
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     code = "CKP011"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

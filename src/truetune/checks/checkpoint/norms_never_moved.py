@@ -62,6 +62,7 @@ NORM_NAMES = ("norm", "ln_")
 
 class NormsNeverMoved(CheckpointRule):
     code = "CKP027"
+    symptoms = ("loss-does-not-fall",)
     severity = "warning"
     since = "0.1.0"
     judges_changes = True

@@ -40,6 +40,7 @@ KEYS = ("use_rslora", "alpha_pattern", "rank_pattern", "use_dora", "lora_bias")
 
 class RsloraOrAlphaScaleIgnored(CheckpointRule):
     code = "CKP024"
+    symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "info"
     stability = "stable"
     since = "0.1.0"

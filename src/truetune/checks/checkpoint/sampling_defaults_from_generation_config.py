@@ -54,6 +54,7 @@ NEUTRAL = {
 
 class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     code = "CKP023"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "info"
     stability = "stable"
     since = "0.1.0"

@@ -56,6 +56,7 @@ class SpecialTokenChange(NamedTuple):
 
 class SpecialIdsRewrittenByTrainer(CheckpointRule):
     code = "CKP020"
+    symptoms = ("garbage-output", "never-stops")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -43,6 +43,7 @@ FILE = "generation_config.json"
 
 class TrainedStopNotInGenerationConfig(CheckpointRule):
     code = "CKP032"
+    symptoms = ("never-stops", "slow-generation", "good-here-bad-there")
     severity = "error"
     since = "0.1.0"
     opens = False

@@ -40,6 +40,7 @@ from truetune.checks.unmet_reasons import NO_VALUES
 
 class WeightsAllZero(CheckpointRule):
     code = "CKP018"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -42,6 +42,7 @@ SETTINGS_FILES = ("config.json", "adapter_config.json", "generation_config.json"
 
 class WeightsChangedSinceTraining(CheckpointRule):
     code = "CKP030"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"
     opens = False

@@ -43,6 +43,7 @@ SHOWN_FAULTS = 10
 
 class WeightsFileBroken(CheckpointRule):
     code = "CKP001"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

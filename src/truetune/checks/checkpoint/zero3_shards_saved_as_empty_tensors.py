@@ -54,6 +54,7 @@ REMEDY = (
 
 class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     code = "CKP004"
+    symptoms = ("garbage-output", "several-gpus")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -92,6 +92,7 @@ class Asked(NamedTuple):
 
 class BaseEvaluatedAfterTraining(CommandRule):
     code = "CMD051"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     what = "commands that train with a folder for the result"
 

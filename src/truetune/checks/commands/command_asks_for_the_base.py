@@ -60,6 +60,7 @@ class Request(NamedTuple):
 
 class CommandAsksForTheBase(CommandRule):
     code = "CMD050"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     what = "commands that ask a server for a model"
 

@@ -64,6 +64,7 @@ class Training(NamedTuple):
 
 class JobTrainsInFloat16(CommandRule):
     code = "CMD001"
+    symptoms = ("loss-does-not-fall",)
     severity = "warning"
     what = "commands that train in float16"
 

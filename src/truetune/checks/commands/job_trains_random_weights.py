@@ -61,6 +61,7 @@ class NewModel(NamedTuple):
 
 class JobTrainsRandomWeights(CommandRule):
     code = "CMD040"
+    symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     what = "commands that train a new model by a script of transformers"
 

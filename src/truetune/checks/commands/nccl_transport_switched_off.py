@@ -62,6 +62,7 @@ MAX_NEIGHBOURS = 60
 
 class NcclTransportSwitchedOff(CommandRule):
     code = "CMD045"
+    symptoms = ("several-gpus",)
     severity = "warning"
     what = "variables that switch a transport of NCCL off"
 

@@ -98,6 +98,7 @@ def _node_count(file: CommandFile) -> int:
 
 class NodesTalkOverALocalInterface(CommandRule):
     code = "CMD041"
+    symptoms = ("several-gpus",)
     severity = "error"
     what = "network interfaces that are chosen for several nodes"
 

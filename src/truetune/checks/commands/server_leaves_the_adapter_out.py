@@ -64,6 +64,7 @@ class LeftOut(NamedTuple):
 
 class ServerLeavesTheAdapterOut(CommandRule):
     code = "CMD052"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     what = "servers of llama.cpp and vLLM"
 

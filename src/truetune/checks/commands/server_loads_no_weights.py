@@ -36,6 +36,7 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 
 class ServerLoadsNoWeights(CommandRule):
     code = "CMD003"
+    symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "error"
     what = "commands that start vLLM"
 

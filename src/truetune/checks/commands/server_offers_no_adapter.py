@@ -51,6 +51,7 @@ ROOMS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 class ServerOffersNoAdapter(CommandRule):
     code = "CMD038"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "error"
     what = "vLLM servers with adapters"
 

@@ -50,6 +50,7 @@ MODEL_OPTIONS = ("-m", "--model", "-hf", "--hf-repo", "-hfr")
 
 class ServerTemplateOfAnotherFamily(CommandRule):
     code = "CMD039"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     what = "servers that are given a chat template"
 

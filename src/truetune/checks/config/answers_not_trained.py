@@ -47,6 +47,7 @@ ANSWERING_ROLES = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
 
 class AnswersNotTrained(ConfigRule):
     code = "CFG035"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

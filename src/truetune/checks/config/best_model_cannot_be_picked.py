@@ -49,6 +49,7 @@ DECIDING_FIELDS = ("save_strategy", "eval_strategy", "save_steps", "eval_steps",
 
 class BestModelCannotBePicked(ConfigRule):
     code = "CFG009"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     since = "0.1.0"
     stacks = ("truetune", "trl", "transformers", "llama-factory")

@@ -53,6 +53,7 @@ from truetune.checks.rule import ConfigRule
 
 class BestModelDirectionInverted(ConfigRule):
     code = "CFG008"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -57,6 +57,7 @@ ASSISTANT_LOSS_SINCE = "0.19.0"
 
 class CompletionLossWithoutCompletion(ConfigRule):
     code = "CFG023"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -72,6 +72,7 @@ IDENTIFYING_KEYS = (
 
 class DatasetListedTwice(ConfigRule):
     code = "CFG037"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

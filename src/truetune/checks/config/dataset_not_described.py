@@ -54,6 +54,7 @@ DATASET_INFO = "dataset_info.json"
 
 class DatasetNotDescribed(ConfigRule):
     code = "CFG041"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"
     stacks = ("llama-factory",)

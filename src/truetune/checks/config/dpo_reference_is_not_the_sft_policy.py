@@ -52,6 +52,7 @@ from truetune.checks.rule import ConfigRule
 
 class DpoReferenceIsNotTheSftPolicy(ConfigRule):
     code = "CFG017"
+    symptoms = ("dpo-without-effect",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

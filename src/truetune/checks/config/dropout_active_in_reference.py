@@ -47,6 +47,7 @@ from truetune.checks.rule import ConfigRule
 
 class DropoutActiveInReference(ConfigRule):
     code = "CFG040"
+    symptoms = ("dpo-without-effect",)
     severity = "warning"
     since = "0.1.0"
     methods = ("dpo", "kto", "orpo", "cpo", "grpo", "ppo", "reward")

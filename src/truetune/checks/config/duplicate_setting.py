@@ -46,6 +46,7 @@ from truetune.checks.rule import ConfigRule
 
 class DuplicateSetting(ConfigRule):
     code = "CFG003"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"
 

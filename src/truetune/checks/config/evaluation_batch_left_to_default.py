@@ -58,6 +58,7 @@ MIN_BYTES = 8 * 2**30
 
 class EvaluationBatchLeftToDefault(ConfigRule):
     code = "CFG054"
+    symptoms = ("out-of-memory",)
     severity = "warning"
     methods = ("sft",)
     stacks = ("trl", "transformers", "llama-factory")

@@ -72,6 +72,7 @@ MARGIN = 1.05
 
 class FullTrainingBeyondTheNamedGpu(ConfigRule):
     code = "CFG063"
+    symptoms = ("out-of-memory",)
     severity = "error"
     methods = ("sft", "dpo", "orpo", "cpo", "kto", "pretrain")
 

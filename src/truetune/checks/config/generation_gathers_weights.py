@@ -52,6 +52,7 @@ GATHER_KEY = "ds3_gather_for_generation"
 
 class GenerationGathersWeights(ConfigRule):
     code = "CFG053"
+    symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     stacks = ("trl",)
     about = (GATHER_KEY,)

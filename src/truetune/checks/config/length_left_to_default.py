@@ -47,6 +47,7 @@ from truetune.checks.rule import ConfigRule
 
 class LengthLeftToDefault(ConfigRule):
     code = "CFG042"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

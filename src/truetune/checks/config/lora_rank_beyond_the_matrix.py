@@ -65,6 +65,7 @@ from truetune.checks.setting_values import format_setting
 
 class LoraRankBeyondTheMatrix(ConfigRule):
     code = "CFG019"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "info"
     since = "0.1.0"
 

@@ -73,6 +73,7 @@ TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 
 class LoraTargetFitsNothing(ConfigRule):
     code = "CFG018"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

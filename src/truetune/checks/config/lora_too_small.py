@@ -63,6 +63,7 @@ ATTENTION_PROJECTIONS = frozenset(
 
 class LoraTooSmall(ConfigRule):
     code = "CFG070"
+    symptoms = ("nothing-is-learned", "loss-does-not-fall")
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -64,6 +64,7 @@ hub."""
 
 class PackingCrossContamination(ConfigRule):
     code = "CFG025"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -56,6 +56,7 @@ from truetune.render.tokenizer_folder import read_json
 
 class PadMasksEosInPretraining(ConfigRule):
     code = "CFG029"
+    symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -51,6 +51,7 @@ from truetune.checks.severity_by_trainer import SeverityByFact, SeverityForFact
 
 class PadSetToStopToken(ConfigRule):
     code = "CFG039"
+    symptoms = ("garbage-output", "never-stops")
     severity = "error"
     since = "0.1.0"
     by_trainer = (

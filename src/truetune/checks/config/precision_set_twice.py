@@ -43,6 +43,7 @@ from truetune.checks.rule import ConfigRule
 
 class PrecisionSetTwice(ConfigRule):
     code = "CFG013"
+    symptoms = ("out-of-memory",)
     severity = "error"
     since = "0.1.0"
     reads = ("bf16", "fp16")

@@ -56,6 +56,7 @@ MASK_COLUMNS = {"completion_only_loss": "completion_mask", "assistant_only_loss"
 
 class PretokenizedRowsBypassMasking(ConfigRule):
     code = "CFG022"
+    symptoms = ("nothing-is-learned", "cached-data")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -65,6 +65,7 @@ SMALL_SHARE = 0.2
 
 class PromptsAreLearned(ConfigRule):
     code = "CFG024"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

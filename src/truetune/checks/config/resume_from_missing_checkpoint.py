@@ -50,6 +50,7 @@ from truetune.checks.rule import ConfigRule
 
 class ResumeFromMissingCheckpoint(ConfigRule):
     code = "CFG031"
+    symptoms = ("loss-does-not-fall",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -80,6 +80,7 @@ class _RowLimit(NamedTuple):
 
 class RowsLeftOutByLimit(ConfigRule):
     code = "CFG036"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"
     stacks = ("llama-factory", "axolotl")

@@ -47,6 +47,7 @@ from truetune.checks.rule import ConfigRule
 
 class RowsNotShuffled(ConfigRule):
     code = "CFG030"
+    symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "info"
     stability = "stable"
     since = "0.1.0"

@@ -107,6 +107,7 @@ class _LongRows(NamedTuple):
 
 class RowsSurelyCut(ConfigRule):
     code = "CFG064"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "warning"
     methods = ("sft",)
     # Where a tokenizer is named beside the settings, these count the same rows by their tokens.

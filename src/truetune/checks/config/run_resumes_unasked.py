@@ -52,6 +52,7 @@ from truetune.checks.rule import ConfigRule
 
 class RunResumesUnasked(ConfigRule):
     code = "CFG033"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "warning"
     since = "0.1.0"
     stacks = ("llama-factory",)

@@ -66,6 +66,7 @@ BYTES_A_TOKEN = 3.0
 
 class SamplePackingTrainsNoStep(ConfigRule):
     code = "CFG006"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     since = "0.1.0"
     stacks = ("axolotl",)

@@ -65,6 +65,7 @@ OLD_NAME = "evaluation_strategy"
 
 class SettingOverruled(ConfigRule):
     code = "CFG014"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"
     reads = (

@@ -62,6 +62,7 @@ from truetune.settings.stacks.known_keys import DEPRECATED_KEYS, KEYS_THAT_STOP_
 
 class SettingRenamed(ConfigRule):
     code = "CFG002"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

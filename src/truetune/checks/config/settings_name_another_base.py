@@ -70,6 +70,7 @@ NO_ADAPTER = Unmet(
 
 class SettingsNameAnotherBase(ConfigRule):
     code = "CFG044"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     about = ("training.adapter",)
 

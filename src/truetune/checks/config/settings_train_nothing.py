@@ -58,6 +58,7 @@ from truetune.settings.config import Config
 
 class SettingsTrainNothing(ConfigRule):
     code = "CFG010"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

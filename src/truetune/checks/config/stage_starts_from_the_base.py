@@ -86,6 +86,7 @@ NO_STAGES = Unmet(
 
 class StageStartsFromTheBase(ConfigRule):
     code = "CFG065"
+    symptoms = ("dpo-without-effect", "nothing-is-learned")
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

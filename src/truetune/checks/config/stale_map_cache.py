@@ -65,6 +65,7 @@ DEFAULT_FOLDER = "last_run_prepared"
 
 class StaleMapCache(ConfigRule):
     code = "CFG026"
+    symptoms = ("nothing-is-learned", "cached-data")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

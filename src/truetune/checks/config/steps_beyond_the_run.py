@@ -54,6 +54,7 @@ from truetune.checks.rule import ConfigRule
 
 class StepsBeyondTheRun(ConfigRule):
     code = "CFG007"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"
     reads = ("training.eval_strategy", "training.eval_steps", "training.logging_steps")

@@ -62,6 +62,7 @@ TURN_ENDS = {
 
 class StopTokenNotTrained(ConfigRule):
     code = "CFG027"
+    symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

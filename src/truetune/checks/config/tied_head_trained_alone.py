@@ -58,6 +58,7 @@ from truetune.checks.rule import ConfigRule
 
 class TiedHeadTrainedAlone(ConfigRule):
     code = "CFG021"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     since = "0.1.0"
     reads = ("training.lora.modules_to_save",)

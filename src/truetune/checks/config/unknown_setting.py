@@ -74,6 +74,7 @@ MAX_NAMES_SHOWN = 8
 
 class UnknownSetting(ConfigRule):
     code = "CFG001"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

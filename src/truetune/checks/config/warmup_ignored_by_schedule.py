@@ -49,6 +49,7 @@ from truetune.checks.rule import ConfigRule
 
 class WarmupIgnoredBySchedule(ConfigRule):
     code = "CFG005"
+    symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "warning"
     since = "0.1.0"
     about = ("training.warmup_steps", "training.warmup_ratio")

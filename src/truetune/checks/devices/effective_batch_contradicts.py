@@ -53,6 +53,7 @@ from truetune.parsing.json_reader import read_json
 
 class EffectiveBatchContradicts(DeviceRule):
     code = "DEV004"
+    symptoms = ("several-gpus", "odd-metrics")
     severity = "error"
     since = "0.1.0"
 

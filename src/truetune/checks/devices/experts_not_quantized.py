@@ -48,6 +48,7 @@ FUSING_STACKS = ("truetune", "trl", "transformers", "axolotl")
 
 class ExpertsNotQuantized(DeviceRule):
     code = "DEV012"
+    symptoms = ("out-of-memory", "slow-generation")
     severity = "warning"
     since = "0.1.0"
 

@@ -49,6 +49,7 @@ STACKS_THAT_SET_STORAGE = ("axolotl", "llama-factory")
 
 class FsdpQuantizedWeights(DeviceRule):
     code = "DEV008"
+    symptoms = ("out-of-memory", "several-gpus")
     severity = "error"
     since = "0.1.0"
 

@@ -44,6 +44,7 @@ from truetune.memory.memory_settings import flatten_settings
 
 class IterableDatasetNotShardedOrShuffled(DeviceRule):
     code = "DEV006"
+    symptoms = ("several-gpus",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

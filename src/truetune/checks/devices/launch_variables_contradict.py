@@ -41,6 +41,7 @@ BOUNDS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("LOCAL_RA
 
 class LaunchVariablesContradict(DeviceRule):
     code = "DEV003"
+    symptoms = ("several-gpus",)
     severity = "error"
     since = "0.1.0"
 

@@ -70,6 +70,7 @@ SHARDING_SETTINGS = ("training.deepspeed_stage", "training.fsdp")
 
 class OffloadedThoughItFits(DeviceRule):
     code = "DEV013"
+    symptoms = ("several-gpus", "slow-generation")
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

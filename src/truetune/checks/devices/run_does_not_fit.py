@@ -59,6 +59,7 @@ SHOWN_PARTS = 4
 
 class RunDoesNotFit(DeviceRule):
     code = "DEV007"
+    symptoms = ("out-of-memory",)
     severity = "error"
     since = "0.1.0"
 

@@ -37,6 +37,7 @@ from truetune.checks.rule import DeviceRule
 
 class VisibleDevicesWrong(DeviceRule):
     code = "DEV002"
+    symptoms = ("out-of-memory", "several-gpus")
     severity = "error"
     since = "0.1.0"
 

@@ -37,6 +37,7 @@ from truetune.checks.rule import DeviceRule
 
 class Zero3WithDeviceMap(DeviceRule):
     code = "DEV009"
+    symptoms = ("several-gpus",)
     severity = "error"
     since = "0.1.0"
 

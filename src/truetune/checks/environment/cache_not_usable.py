@@ -43,6 +43,7 @@ FALSE_VALUES = ("", "0", "false", "no", "off")
 
 class CacheNotUsable(EnvironmentRule):
     code = "ENV007"
+    symptoms = ("cached-data",)
     severity = "error"
     since = "0.1.0"
 

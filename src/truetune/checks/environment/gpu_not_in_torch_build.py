@@ -41,6 +41,7 @@ from truetune.checks.unmet_reasons import HIP, NO_GPU
 
 class GpuNotInTorchBuild(EnvironmentRule):
     code = "ENV005"
+    symptoms = ("several-gpus", "slow-generation")
     severity = "error"
     since = "0.1.0"
     of_torch = True

@@ -44,6 +44,7 @@ MIN_OPEN_FILES = 1024
 
 class LimitsTooLow(EnvironmentRule):
     code = "ENV008"
+    symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
     since = "0.1.0"
 

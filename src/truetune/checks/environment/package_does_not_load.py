@@ -52,6 +52,7 @@ REMEDY_BY_MODULE = {
 
 class PackageDoesNotLoad(EnvironmentRule):
     code = "ENV003"
+    symptoms = ("slow-generation",)
     severity = "error"
     since = "0.1.0"
 

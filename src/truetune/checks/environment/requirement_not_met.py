@@ -42,6 +42,7 @@ from truetune.doctor.environment import Requirement
 
 class RequirementNotMet(EnvironmentRule):
     code = "ENV002"
+    symptoms = ("slow-generation",)
     severity = "warning"
     since = "0.1.0"
 

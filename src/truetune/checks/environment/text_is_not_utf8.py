@@ -35,6 +35,7 @@ from truetune.checks.rule import EnvironmentRule
 
 class TextIsNotUtf8(EnvironmentRule):
     code = "ENV010"
+    symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"
 

@@ -39,6 +39,7 @@ from truetune.checks.rule import EnvironmentRule
 
 class VersionsKnownToClash(EnvironmentRule):
     code = "ENV001"
+    symptoms = ("loss-does-not-fall", "several-gpus")
     severity = "error"
     since = "0.1.0"
 

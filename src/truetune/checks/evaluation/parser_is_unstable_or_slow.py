@@ -44,6 +44,7 @@ from truetune.checks.rule import EvaluationRule
 
 class ParserIsUnstableOrSlow(EvaluationRule):
     code = "EVAL008"
+    symptoms = ("odd-metrics",)
     severity = "error"
     since = "0.1.0"
     of_parser = True

@@ -55,6 +55,7 @@ MIN_ROWS = 8
 
 class PromptLossFellToo(EvaluationRule):
     code = "EVAL011"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -59,6 +59,7 @@ MAX_EXPECTED = 2.0
 
 class StoppingIsNotCalibrated(EvaluationRule):
     code = "EVAL002"
+    symptoms = ("garbage-output", "never-stops", "odd-metrics")
     severity = "error"
     since = "0.1.0"
 

@@ -51,6 +51,7 @@ from truetune.checks.rule import LawRule
 
 class AttentionImplementationMismatch(LawRule):
     code = "LAW005"
+    symptoms = ("good-here-bad-there",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -53,6 +53,7 @@ from truetune.checks.rule import LawRule
 
 class CheckpointingChangesGradients(LawRule):
     code = "LAW007"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     since = "0.1.0"
     law = "checkpointing"

@@ -49,6 +49,7 @@ from truetune.checks.rule import LawRule
 
 class KvSharingBrokenWithoutCache(LawRule):
     code = "LAW006"
+    symptoms = ("slow-generation",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -57,6 +57,7 @@ from truetune.checks.rule import LawRule
 
 class LabelledPositionsWithoutGradient(LawRule):
     code = "LAW013"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -50,6 +50,7 @@ from truetune.checks.rule import LawRule
 
 class LossNotFiniteAtTheStart(LawRule):
     code = "LAW027"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     since = "0.1.0"
     law = "loss-alive"

@@ -62,6 +62,7 @@ from truetune.checks.rule import LawRule
 
 class LossOnUnlabelledPositions(LawRule):
     code = "LAW012"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -60,6 +60,7 @@ CHAT_COLUMNS = ("messages", "conversations", "prompt", "completion", "instructio
 
 class PackedDocumentsSeeEachOther(LawRule):
     code = "LAW003"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -48,6 +48,7 @@ from truetune.checks.rule import LawRule
 
 class PaddingChangesLogits(LawRule):
     code = "LAW001"
+    symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

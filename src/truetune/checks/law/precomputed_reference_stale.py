@@ -53,6 +53,7 @@ from truetune.checks.rule import LawRule
 
 class PrecomputedReferenceStale(LawRule):
     code = "LAW023"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -53,6 +53,7 @@ from truetune.checks.rule import LawRule
 
 class ReferenceIsNoisy(LawRule):
     code = "LAW009"
+    symptoms = ("dpo-without-effect",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

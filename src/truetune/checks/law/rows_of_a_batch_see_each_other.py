@@ -45,6 +45,7 @@ from truetune.checks.rule import LawRule
 
 class RowsOfABatchSeeEachOther(LawRule):
     code = "LAW002"
+    symptoms = ("garbage-output", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

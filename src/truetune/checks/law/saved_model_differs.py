@@ -49,6 +49,7 @@ from truetune.checks.rule import LawRule
 
 class SavedModelDiffers(LawRule):
     code = "LAW010"
+    symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -45,6 +45,7 @@ from truetune.checks.rule import LawRule
 
 class StepsChangeNothing(LawRule):
     code = "LAW021"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -60,6 +60,7 @@ from truetune.checks.rule import LawRule
 
 class TokensWeighUnequally(LawRule):
     code = "LAW014"
+    symptoms = ("loss-does-not-fall", "several-gpus", "odd-metrics")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -52,6 +52,7 @@ from truetune.logs.run_log import Curve, RunLog
 
 class BestCheckpointIsWorst(LogRule):
     code = "LOG021"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

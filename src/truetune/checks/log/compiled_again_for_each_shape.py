@@ -55,6 +55,7 @@ MIN_GRAPHS = 20
 
 class CompiledAgainForEachShape(OutputRule):
     code = "LOG065"
+    symptoms = ("slow-generation",)
     severity = "warning"
 
     def figure(self) -> str:

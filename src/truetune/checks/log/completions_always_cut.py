@@ -68,6 +68,7 @@ MIN_STEPS = 2
 
 class CompletionsAlwaysCut(LogRule):
     code = "LOG028"
+    symptoms = ("garbage-output", "never-stops", "slow-generation", "dpo-without-effect")
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

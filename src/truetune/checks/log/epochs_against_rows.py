@@ -54,6 +54,7 @@ MIN_PIECE = 256
 
 class EpochsAgainstRows(LogRule):
     code = "LOG020"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     since = "0.1.0"
 

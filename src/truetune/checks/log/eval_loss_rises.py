@@ -58,6 +58,7 @@ LONG_RISE = 5
 
 class EvalLossRises(LogRule):
     code = "LOG015"
+    symptoms = ("odd-metrics",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -50,6 +50,7 @@ TIMINGS = {
 
 class EvalWithoutLoss(LogRule):
     code = "LOG016"
+    symptoms = ("odd-metrics",)
     severity = "warning"
     since = "0.1.0"
 

@@ -49,6 +49,7 @@ MIN_TIMES_LIMIT = 10.0
 
 class GradientsAlwaysClipped(LogRule):
     code = "LOG014"
+    symptoms = ("loss-does-not-fall",)
     severity = "info"
     since = "0.1.0"
     needs = ("grad_norm",)

@@ -59,6 +59,7 @@ SLOWER = 1.5
 
 class GradientsCrossASlowNetwork(OutputRule):
     code = "LOG066"
+    symptoms = ("several-gpus",)
     severity = "warning"
 
     def figure(self) -> str:

@@ -74,6 +74,7 @@ MAX_VOCABULARY = 1_000_000
 
 class LossAboveUniform(LogRule):
     code = "LOG023"
+    symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     since = "0.1.0"
     kinds = ("language",)

@@ -56,6 +56,7 @@ MIN_CYCLES = 6
 
 class LossOscillates(LogRule):
     code = "LOG009"
+    symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)

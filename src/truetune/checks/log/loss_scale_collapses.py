@@ -53,6 +53,7 @@ MAX_LAST_SCALE = 1.0
 
 class LossScaleCollapses(LogRule):
     code = "LOG063"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     needs = ("loss_scale",)
     least = MIN_POINTS

@@ -63,6 +63,7 @@ MAX_CHANCE = 0.01
 
 class LossSpikes(LogRule):
     code = "LOG008"
+    symptoms = ("loss-does-not-fall",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

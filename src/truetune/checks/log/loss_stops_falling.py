@@ -62,6 +62,7 @@ MIN_EPOCHS = 2.0
 
 class LossStopsFalling(LogRule):
     code = "LOG070"
+    symptoms = ("loss-does-not-fall",)
     severity = "info"
     moot_where = ("loss-diverges", "flat-loss", "learning-rate-ended-early", "loss-above-uniform")
     kinds = ("language",)

@@ -57,6 +57,7 @@ SAYS = {
 
 class ResumeStartsFresh(LogRule):
     code = "LOG018"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

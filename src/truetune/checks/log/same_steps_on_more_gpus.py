@@ -56,6 +56,7 @@ SAME_TIME = 0.6
 
 class SameStepsOnMoreGpus(LogRule):
     code = "LOG067"
+    symptoms = ("several-gpus",)
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -73,6 +73,7 @@ class Fault(NamedTuple):
 
 class ScoreIsBad(LogRule):
     code = "LOG034"
+    symptoms = ("odd-metrics",)
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -61,6 +61,7 @@ USABLE_CACHE = 0.9
 
 class ServerCapMakesRequestsWait(OutputRule):
     code = "LOG064"
+    symptoms = ("slow-generation",)
     severity = "warning"
 
     def figure(self) -> str:

@@ -63,6 +63,7 @@ MIN_ANSWER_SPREAD = 0.8
 
 class ShortcutLoss(LogRule):
     code = "LOG010"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)

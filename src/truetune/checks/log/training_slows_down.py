@@ -51,6 +51,7 @@ MIN_SLOWDOWN = 2.0
 
 class TrainingSlowsDown(LogRule):
     code = "LOG019"
+    symptoms = ("several-gpus", "slow-generation")
     severity = "info"
     since = "0.1.0"
 

@@ -43,6 +43,7 @@ from truetune.checks.rule import ModelfileRule
 
 class ModelfileAdapterOnAnotherBase(ModelfileRule):
     code = "MFL002"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -49,6 +49,7 @@ SIDES = ("chosen", "rejected")
 
 class BosOrEosInsideAPreferencePair(PairRule):
     code = "PREF006"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

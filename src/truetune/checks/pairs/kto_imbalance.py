@@ -63,6 +63,7 @@ COMPARED = 500
 
 class KtoImbalance(DataRule):
     code = "PREF010"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -48,6 +48,7 @@ from truetune.encoding.batch import Batch
 
 class KtoLabelIsNoBoolean(DataRule):
     code = "PREF012"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     needs_tokenizer = False
 

@@ -64,6 +64,7 @@ PromptFault = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 
 class PairPromptNotShared(PairRule):
     code = "PREF007"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -46,6 +46,7 @@ ERROR_SHARE = 0.1
 
 class PairSideNotTerminated(PairRule):
     code = "PREF005"
+    symptoms = ("never-stops", "dpo-without-effect")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

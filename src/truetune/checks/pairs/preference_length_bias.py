@@ -59,6 +59,7 @@ RULE_SHARE = 0.95
 
 class PreferenceLengthBias(PairRule):
     code = "PREF003"
+    symptoms = ("dpo-without-effect",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

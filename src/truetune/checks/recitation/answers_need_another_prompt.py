@@ -60,6 +60,7 @@ REMEDY = (
 
 class AnswersNeedAnotherPrompt(RecitationRule):
     code = "REC007"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

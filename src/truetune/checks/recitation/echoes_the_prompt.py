@@ -56,6 +56,7 @@ from truetune.checks.rule import RecitationRule
 
 class EchoesThePrompt(RecitationRule):
     code = "REC004"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -53,6 +53,7 @@ MIN_STEPS = 60
 
 class LossDoesNotFall(RecitationRule):
     code = "REC005"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

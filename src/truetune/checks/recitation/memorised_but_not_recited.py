@@ -55,6 +55,7 @@ from truetune.checks.rule import RecitationRule
 
 class MemorisedButNotRecited(RecitationRule):
     code = "REC006"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -51,6 +51,7 @@ from truetune.checks.shorten_text import quote_shortened
 
 class PreferenceMarginDoesNotGrow(RecitationRule):
     code = "REC008"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -58,6 +58,7 @@ from truetune.checks.rule import RecitationRule
 
 class RecitesButNeverStops(RecitationRule):
     code = "REC001"
+    symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

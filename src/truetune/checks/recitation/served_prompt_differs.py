@@ -62,6 +62,7 @@ MAX_IDS_BESIDE_TEXT = 3
 
 class ServedPromptDiffers(RecitationRule):
     code = "REC009"
+    symptoms = ("good-here-bad-there",)
     severity = "error"
     since = "0.1.0"
 

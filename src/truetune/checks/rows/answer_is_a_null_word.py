@@ -65,6 +65,7 @@ CERTAIN_WORDS = frozenset(
 
 class AnswerIsANullWord(AnswerTextRule):
     code = "ROW020"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     looks_for = "an answer that is a word for nothing"
     needs_tokenizer = False

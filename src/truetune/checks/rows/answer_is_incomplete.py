@@ -65,6 +65,7 @@ MAX_KEPT = 20_000
 
 class AnswerIsIncomplete(AnswerTextRule):
     code = "ROW040"
+    symptoms = ("garbage-output", "never-stops")
     severity = "warning"
     looks_for = "an answer that breaks off"
     needs_tokenizer = False

@@ -62,6 +62,7 @@ MAX_PROMPT_CHARACTERS = 6_000
 
 class AnswerStandsInPrompt(DataRule):
     code = "ROW028"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     needs_tokenizer = False
 

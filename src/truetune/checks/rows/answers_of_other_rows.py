@@ -68,6 +68,7 @@ SHOWN_CASES = 20
 
 class AnswersOfOtherRows(DataRule):
     code = "ROW029"
+    symptoms = ("garbage-output", "loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     needs_tokenizer = False
 

@@ -49,6 +49,7 @@ from truetune.encoding.batch import Batch
 
 class BoundaryTokenMerge(DataRule):
     code = "ROW011"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

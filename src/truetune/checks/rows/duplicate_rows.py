@@ -76,6 +76,7 @@ WARNING_SHARE = 0.02
 
 class DuplicateRows(DataRule):
     code = "ROW007"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

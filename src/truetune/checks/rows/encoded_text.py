@@ -59,6 +59,7 @@ ERROR_SHARE = 0.5
 
 class EncodedText(RowTextRule):
     code = "ROW027"
+    symptoms = ("garbage-output",)
     severity = "error"
     looks_for = "encoded text in place of language"
     needs_tokenizer = False

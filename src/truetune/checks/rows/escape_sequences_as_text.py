@@ -107,6 +107,7 @@ SHOWN_CHARACTERS = 25
 
 class EscapeSequencesAsText(RowTextRule):
     code = "ROW025"
+    symptoms = ("garbage-output",)
     severity = "warning"
     looks_for = "escape sequences in place of their characters"
     needs_tokenizer = False

@@ -75,6 +75,7 @@ NOTHING_TO_DO = "nothing to do where the model need not see them; else write the
 
 class FieldReachesNoToken(DataRule):
     code = "ROW017"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     moot_where = ("role-alias-dropped",)
     by_trainer = (SeverityByFact("template", {"own": MOOT}),)

@@ -41,6 +41,7 @@ from truetune.encoding.batch import Batch
 
 class MalformedRows(DataRule):
     code = "ROW013"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -61,6 +61,7 @@ MIN_EXAMPLES = 20
 
 class OneRowDecidesMemory(DataRule):
     code = "ROW002"
+    symptoms = ("out-of-memory",)
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

@@ -64,6 +64,7 @@ WARNING_ONE_IN = 20
 
 class PlaceholderInAnswer(AnswerTextRule):
     code = "ROW018"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     looks_for = "an unreplaced placeholder in an answer"
     needs_tokenizer = False

@@ -48,6 +48,7 @@ from truetune.encoding.batch import Batch
 
 class ResponseMarkerNotFound(DataRule):
     code = "ROW012"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

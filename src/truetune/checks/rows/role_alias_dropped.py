@@ -47,6 +47,7 @@ NO_ROLE = "none at all"
 
 class RoleAliasDropped(DataRule):
     code = "ROW003"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -52,6 +52,7 @@ WARNING_ONE_IN = 10
 
 class RowEndsWithoutAnswer(DataRule):
     code = "ROW019"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     moot_where = ("roles-exchanged", "no-supervised-token")
 

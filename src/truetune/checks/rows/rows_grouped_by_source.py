@@ -89,6 +89,7 @@ class NumberTokens:
 
 class RowsGroupedBySource(DataRule):
     code = "ROW008"
+    symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

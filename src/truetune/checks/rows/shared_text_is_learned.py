@@ -80,6 +80,7 @@ IS_PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, So
 
 class SharedTextIsLearned(DataRule):
     code = "ROW030"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

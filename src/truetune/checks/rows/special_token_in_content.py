@@ -63,6 +63,7 @@ IS_CONTENT[
 
 class SpecialTokenInContent(DataRule):
     code = "ROW009"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

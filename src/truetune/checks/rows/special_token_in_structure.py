@@ -50,6 +50,7 @@ from truetune.encoding.split_at_added_tokens import pattern_of_longest_word
 
 class SpecialTokenInStructure(DataRule):
     code = "ROW014"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
 

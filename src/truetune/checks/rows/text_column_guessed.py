@@ -42,6 +42,7 @@ from truetune.encoding.batch import Batch
 
 class TextColumnGuessed(DataRule):
     code = "ROW024"
+    symptoms = ("nothing-is-learned",)
     severity = "info"
     needs_tokenizer = False
     judges_columns = True

@@ -51,6 +51,7 @@ from truetune.render.traced_json import json_body
 
 class ToolArgumentsDoubleEncoded(DataRule):
     code = "ROW010"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

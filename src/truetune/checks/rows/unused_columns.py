@@ -53,6 +53,7 @@ from truetune.settings.row_formats import is_script_format
 
 class UnusedColumns(DataRule):
     code = "ROW004"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -78,6 +78,7 @@ ABOUT_NULL = (
 
 class ValuesPrintedAsPython(DataRule):
     code = "ROW015"
+    symptoms = ("garbage-output",)
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -43,6 +43,7 @@ NOTE_ONE_IN = 20
 
 class WhitespaceAroundAnswers(AnswerTextRule):
     code = "ROW023"
+    symptoms = ("garbage-output",)
     severity = "info"
     looks_for = "white space around an answer"
 

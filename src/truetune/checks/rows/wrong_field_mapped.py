@@ -55,6 +55,7 @@ ROLE_MARKER = re.compile(
 
 class WrongFieldMapped(DataRule):
     code = "ROW005"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

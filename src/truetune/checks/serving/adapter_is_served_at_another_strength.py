@@ -53,6 +53,7 @@ from truetune.checks.serving.adapter_strength_verdicts import (
 
 class AdapterIsServedAtAnotherStrength(ServingRule):
     code = "SRV009"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

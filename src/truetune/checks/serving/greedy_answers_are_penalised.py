@@ -48,6 +48,7 @@ from truetune.checks.shorten_text import quote_shortened
 
 class GreedyAnswersArePenalised(ServingRule):
     code = "SRV006"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     since = "0.1.0"
     part = "sampling"

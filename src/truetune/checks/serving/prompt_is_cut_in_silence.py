@@ -43,6 +43,7 @@ from truetune.checks.rule import ServingRule
 
 class PromptIsCutInSilence(ServingRule):
     code = "SRV012"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     since = "0.1.0"
     part = "context"

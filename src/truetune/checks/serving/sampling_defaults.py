@@ -49,6 +49,7 @@ from truetune.checks.shorten_text import quote_shortened
 
 class SamplingDefaults(ServingRule):
     code = "SRV005"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "info"
     since = "0.1.0"
     part = "sampling"

@@ -53,6 +53,7 @@ from truetune.generation.server_observations import AnswerEnd, ServerStops
 
 class ServedStopIsMissing(ServingRule):
     code = "SRV004"
+    symptoms = ("never-stops", "slow-generation", "good-here-bad-there")
     severity = "error"
     since = "0.1.0"
     part = "stopping"

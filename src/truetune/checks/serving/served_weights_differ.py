@@ -55,6 +55,7 @@ MAX_SHARE_OF_EFFECT = 0.5
 
 class ServedWeightsDiffer(ServingRule):
     code = "SRV010"
+    symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     since = "0.1.0"
     part = "strength"

@@ -39,6 +39,7 @@ from truetune.checks.rule import ServingRule
 
 class ServerIgnoresFields(ServingRule):
     code = "SRV013"
+    symptoms = ("good-here-bad-there",)
     severity = "info"
     since = "0.1.0"
 

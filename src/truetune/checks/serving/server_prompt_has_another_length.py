@@ -48,6 +48,7 @@ from truetune.generation.server_observations import PromptComparison
 
 class ServerPromptHasAnotherLength(ServingRule):
     code = "SRV002"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -44,6 +44,7 @@ from truetune.checks.rule import ServingRule
 
 class ServerRefusesATrainedPrompt(ServingRule):
     code = "SRV003"
+    symptoms = ("good-here-bad-there",)
     severity = "warning"
     since = "0.1.0"
 

@@ -65,6 +65,7 @@ from truetune.source.module import Module
 
 class AccumulatedLossNotDivided(SourceRule):
     code = "SRC055"
+    symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     since = "0.1.0"
     looks_at = OPTIMIZER_STEPS

@@ -68,6 +68,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 
 class AccumulationBeyondTheEpoch(SourceRule):
     code = "SRC151"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = OPTIMIZER_STEPS
 

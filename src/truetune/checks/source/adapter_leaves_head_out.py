@@ -51,6 +51,7 @@ CAUSAL_TASKS = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
 
 class AdapterLeavesHeadOut(SourceRule):
     code = "SRC066"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
     looks_at = calls_of("calls of get_peft_model", "peft.get_peft_model")

@@ -64,6 +64,7 @@ def _adapter_calls(module: Module) -> Iterator[Call]:
 
 class AdapterRewrapped(SourceRule):
     code = "SRC020"
+    symptoms = ("garbage-output", "loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces("adapters that are put on a model", _adapter_calls)

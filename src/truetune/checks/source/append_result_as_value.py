@@ -64,6 +64,7 @@ def _setup_calls(module: Module) -> Iterator[Call]:
 
 class AppendResultAsValue(SourceRule):
     code = "SRC018"
+    symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces("settings and trainers that are made", _setup_calls)

@@ -54,6 +54,7 @@ OLDER = Unmet("it is about transformers 5 and later, and an older one is asked f
 
 class ApplyChatTemplateReturnsDict(SourceRule):
     code = "SRC010"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -67,6 +67,7 @@ def _calls_with_limits(module: Module) -> Iterator[object]:
 
 class ArgumentOutOfRange(SourceRule):
     code = "SRC078"
+    symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "warning"
     looks_at = CodePlaces("optimizers, clipping and adapters with numbers", _calls_with_limits)
 

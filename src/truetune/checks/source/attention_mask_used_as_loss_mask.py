@@ -63,6 +63,7 @@ def _masks_written(module: Module) -> Iterator[ast.AST]:
 
 class AttentionMaskUsedAsLossMask(SourceRule):
     code = "SRC057"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -68,6 +68,7 @@ TURN_WRITERS = ("apply_chat_template", "chat_template", "build_prompt", "get_pro
 
 class BareTextToChatModel(SourceRule):
     code = "SRC075"
+    symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
     severity = "warning"
     looks_at = GENERATE_CALLS
 

@@ -83,6 +83,7 @@ def _asked(module: Module) -> Iterator[AskedModels]:
 
 class BaseLoadedForEvaluation(SourceRule):
     code = "SRC172"
+    symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
     looks_at = CodePlaces("scripts that load a model to ask it", _asked)
 

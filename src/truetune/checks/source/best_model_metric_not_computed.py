@@ -62,6 +62,7 @@ from truetune.checks.source.evidence.evaluation_metrics_in_runs import (
 
 class BestModelMetricNotComputed(SourceRule):
     code = "SRC170"
+    symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = calls_of("trainers of transformers", *TRAINERS)
 

@@ -68,6 +68,7 @@ def _casts_and_comparisons(module: Module) -> Iterator[ast.AST]:
 
 class CastMakesColumnConstant(SourceRule):
     code = "SRC180"
+    symptoms = ("dpo-without-effect", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("casts to bool, and comparisons", _casts_and_comparisons)
 

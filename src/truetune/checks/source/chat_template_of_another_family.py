@@ -78,6 +78,7 @@ class _GivenTemplate(NamedTuple):
 
 class ChatTemplateOfAnotherFamily(SourceRule):
     code = "SRC147"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces(
         "templates that a training gives its tokenizer",

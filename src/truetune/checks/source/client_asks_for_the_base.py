@@ -69,6 +69,7 @@ def _requests(module: Module) -> Iterator[ModelRequest]:
 
 class ClientAsksForTheBase(SourceRule):
     code = "SRC035"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("models that requests name", _requests)
 

@@ -57,6 +57,7 @@ from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS
 
 class CompiledGenerationRecompiles(SourceRule):
     code = "SRC184"
+    symptoms = ("slow-generation",)
     severity = "warning"
     looks_at = GENERATE_CALLS
 

@@ -67,6 +67,7 @@ def _adapter_calls(module: Module) -> Iterator[Call]:
 
 class DoraAdapterServedUnmerged(SourceRule):
     code = "SRC032"
+    symptoms = ("garbage-output", "slow-generation", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("adapters that are loaded or made", _adapter_calls)
 

@@ -63,6 +63,7 @@ TOKEN_ADDING_NAMES = (
 
 class EmbeddingShrunkByResize(SourceRule):
     code = "SRC046"
+    symptoms = ("garbage-output",)
     severity = "warning"
     since = "0.1.0"
     looks_at = methods_of("calls of resize_token_embeddings", "resize_token_embeddings")

@@ -79,6 +79,7 @@ def _generating_engines(module: Module) -> Iterator[Call]:
 
 class EngineGeneratesSlowly(SourceRule):
     code = "SRC001"
+    symptoms = ("slow-generation",)
     severity = "warning"
     looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _generating_engines)
 

@@ -60,6 +60,7 @@ DATA_SETS = ("train_dataset", "eval_dataset")
 
 class EvaluatedOnTrainingRows(SourceRule):
     code = "SRC054"
+    symptoms = ("odd-metrics",)
     severity = "warning"
     since = "0.1.0"
     looks_at = calls_with("trainers with rows to train and to evaluate on", DATA_SETS, *TRAINERS)

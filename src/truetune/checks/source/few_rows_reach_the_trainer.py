@@ -53,6 +53,7 @@ from truetune.checks.source.evidence.row_limits_in_runs import LIGHTNING, TRAINE
 
 class FewRowsReachTheTrainer(SourceRule):
     code = "SRC149"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = calls_of("trainers that are made", *TRAINERS, *LIGHTNING)
 

@@ -65,6 +65,7 @@ IN_FLOAT32 = (
 
 class Float16WeightsUnderAdam(SourceRule):
     code = "SRC038"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     looks_at = calls_of("Adam optimizers that are made, and trainers", *ADAM_OPTIMIZERS, *TRAINERS)
 

@@ -56,6 +56,7 @@ from truetune.source.resolved_calls import Call
 
 class FormattingFuncIgnored(SourceRule):
     code = "SRC011"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -80,6 +80,7 @@ def _four_bit_configs(module: Module) -> Iterator[Call]:
 
 class FourBitStorageUnderFsdp(SourceRule):
     code = "SRC081"
+    symptoms = ("out-of-memory", "several-gpus")
     severity = "error"
     looks_at = CodePlaces("weights that are quantized to 4 bits", _four_bit_configs)
 

@@ -73,6 +73,7 @@ def _generating_calls(module: Module) -> Iterator[Call]:
 
 class GenerationOverflowsFloat16(SourceRule):
     code = "SRC094"
+    symptoms = ("garbage-output",)
     severity = "warning"
     looks_at = CodePlaces("models that generate, and pipelines", _generating_calls)
 

@@ -62,6 +62,7 @@ def _masks_named(module: Module) -> Iterator[ast.AST]:
 
 class GenerationTagMissingMaskAllOnes(SourceRule):
     code = "SRC064"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     since = "0.1.0"
     looks_at = CodePlaces("places that name the assistant's mask", _masks_named)

@@ -53,6 +53,7 @@ from truetune.source.source_edits import set_keyword
 
 class GenerationWithoutAttentionMask(SourceRule):
     code = "SRC040"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -62,6 +62,7 @@ CLEARING_CODE = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 
 class GradientsNeverCleared(SourceRule):
     code = "SRC056"
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

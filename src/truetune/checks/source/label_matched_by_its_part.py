@@ -2,10 +2,11 @@
 
 ## What it does
 Looks for comparisons of a model's text with labels that are known: the values of a column in a file beside the
-script, or constants. It speaks where one label stands in another (`"valid" in answer`, `answer.startswith("1")`),
-where a label is tried before a longer one that holds it, and where only the answer goes through `lower()` or
-`strip()` and labels have capitals or blanks. Right answers among the first rows that are divided by the number of all
-rows are named too.
+script, or constants. A text is a model's where a symbolic run of the script says so, or else by its name
+(`prediction`, `answer`), which is a warning. It speaks where one label stands in another (`"valid" in answer`,
+`answer.startswith("1")`), where a label is tried before a longer one that holds it, and where only the answer goes
+through `lower()` or `strip()` and labels have capitals or blanks. Right answers among the first rows that are divided
+by the number of all rows are named too.
 
 ## Why it is bad
 An answer "invalid" counts as right where "valid" is expected, so a model that always gives the longer label scores
@@ -57,6 +58,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.label_matches_in_runs import wrong_matches
+from truetune.checks.source.evidence.label_searches_by_name import find_label_inside_another
 from truetune.source.module import Module
 
 
@@ -72,13 +74,20 @@ def _comparisons(module: Module) -> Iterator[ast.AST]:
 
 class LabelMatchedByItsPart(SourceRule):
     code = "SRC185"
+    symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces("comparisons and shares", _comparisons)
 
     def findings(self) -> Iterator[Finding]:
-        for found in wrong_matches(self.subject):
+        module = self.subject
+        proved = list(wrong_matches(module))
+        for found in proved:
+            yield self.finding(found.what, found.remedy, cases=[case_at(module, found.node)])
+        named = find_label_inside_another(module)
+        if named is not None and named.node not in [found.node for found in proved]:
             yield self.finding(
-                found.what,
-                found.remedy,
-                cases=[case_at(self.subject, found.node)],
+                named.what,
+                named.remedy,
+                severity="warning",
+                cases=[case_at(module, named.node)],
             )

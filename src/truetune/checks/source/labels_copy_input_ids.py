@@ -94,6 +94,7 @@ LABEL_MAKERS = (
 
 class LabelsCopyInputIds(SourceRule):
     code = "SRC015"
+    symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -75,6 +75,7 @@ def _label_fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 class LabelsPaddedWithPadToken(SourceRule):
     code = "SRC058"
+    symptoms = ("never-stops", "odd-metrics")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

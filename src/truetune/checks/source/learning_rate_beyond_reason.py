@@ -91,6 +91,7 @@ def _model_optimizers(module: Module) -> Iterator[Call]:
 
 class LearningRateBeyondReason(SourceRule):
     code = "SRC069"
+    symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "error"
     looks_at = CodePlaces("optimizers over a language model", _model_optimizers)
 

@@ -73,6 +73,7 @@ KEPT_ARGUMENTS = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_te
 
 class LmCollatorOverwritesLabels(SourceRule):
     code = "SRC008"
+    symptoms = ("never-stops", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

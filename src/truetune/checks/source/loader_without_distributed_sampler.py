@@ -100,6 +100,7 @@ def _is_wrapped(module: Module) -> bool:
 
 class LoaderWithoutDistributedSampler(SourceRule):
     code = "SRC084"
+    symptoms = ("several-gpus",)
     severity = "error"
     looks_at = CodePlaces("loaders in scripts of several processes", _undivided_loaders)
 

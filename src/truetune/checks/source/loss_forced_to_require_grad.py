@@ -61,6 +61,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 class LossForcedToRequireGrad(SourceRule):
     code = "SRC083"
+    symptoms = ("loss-does-not-fall",)
     severity = "warning"
     looks_at = CodePlaces("calls of backward()", backward_calls)
 

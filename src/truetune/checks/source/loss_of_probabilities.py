@@ -89,6 +89,7 @@ def _losses(module: Module) -> Iterator[ast.Call]:
 
 class LossOfProbabilities(SourceRule):
     code = "SRC120"
+    symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("losses that are computed or made", _losses)
 

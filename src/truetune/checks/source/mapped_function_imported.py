@@ -78,6 +78,7 @@ def _mapping_calls(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 class MappedFunctionImported(SourceRule):
     code = "SRC059"
+    symptoms = ("loss-does-not-fall",)
     severity = "info"
     since = "0.1.0"
     looks_at = CodePlaces("functions that a data set is mapped or filtered by", _mapping_calls)

@@ -48,6 +48,7 @@ from truetune.source.source_edits import replace_expression
 
 class MergeResultDropped(SourceRule):
     code = "SRC048"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

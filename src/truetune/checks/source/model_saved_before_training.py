@@ -93,6 +93,7 @@ def _weight_saves(module: Module) -> Iterator[ast.Call]:
 
 class ModelSavedBeforeTraining(SourceRule):
     code = "SRC025"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("models that are saved in files that train", _weight_saves)
 

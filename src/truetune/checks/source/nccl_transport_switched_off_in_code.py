@@ -117,6 +117,7 @@ def _node_count(module: Module) -> int | None:
 
 class NcclTransportSwitchedOffInCode(SourceRule):
     code = "SRC161"
+    symptoms = ("several-gpus",)
     severity = "warning"
     looks_at = CodePlaces("variables of NCCL that code sets", _settings_in_code)
 

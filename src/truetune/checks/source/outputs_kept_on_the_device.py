@@ -65,6 +65,7 @@ def _calls_in_loops(module: Module) -> Iterator[object]:
 
 class OutputsKeptOnTheDevice(SourceRule):
     code = "SRC027"
+    symptoms = ("out-of-memory", "slow-generation")
     severity = "warning"
     looks_at = CodePlaces("values that are appended to lists", _calls_in_loops)
 

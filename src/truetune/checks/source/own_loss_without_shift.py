@@ -57,6 +57,7 @@ from truetune.checks.source.evidence.own_losses_in_runs import own_losses
 
 class OwnLossWithoutShift(SourceRule):
     code = "SRC148"
+    symptoms = ("garbage-output", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces(
         "own losses of causal models", lambda module: (one.call for one in own_losses(module))

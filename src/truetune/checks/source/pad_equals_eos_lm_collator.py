@@ -71,6 +71,7 @@ def _pads_and_masks(module: Module) -> Iterator[PadSetting | ast.AST]:
 
 class PadEqualsEosLmCollator(SourceRule):
     code = "SRC007"
+    symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

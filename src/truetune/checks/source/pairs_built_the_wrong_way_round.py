@@ -54,6 +54,7 @@ def _sides_of_pairs(module: Module) -> Iterator[ast.AST]:
 
 class PairsBuiltTheWrongWayRound(SourceRule):
     code = "SRC181"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     looks_at = CodePlaces("sides of pairs", _sides_of_pairs)
 

@@ -51,6 +51,7 @@ from truetune.checks.source.evidence.generate_call_inputs import GENERATE_CALLS
 
 class PromptsEndInEos(SourceRule):
     code = "SRC152"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     looks_at = GENERATE_CALLS
 

@@ -74,6 +74,7 @@ FIXED_SHAPES = (
 
 class PromptsPaddedToAFixedLength(SourceRule):
     code = "SRC030"
+    symptoms = ("out-of-memory", "slow-generation")
     severity = "warning"
     looks_at = GENERATE_CALLS
 

@@ -47,6 +47,7 @@ from truetune.source.resolved_calls import Call
 
 class QuantizationConfigUnused(SourceRule):
     code = "SRC039"
+    symptoms = ("nothing-is-learned", "out-of-memory")
     severity = "error"
     looks_at = calls_of("settings of a quantization that are built", *QUANTIZATION_SETTINGS)
 

@@ -56,6 +56,7 @@ from truetune.checks.source.evidence.random_weights_in_runs import RANDOM_MODELS
 
 class RandomWeightsTrained(SourceRule):
     code = "SRC150"
+    symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
     looks_at = calls_of("models that are made of a config", *RANDOM_MODELS)
 

@@ -145,6 +145,7 @@ def _preference_trainings(module: Module) -> Iterator[Call]:
 
 class ReferenceIsThePolicy(SourceRule):
     code = "SRC082"
+    symptoms = ("dpo-without-effect",)
     severity = "error"
     looks_at = CodePlaces("preference trainings", _preference_trainings)
 

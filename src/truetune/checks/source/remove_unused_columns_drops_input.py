@@ -84,6 +84,7 @@ READS_ARGUMENTS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
 class RemoveUnusedColumnsDropsInput(SourceRule):
     code = "SRC012"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

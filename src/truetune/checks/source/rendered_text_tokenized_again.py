@@ -79,6 +79,7 @@ def _texts_and_messages(module: Module) -> Iterator[object]:
 
 class RenderedTextTokenizedAgain(SourceRule):
     code = "SRC009"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

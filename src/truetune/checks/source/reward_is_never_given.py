@@ -68,6 +68,7 @@ from truetune.checks.source.evidence.rewards_of_references import TRAINERS, neve
 
 class RewardIsNeverGiven(SourceRule):
     code = "SRC160"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = calls_of("trainers that are given reward functions", *TRAINERS)
 

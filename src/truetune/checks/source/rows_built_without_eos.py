@@ -95,6 +95,7 @@ def _rows_of_run(module: Module, trace: Trace) -> Iterator[EncodedRow]:
 
 class RowsBuiltWithoutEos(SourceRule):
     code = "SRC138"
+    symptoms = ("never-stops",)
     severity = "warning"
     looks_at = CodePlaces("texts that are encoded as rows of training", _rows_of_training)
 

@@ -72,6 +72,7 @@ def _joins(module: Module) -> Iterator[ast.AST]:
 
 class RowsJoinedByPosition(SourceRule):
     code = "SRC183"
+    symptoms = ("nothing-is-learned", "loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("joins by position", _joins)
 

@@ -64,6 +64,7 @@ def _calls_for_several_answers(module: Module) -> Iterator[Call]:
 
 class SamplesAllGreedy(SourceRule):
     code = "SRC077"
+    symptoms = ("dpo-without-effect",)
     severity = "warning"
     looks_at = CodePlaces("calls that ask for several answers", _calls_for_several_answers)
 

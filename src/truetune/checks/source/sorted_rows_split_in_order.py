@@ -86,6 +86,7 @@ def _splits(module: Module) -> Iterator[ast.AST]:
 
 class SortedRowsSplitInOrder(SourceRule):
     code = "SRC182"
+    symptoms = ("odd-metrics",)
     severity = "warning"
     looks_at = CodePlaces("splits of rows", _splits)
 

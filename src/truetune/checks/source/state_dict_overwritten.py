@@ -59,6 +59,7 @@ def _assigned_state_dicts(module: Module) -> Iterator[ast.Assign]:
 
 class StateDictOverwritten(SourceRule):
     code = "SRC019"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

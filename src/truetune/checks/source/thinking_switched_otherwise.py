@@ -75,6 +75,7 @@ def _asked(module: Module) -> Iterator[Thinking]:
 
 class ThinkingSwitchedOtherwise(SourceRule):
     code = "SRC173"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
     looks_at = CodePlaces("questions to a model by a chat template", _asked)
 

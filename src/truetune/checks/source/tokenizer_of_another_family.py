@@ -94,6 +94,7 @@ def _inputs_given(call: Call) -> list[ast.expr]:
 
 class TokenizerOfAnotherFamily(SourceRule):
     code = "SRC073"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     looks_at = CodePlaces("models that are used with a tokenizer", _models_and_tokenizers)
 

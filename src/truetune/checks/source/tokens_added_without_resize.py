@@ -63,6 +63,7 @@ RESIZE = (
 
 class TokensAddedWithoutResize(SourceRule):
     code = "SRC045"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

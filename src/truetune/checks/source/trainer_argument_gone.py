@@ -77,6 +77,7 @@ REWRITTEN = Unmet("it is about trainers as they are released, and unsloth rewrit
 
 class TrainerArgumentGone(SourceRule):
     code = "SRC067"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = calls_of("trainers that are made", *TRAINERS)
 

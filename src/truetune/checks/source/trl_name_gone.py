@@ -87,6 +87,7 @@ def _uses_of_gone_names(module: Module) -> Iterator[Use]:
 
 class TrlNameGone(SourceRule):
     code = "SRC068"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("names used from trl", _uses_of_gone_names)
 

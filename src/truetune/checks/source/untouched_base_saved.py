@@ -84,6 +84,7 @@ def _saves_of_tuned_model(module: Module) -> Iterator[Call]:
 
 class UntouchedBaseSaved(SourceRule):
     code = "SRC002"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     looks_at = CodePlaces("what is saved where a model is tuned", _saves_of_tuned_model)
 

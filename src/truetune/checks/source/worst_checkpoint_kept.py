@@ -54,6 +54,7 @@ def _choices(module: Module) -> Iterator[KeptCheckpoint]:
 
 class WorstCheckpointKept(SourceRule):
     code = "SRC171"
+    symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("places that keep the best checkpoint by a metric", _choices)
 

@@ -41,6 +41,7 @@ from truetune.encoding.batch import Batch
 
 class ChatDataWithoutTemplate(DataRule):
     code = "TPL009"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -55,6 +55,7 @@ PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11
 
 class DateInTemplate(DataRule):
     code = "TPL007"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

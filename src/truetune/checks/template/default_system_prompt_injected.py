@@ -59,6 +59,7 @@ MIN_PROMPT_WORDS = 3
 
 class DefaultSystemPromptInjected(DataRule):
     code = "TPL006"
+    symptoms = ("nothing-is-learned", "good-here-bad-there")
     severity = "info"
     stability = "stable"
     since = "0.1.0"

@@ -57,6 +57,7 @@ EMPTY_THINK_BLOCK = re.compile(
 
 class EmptyThinkBlockSupervised(DataRule):
     code = "TPL005"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

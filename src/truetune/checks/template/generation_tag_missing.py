@@ -40,6 +40,7 @@ from truetune.checks.rule import DataRule
 
 class GenerationTagMissing(DataRule):
     code = "TPL002"
+    symptoms = ("garbage-output", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -66,6 +66,7 @@ class TaggedAnswer(NamedTuple):
 
 class GenerationTagsOffTheTurn(DataRule):
     code = "TPL013"
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

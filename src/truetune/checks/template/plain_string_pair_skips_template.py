@@ -46,6 +46,7 @@ from truetune.render.probes import ANSWER, QUESTION, alternating_chat
 
 class PlainStringPairSkipsTemplate(DataRule):
     code = "TPL010"
+    symptoms = ("garbage-output", "dpo-without-effect")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -51,6 +51,7 @@ from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
 class PrefixDifferencingMaskMisaligned(DataRule):
     code = "TPL003"
+    symptoms = ("garbage-output",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

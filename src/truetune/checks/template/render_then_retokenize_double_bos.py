@@ -62,6 +62,7 @@ UNKNOWN_BOS = (
 
 class RenderThenRetokenizeDoubleBos(DataRule):
     code = "TPL008"
+    symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

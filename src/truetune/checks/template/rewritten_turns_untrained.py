@@ -58,6 +58,7 @@ from truetune.render.inference_contract import REWRITTEN
 
 class RewrittenTurnsUntrained(DataRule):
     code = "TPL012"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

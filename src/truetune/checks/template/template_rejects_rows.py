@@ -52,6 +52,7 @@ SHOWN_ROLES = 8
 
 class TemplateRejectsRows(DataRule):
     code = "TPL011"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     stability = "stable"
     since = "0.1.0"

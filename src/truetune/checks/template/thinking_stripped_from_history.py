@@ -63,6 +63,7 @@ from truetune.render.rendering import Rendering, Source
 
 class ThinkingStrippedFromHistory(DataRule):
     code = "TPL004"
+    symptoms = ("nothing-is-learned",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -50,6 +50,7 @@ from truetune.settings.run_spec import Severity
 
 class TurnTerminatorIsNotEos(DataRule):
     code = "TPL001"
+    symptoms = ("never-stops",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

@@ -47,6 +47,7 @@ MIN_GAPS, MIN_GAP_SHARE = 3, 0.1
 
 class AnswersMaskedInTokenRows(TokenizedRule):
     code = "IDS009"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "cached-data")
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

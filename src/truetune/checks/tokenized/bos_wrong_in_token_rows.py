@@ -51,6 +51,7 @@ WRAPPED_SHARE = 0.9
 
 class BosWrongInTokenRows(TokenizedRule):
     code = "IDS013"
+    symptoms = ("good-here-bad-there", "cached-data")
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

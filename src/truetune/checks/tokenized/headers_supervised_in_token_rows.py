@@ -46,6 +46,7 @@ MIN_SHARE = 0.02
 
 class HeadersSupervisedInTokenRows(TokenizedRule):
     code = "IDS011"
+    symptoms = ("garbage-output", "nothing-is-learned", "cached-data")
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
 class LabelsAreOfOtherTokens(TokenizedRule):
     code = "IDS012"
+    symptoms = ("garbage-output", "loss-does-not-fall", "cached-data")
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ from truetune.trainers.label_columns import label_columns_of
 
 class LossMaskNotRead(TokenizedRule):
     code = "IDS007"
+    symptoms = ("nothing-is-learned", "cached-data")
     severity = "error"
     needs_right_tokenizer = False
 

@@ -46,6 +46,7 @@ MIN_ROWS = 2
 
 class PacksStoredWithoutBorders(TokenizedRule):
     code = "IDS001"
+    symptoms = ("nothing-is-learned", "cached-data")
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

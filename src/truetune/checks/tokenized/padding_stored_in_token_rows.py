@@ -43,6 +43,7 @@ MIN_SHARE = 0.02
 
 class PaddingStoredInTokenRows(TokenizedRule):
     code = "IDS015"
+    symptoms = ("out-of-memory", "cached-data")
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -43,6 +43,7 @@ from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 
 class PromptsSupervisedInTokenRows(TokenizedRule):
     code = "IDS008"
+    symptoms = ("nothing-is-learned", "cached-data")
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -48,6 +48,7 @@ MIN_OPEN_ANSWERS, MIN_OPEN_SHARE = 3, 0.05
 
 class StopMaskedInTokenRows(TokenizedRule):
     code = "IDS010"
+    symptoms = ("never-stops", "cached-data")
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

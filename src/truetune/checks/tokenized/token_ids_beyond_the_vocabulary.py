@@ -36,6 +36,7 @@ from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
 class TokenIdsBeyondTheVocabulary(TokenizedRule):
     code = "IDS002"
+    symptoms = ("garbage-output",)
     severity = "error"
     needs_right_tokenizer = False
 

@@ -40,6 +40,7 @@ from truetune.tokenized.tokenized_data import MIN_STRANGE_ROWS, MIN_STRANGE_SHAR
 
 class TokenIdsSpellNoText(TokenizedRule):
     code = "IDS003"
+    symptoms = ("garbage-output",)
     severity = "error"
     needs_right_tokenizer = False
 

@@ -42,6 +42,7 @@ MIN_ROWS = 2
 
 class TokenRowsCutAtTheLimit(TokenizedRule):
     code = "IDS014"
+    symptoms = ("nothing-is-learned", "cached-data")
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -47,6 +47,7 @@ NAMED_TOKENS = ("pad", "eos", "bos")
 
 class PadIdOutsideEmbedding(DataRule):
     code = "TOK004"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

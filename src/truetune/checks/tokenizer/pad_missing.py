@@ -39,6 +39,7 @@ from truetune.render.pad_token import choose_pad_token
 
 class PadMissing(DataRule):
     code = "TOK002"
+    symptoms = ("never-stops",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -44,6 +44,7 @@ ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", 
 
 class PaddingSide(DataRule):
     code = "TOK003"
+    symptoms = ("good-here-bad-there",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -41,6 +41,7 @@ from truetune.settings.run_spec import Severity
 
 class TruncationStatePersisted(DataRule):
     code = "TOK007"
+    symptoms = ("good-here-bad-there",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

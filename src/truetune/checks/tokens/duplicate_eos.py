@@ -45,6 +45,7 @@ from truetune.encoding.batch import Batch
 
 class DuplicateEos(DataRule):
     code = "LEN002"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

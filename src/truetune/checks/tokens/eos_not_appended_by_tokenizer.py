@@ -45,6 +45,7 @@ from truetune.encoding.batch import Batch
 
 class EosNotAppendedByTokenizer(DataRule):
     code = "LEN001"
+    symptoms = ("never-stops",)
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -47,6 +47,7 @@ from truetune.encoding.batch import Batch
 
 class IdsBeyondEmbedding(DataRule):
     code = "LEN007"
+    symptoms = ("garbage-output",)
     severity = "error"
     stability = "stable"
     since = "0.1.0"

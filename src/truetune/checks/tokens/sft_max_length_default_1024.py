@@ -58,6 +58,7 @@ UNKNOWN_TRAINER = (
 
 class SftMaxLengthDefault1024(DataRule):
     code = "LEN005"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -55,6 +55,7 @@ from truetune.render.rendering import Source
 
 class TruncationCutsTheTerminator(DataRule):
     code = "LEN003"
+    symptoms = ("never-stops", "nothing-is-learned")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"

@@ -1,46 +1,9 @@
-"""A label is looked for as a part of the answer, and it is a part of another label too.
+"""Labels that are looked for as parts of answers, by the names that a script gives to both.
 
-## What it does
-Looks at `label in answer` where the label is a reference of rows that are known (of the file, of files that it names or
-that lie beside it), one of a list that stands in the file, or a text. It fires where one of these labels stands inside
-of another (`supported` in `unsupported`, `correct` in `incorrect`) and the shorter one is asked without the longer one
-first. Silent where the answer is split into words, and where a longer label is asked before.
-
-## Why it is bad
-`"supported" in "unsupported: no trial shows it"` is true: each answer that says the longer label counts as the shorter
-one as well. Accuracy is too high, and most of all on the rows that are wrong in the worst way.
-
-## Example
-```python
-LABELS = ["supported", "unsupported", "unclear"]
-
-
-def read_label(answer):
-    for label in LABELS:
-        if label in answer.lower():
-            return label
-    return None
-```
-
-## Use instead
-```python
-import re
-
-LABELS = ["supported", "unsupported", "unclear"]
-FIRST = re.compile(r"\\b(" + "|".join(LABELS) + r")\\b")
-
-
-def read_label(answer):
-    match = FIRST.search(answer.lower())
-    return match.group(1) if match else None
-```
-
-## Fix safety
-There is no automatic fix: whether an answer with two labels counts as the first one or as none is a choice. Figures of
-earlier runs are void.
-
-## References
-- EleutherAI/lm-evaluation-harness#2707 (how an answer is read decides its score)
+How it works: a script that scores a file of predictions never asks a model, so that nothing proves what an answer is
+but its name (`prediction`, `reply`). The labels are the references of rows that are known, a list of the file, or the
+texts of a chain of tests. The trade-off: an answer that is called `x` is missed; what the symbolic run proves stands in
+`label_matches_in_runs`.
 """
 
 from __future__ import annotations
@@ -50,10 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.examined_code_places import CodePlaces
-from truetune.checks.findings import Finding
-from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.label_matches_in_runs import WrongMatch
 from truetune.checks.source.evidence.reference_comparisons import REFERENCE
 from truetune.checks.source.evidence.scored_rows import scored_rows
 from truetune.source.module import Module
@@ -84,7 +44,7 @@ class LabelSearch(NamedTuple):
     """The first that is found is taken"""
 
 
-def _label_searches(module: Module) -> Iterator[LabelSearch]:
+def list_label_searches(module: Module) -> Iterator[LabelSearch]:
     """The places of a file that look for a label inside of an answer."""
     chains = _labels_of_chains(module)
     for compare in module.nodes(ast.Compare):
@@ -104,26 +64,21 @@ def _label_searches(module: Module) -> Iterator[LabelSearch]:
             yield LabelSearch(compare, labels, source, is_ordered)
 
 
-class LabelFoundInsideAnother(SourceRule):
-    code = "SRC154"
-    severity = "warning"
-    looks_at = CodePlaces("labels that are looked for inside of answers", _label_searches)
-
-    def findings(self) -> Iterator[Finding]:
-        module = self.subject
-        for search in _label_searches(module):
-            inside = _label_inside(search)
-            if inside is None:
-                continue
-            one, other = inside
-            yield self.finding(
-                f"`{module.text_of(search.compare)}` is true of answers that say another label: {one!r} stands in"
-                f" {other!r} ({search.source}), so that an answer {other!r} counts as {one!r}",
-                'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the'
-                " answer; and report recall by label",
-                cases=[case_at(module, search.compare)],
-            )
-            return
+def find_label_inside_another(module: Module) -> WrongMatch | None:
+    """The first search for a label inside of an answer that is true of another label too; None where there is none."""
+    for search in list_label_searches(module):
+        inside = _label_inside(search)
+        if inside is None:
+            continue
+        one, other = inside
+        return WrongMatch(
+            search.compare,
+            f"`{module.text_of(search.compare)}` is true of answers that say another label: {one!r} stands in"
+            f" {other!r} ({search.source}), so that an answer {other!r} counts as {one!r}",
+            'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the'
+            " answer; and report recall by label",
+        )
+    return None
 
 
 def _label_inside(search: LabelSearch) -> tuple[str, str] | None:
