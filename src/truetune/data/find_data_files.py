@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
@@ -37,6 +38,8 @@ MAGIC_BYTES = (
     (b"[", "json"),
     (b"{", "json"),
 )
+MAX_HINT_ENTRIES = 1_000
+"""Files and folders below a folder without data that are looked at to name the place that may be meant"""
 NOT_ROWS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 """Files that describe the data beside them."""
 
@@ -151,7 +154,9 @@ def _sources_of_folder(folder: DataPath) -> list[Source]:
     if sources:
         return sources
     # Folders are not entered: `data/` may hold evaluation data or old versions that nobody meant.
-    below = next((path for path in _sorted_files(folder.rglob("*")) if _kind_by_name(path)), None)
+    # Only the first entries are looked at for the hint: the folder may be somebody's home.
+    entries = islice(folder.rglob("*"), MAX_HINT_ENTRIES)
+    below = next((path for path in _sorted_files(entries) if _kind_by_name(path)), None)
     hint = f"; there are some below: name {below.parent}" if below else ""
     raise DataError(
         f"{folder}: no data file in this folder; expected {', '.join(KIND_BY_SUFFIX)}{hint}"

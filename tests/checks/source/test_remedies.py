@@ -63,7 +63,8 @@ FOLLOWED = frozenset((
     "model-left-on-the-cpu", "option-ids-are-the-first-token", "predictions-are-not-generated",
     "prompts-end-in-eos", "prompts-lose-their-end", "sampled-answers-scored-once",
     "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
-    "repetition-forbidden-in-structured-answers", "right-padding-at-generation", "wrapper-keys-not-loaded",
+    "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
+    "thinking-switched-otherwise", "wrapper-keys-not-loaded",
 ))  # fmt: skip
 """Their remedies say word by word what to write into a call, or what to leave out of it"""
 

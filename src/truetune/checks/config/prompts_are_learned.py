@@ -117,12 +117,7 @@ class PromptsAreLearned(ConfigRule):
             yield setting_case(config, True, "training.train_on_inputs")
         if _recipe_trains_on_input(config):
             yield setting_case(config, True, "dataset.train_on_input")
-        # Rows of one text have no completion, and the switch says nothing of them.
-        columns = training_columns(config)
-        if not columns:
-            columns = next(filter(None, map(file_columns, files_beside(config))), frozenset())
-        has_both = {"prompt", "completion"} <= columns
-        if training.completion_only_loss is False and has_both:
+        if training.completion_only_loss is False and _has_prompts_and_completions(config):
             yield setting_case(config, False, "training.completion_only_loss")
 
     def _roles(self) -> Iterator[Case]:
@@ -134,6 +129,14 @@ class PromptsAreLearned(ConfigRule):
             if ANSWER_ROLES.intersection(names) and PROMPT_ROLES.intersection(names):
                 key = f"datasets.{index}.roles_to_train"
                 yield setting_case(self.subject, ", ".join(names), key)
+
+
+def _has_prompts_and_completions(config: Config) -> bool:
+    """Have the rows both columns? Rows of one text have no completion, and the switch says nothing of them."""
+    columns = training_columns(config)
+    if not columns:
+        columns = next(filter(None, map(file_columns, files_beside(config))), frozenset())
+    return {"prompt", "completion"} <= columns
 
 
 def _recipe_trains_on_input(config: Config) -> bool:

@@ -104,8 +104,8 @@ class BaseLoadedForEvaluation(SourceRule):
                 yield self.finding(
                     f"{name} is the base that {Path(training.path).name} trains, and what it writes ({folder}) is"
                     " loaded nowhere: these are answers of the base",
-                    f'load "{folder}" in place of it (an adapter: PeftModel.from_pretrained(model, "{folder}");'
-                    f" lm_eval: peft={folder})",
+                    f'load "{folder}" in place of it; of an adapter PeftModel.from_pretrained(model, "{folder}"),'
+                    f" for lm_eval peft={folder}",
                     cases=[case_at(module, node), case_at(training, trained.node)],
                 )
                 return
