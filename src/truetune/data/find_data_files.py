@@ -155,7 +155,7 @@ def _sources_of_folder(folder: DataPath) -> list[Source]:
         return sources
     # Folders are not entered: `data/` may hold evaluation data or old versions that nobody meant.
     # Only the first entries are looked at for the hint: the folder may be somebody's home.
-    entries = islice(folder.rglob("*"), MAX_HINT_ENTRIES)
+    entries: Iterable[DataPath] = islice(folder.rglob("*"), MAX_HINT_ENTRIES)
     below = next((path for path in _sorted_files(entries) if _kind_by_name(path)), None)
     hint = f"; there are some below: name {below.parent}" if below else ""
     raise DataError(

@@ -45,29 +45,37 @@ def wrong_joins(module: Module) -> Iterator[WrongJoin]:
 def _joins_of_trace(trace: Trace, module: Module) -> Iterator[WrongJoin]:
     """The wrong joins of one run that stand in a file."""
     for call in trace.all_calls:
-        if call.home.path != module.path or call.is_repeated:
-            continue
-        if call.named("zip") and len(call.args) > 1 and not call.is_open:
-            strict = call.keywords.get("strict")
-            kinds = OF_ONE_LENGTH if strict is not None and constant_of(strict) is True else ANY
-            yield from _compared(trace, call.node, "zip", list(call.args), kinds)
-        elif call.named("pandas.concat") and call.args and _joins_columns(call):
-            parts = call.args[0]
-            sides = parts.items if isinstance(parts, Sequence) and not parts.is_open else []
-            yield from _compared_by_index(trace, call.node, "pandas.concat(axis=1)", sides)
-        elif call.method == "assign" and call.receiver is not None:
-            for value in call.keywords.values():
-                sides = [call.receiver, value]
-                yield from _compared_column(trace, call.node, "assign", sides)
-        elif call.method == "add_column" and call.receiver is not None and len(call.args) > 1:
-            sides = [call.receiver, call.args[1]]
-            yield from _compared(trace, call.node, "add_column", sides, OF_ONE_LENGTH)
+        if call.home.path == module.path and not call.is_repeated:
+            yield from _joins_of_call(trace, call)
     for store in trace.stores:
         if store.home.path != module.path or store.is_repeated or isinstance(store.key, str):
             continue
         if isinstance(constant_of(store.key), str) and not isinstance(store.value, Constant):
             sides = [store.base, store.value]
             yield from _compared_column(trace, store.node, "the new column", sides)
+
+
+def _joins_of_call(trace: Trace, call: CallEvent) -> Iterator[WrongJoin]:
+    """The wrong joins of one call: `zip`, `concat` side by side, `assign`, `add_column`."""
+    if call.named("zip") and len(call.args) > 1 and not call.is_open:
+        kinds = OF_ONE_LENGTH if _is_strict(call) else ANY
+        yield from _compared(trace, call.node, "zip", list(call.args), kinds)
+    elif call.named("pandas.concat") and call.args and _joins_columns(call):
+        parts = call.args[0]
+        sides = parts.items if isinstance(parts, Sequence) and not parts.is_open else []
+        yield from _compared_by_index(trace, call.node, "pandas.concat(axis=1)", sides)
+    elif call.method == "assign" and call.receiver is not None:
+        for value in call.keywords.values():
+            yield from _compared_column(trace, call.node, "assign", [call.receiver, value])
+    elif call.method == "add_column" and call.receiver is not None and len(call.args) > 1:
+        sides = [call.receiver, call.args[1]]
+        yield from _compared(trace, call.node, "add_column", sides, OF_ONE_LENGTH)
+
+
+def _is_strict(call: CallEvent) -> bool:
+    """Does `zip` raise where its sides differ in length?"""
+    strict = call.keywords.get("strict")
+    return strict is not None and constant_of(strict) is True
 
 
 def _joins_columns(call: CallEvent) -> bool:

@@ -23,6 +23,7 @@ from truetune.checks.source.evidence.model_devices_in_runs import (
     CPU,
     ModelDevices,
     PlacedModel,
+    Placement,
     billions_of_text,
     device_of,
     is_narrow,
@@ -139,22 +140,34 @@ def _of_models(
         return
     one = models[0]
     if one.is_moved_nowhere:
-        sign = _sign_of_job(job) or _sign_of_code(trace, is_trained=use.method != "generate")
-        if (sign is not None or _is_for_gpu(trace, one.load)) and not _names_cpu(trace):
-            yield CpuUse(what, (one.load, use), "", sign or "")
+        yield from _of_unmoved(trace, one, use, what, job)
         return
     placement = next(placed for placed in one.placements if placed.event is not None)
     if placement.event is None or not _is_default_taken(trace, placement.option):
         return
-    named = _spelled(placement.event)
-    moved = devices.was_on_gpu(one.load, placement.event)
-    sign = _sign_of_job(job) or _sign_of_calls(trace)
-    if sign is None and moved is not None:
-        sign = f"{_spelled(moved)} had put it on a GPU"
+    sign = _sign_of_job(job) or _sign_of_calls(trace) or _sign_of_move(devices, one, placement)
     if sign is None and use.method != "generate":
         sign = _sign_of_size(one.load)
     if sign is not None:
-        yield CpuUse(what, (placement.event, use), named, sign)
+        yield CpuUse(what, (placement.event, use), _spelled(placement.event), sign)
+
+
+def _of_unmoved(
+    trace: Trace, model: PlacedModel, use: CallEvent, what: str, job: JobStart | None
+) -> Iterator[CpuUse]:
+    """A model that nothing moves, where the script or its job is for a GPU and nothing names the CPU."""
+    sign = _sign_of_job(job) or _sign_of_code(trace, is_trained=use.method != "generate")
+    is_for_gpu = sign is not None or _is_for_gpu(trace, model.load)
+    if is_for_gpu and not _names_cpu(trace):
+        yield CpuUse(what, (model.load, use), "", sign or "")
+
+
+def _sign_of_move(devices: ModelDevices, model: PlacedModel, placement: Placement) -> str | None:
+    """The words about a model that was on a GPU before it was put on the CPU."""
+    if placement.event is None:
+        return None
+    moved = devices.was_on_gpu(model.load, placement.event)
+    return None if moved is None else f"{_spelled(moved)} had put it on a GPU"
 
 
 def _is_default_taken(trace: Trace, option: Option | None) -> bool:

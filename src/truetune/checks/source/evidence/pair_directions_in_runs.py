@@ -346,21 +346,30 @@ def _pick_of_call(call: CallEvent) -> Pick | None:
 
 def _pick_of_index(call: CallEvent) -> Pick | None:
     """The item at `scores.argmax()` or `scores.index(max(scores))`; None for any other place."""
-    node = call.node
     if call.method == "item" and isinstance(call.receiver, Result):
         return _pick_of_index(call.receiver.call)
     if call.named("int") and call.args and isinstance(call.args[0], Result):
         return _pick_of_index(call.args[0].call)
     if call.method == "index" and call.args and isinstance(call.args[0], Result):
-        extreme = call.args[0].call
-        written = extreme.node
-        inner = written.args[0] if isinstance(written, ast.Call) and written.args else None
-        name = _name_of_node(inner)
-        if name is None or not extreme.named("max", "min"):
-            return None
-        return _pick_of_end(call, name, is_negated=False, is_largest=extreme.named("max"))
+        return _pick_of_place(call, call.args[0].call)
     if call.named("max", "min"):
         return _pick_of_call(call)
+    return _pick_of_arg(call)
+
+
+def _pick_of_place(call: CallEvent, extreme: CallEvent) -> Pick | None:
+    """`scores.index(max(scores))`; None where what is looked for is no largest or smallest."""
+    written = extreme.node
+    inner = written.args[0] if isinstance(written, ast.Call) and written.args else None
+    name = _name_of_node(inner)
+    if name is None or not extreme.named("max", "min"):
+        return None
+    return _pick_of_end(call, name, is_negated=False, is_largest=extreme.named("max"))
+
+
+def _pick_of_arg(call: CallEvent) -> Pick | None:
+    """`scores.argmax()`, `np.argmin(scores)`; None for any other call."""
+    node = call.node
     end = call.method or next((name.rpartition(".")[2] for name in call.names), "")
     if end not in ENDS or not isinstance(node, ast.Call):
         return None

@@ -33,6 +33,8 @@ from truetune.source.symbolic_execution.values import (
 
 ON, OFF, UNKNOWN = "on", "off", "unknown"
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
+MAX_HOLDERS = 3
+"""Objects that hold one another on the way to a model: a project, its trainer, its model"""
 MODEL_LOADS = (*LOADS, "unsloth.*.from_pretrained")
 FOR_TRAINING, FOR_INFERENCE = "unsloth.*.for_training", "unsloth.*.for_inference"
 """Unsloth's switches, which take the model as an argument"""
@@ -215,28 +217,42 @@ def _mode_by_function(call: CallEvent, root: Root) -> str | None:
 
 def _touches(value: Value | None, root: Root, depth: int = 0) -> bool:
     """Is it the model that begins there, or an object, list or trainer that holds it?"""
-    if value is None or depth > 3:
+    if value is None or depth > MAX_HOLDERS:
         return False
     if isinstance(value, Instance):
-        if value is root:
-            return True
-        trainer = value.construction
-        if trainer is not None and trainer.named(*TRAINERS):
-            return trainer is root or _touches(trainer.argument(0, "model"), root, depth + 1)
-        parts = value.attributes.values()
-        return any(
-            _touches(one, root, depth + 1) for one in parts if isinstance(one, Result | Instance)
-        )
-    for way in lineages(value):
-        if way.load is root or way.origin is root:
-            return True
-        if isinstance(way.origin, Instance) and way.origin is not value:
-            if _touches(way.origin, root, depth + 1):
-                return True
-        if way.load is not None and way.load.named(*TRAINERS):
-            if _touches(way.load.argument(0, "model"), root, depth + 1):
-                return True
-    return False
+        return _is_held_by(value, root, depth)
+    return any(
+        way.load is root
+        or way.origin is root
+        or (way.origin is not value and _is_object_with(way.origin, root, depth))
+        or _is_trainer_with(way.load, root, depth)
+        for way in lineages(value)
+    )
+
+
+def _is_held_by(holder: Instance, root: Root, depth: int) -> bool:
+    """Is an object of the project the model's, or a trainer of it, or has it one that is?"""
+    if holder is root:
+        return True
+    trainer = holder.construction
+    if trainer is not None and trainer.named(*TRAINERS):
+        return trainer is root or _is_trainer_with(trainer, root, depth)
+    parts = holder.attributes.values()
+    return any(
+        _touches(one, root, depth + 1) for one in parts if isinstance(one, Result | Instance)
+    )
+
+
+def _is_object_with(origin: Value | None, root: Root, depth: int) -> bool:
+    """Is it an object of the project that holds the model?"""
+    return isinstance(origin, Instance) and _touches(origin, root, depth + 1)
+
+
+def _is_trainer_with(made: CallEvent | None, root: Root, depth: int) -> bool:
+    """Is it the construction of a trainer that is given the model?"""
+    if made is None or not made.named(*TRAINERS):
+        return False
+    return _touches(made.argument(0, "model"), root, depth + 1)
 
 
 def _trainer_of(value: Value | None) -> CallEvent | None:
