@@ -1,7 +1,7 @@
 """Releases of packages that the outputs of a notebook print: with these it ran.
 
-An output is a fact of the last run, an install command only what was asked for. Read are what pip prints (`list`, `show`,
-`freeze`, an install), `transformers.__version__` of a cell that shows nothing else, and lines such as
+An output is a fact of the last run, an install command only what was asked for. Read are what pip prints (`list`,
+`show`, `freeze`, an install), `transformers.__version__` of a cell that shows nothing else, and lines such as
 `transformers version: 4.57.1`. Where several outputs name a package, the last one counts.
 """
 
@@ -17,7 +17,8 @@ from truetune.parsing.json_reader import parse_json
 NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth"
 RELEASE = r"v?(?P<release>\d+\.\d+(?:\.\d+)?(?:\.?(?:post|dev|rc|a|b)\d+)?)"
 PRINTED_LINE = re.compile(
-    rf"^[ \t]{{0,8}}[\"']?(?P<name>{NAMES})[\"']?(?:[ \t]{{1,80}}|={{2}}|[ _]?(?:version)?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}})"
+    rf"^[ \t]{{0,8}}[\"']?(?P<name>{NAMES})[\"']?"
+    r"(?:[ \t]{1,80}|={2}|[ _]?(?:version)?[\"']?[ \t]{0,4}[:=][ \t]{0,4})"
     rf"[\"']?{RELEASE}[\"']?[ \t,]*$",
     re.I,
 )

@@ -182,8 +182,8 @@ class Pins:
         if not pin.known:
             return f"a commit or branch of {stack} is asked for in {pin.file}, line {pin.line}"
         if pin.is_printed:
-            release = pin.wanted.removeprefix("==")
-            return f"an output in {pin.file}, line {pin.line}, prints {stack} {release}"
+            printed = pin.wanted.removeprefix("==")
+            return f"an output in {pin.file}, line {pin.line}, prints {stack} {printed}"
         return f"{stack} {pin} is asked for in {pin.file}, line {pin.line}"
 
     def before(self, stack: str, release: str) -> bool:

@@ -166,7 +166,8 @@ class RowsSurelyCut(ConfigRule):
     def _report_lost_answers(self, found: _LongRows) -> Finding:
         """That nearly no row keeps a token of its answer."""
         config = self.subject
-        assert config.limit is not None and found.first is not None
+        assert config.limit is not None
+        assert found.first is not None
         return self.finding(
             f"{found.unanswered:,} of {found.rows:,} rows lose the whole answer for certain: more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens that are kept stand"

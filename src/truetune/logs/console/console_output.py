@@ -101,7 +101,8 @@ LAUNCH_MARK = re.compile(
     r"Setting OMP_NUM_THREADS environment variable for each process to be"
     r"|The following values were not passed to `accelerate launch`"
     r"|.{0,60}\[runner\.py:\d+:main\] cmd = "
-    r"|(?:\S{0,80}[$#] |\+ )(?:\w+=\S* ){0,8}(?:torchrun|accelerate launch|deepspeed|python3?|llamafactory-cli|axolotl|srun)\s"
+    r"|(?:\S{0,80}[$#] |\+ )(?:\w+=\S* ){0,8}"
+    r"(?:torchrun|accelerate launch|deepspeed|python3?|llamafactory-cli|axolotl|srun)\s"
 )
 """What a launcher prints once, when it starts; or the command itself, of a shell that prints it"""
 FINISHED_MARK = re.compile(
