@@ -6,8 +6,8 @@ Looks at configurations of LLaMA-Factory and Axolotl whose data sets are all tho
 `dataset_info.json` describes, which no configuration in the folder names.
 
 ## Why it is bad
-An example was copied and its data set was left in. The run ends well, the loss falls, and the model has learned to say who
-made it, and nothing of the project's rows.
+An example was copied and its data set was left in. The run ends well, the loss falls, and the model has learned to say
+who made it, and nothing of the project's rows.
 
 ## Example
 ```yaml
