@@ -3,7 +3,8 @@
 ## What it does
 Looks at scripts that train, and at those that write chats to a file. It fires at a mapping of roles that gives the
 assistant's name to who asks and the user's to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if
-turn["from"] == "human" else "user"`, the same as an `if` with its `else`, `inbound` and `outbound` messages), and at a list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names.
+turn["from"] == "human" else "user"`, the same as an `if` with its `else`, `inbound` and `outbound` messages), and at a
+list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names.
 
 ## Why it is bad
 The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
