@@ -17,6 +17,7 @@ import pytest
 import truetune
 from tests import parts
 from truetune.demo import DATA
+from truetune.report.supervision_headline import supervision_verdict
 
 ROWS = "escape-sequences-as-text template-inside-template encoded-text answer-stands-in-prompt"
 RULES = (
@@ -436,3 +437,60 @@ def test_one_long_row(limit: int, severity: str, real: list[Row], tmp_path: Path
     (finding,) = report.findings
     assert finding.severity == severity
     assert [case.origin.line for case in finding.cases if case.origin] == [301]
+
+
+def _behind_a_policy(real: list[Row], sentences: int) -> list[Row]:
+    """Chats whose answers stand behind a long system prompt."""
+    policy = "\n".join(row["answer"] for row in real[:sentences])
+    return [
+        {
+            "messages": [
+                {"role": "system", "content": policy},
+                {"role": "user", "content": row["question"]},
+                {"role": "assistant", "content": row["answer"]},
+            ]
+        }
+        for row in real[sentences : sentences + 60]
+    ]
+
+
+def _of_limit(rows: list[Row], folder: Path, **settings: Any) -> Any:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    rules = [
+        "sft-max-length-default-1024",
+        "truncation-cuts-the-terminator",
+        "shared-text-is-learned",
+    ]
+    tokenizer = str(parts.folder("qwen2.5-instruct"))
+    return truetune.check(
+        data=str(path), tokenizer=tokenizer, select=rules, trainer="trl", **settings
+    )
+
+
+@pytest.mark.parametrize("limit", [None, 1024])
+def test_answers_behind_the_cut_are_one_error(
+    limit: int | None, real: list[Row], tmp_path: Path
+) -> None:
+    rows = _behind_a_policy(real, 30)
+    report = _of_limit(rows, tmp_path, max_length=limit, learn={"what": "all"})
+    (found,) = report.findings
+    assert found.severity == "error"
+    assert f"{len(rows)} of {len(rows)}" in found.message
+    assert "lose the whole answer: it stands behind the cut at 1,024" in found.message
+    headline = supervision_verdict(report).plain
+    assert "cut at 1,024" in headline
+    assert "no answer is left" in headline
+    assert f"learns {1024 * len(rows):,} of" in headline
+
+
+@pytest.mark.parametrize("limit", [4096, None])
+def test_shared_text_is_counted_before_the_cut_and_chats_are_told_of_their_setting(
+    limit: int | None, real: list[Row], tmp_path: Path
+) -> None:
+    rows = _behind_a_policy(real, 4)
+    report = _of_limit(rows, tmp_path, max_length=limit, learn={"what": "all"})
+    texts = [one for one in report.findings if one.rule == "shared-text-is-learned"]
+    assert len(texts) == 1
+    assert "assistant_only_loss" in texts[0].remedy
+    assert "in place of text" not in texts[0].remedy

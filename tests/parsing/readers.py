@@ -511,6 +511,7 @@ OWN = {
     "settings.stacks.removed_arguments": WRITES,
     "evaluation.custom_loop": TELLS,
     "settings.release_pins": SWALLOWS,
+    "settings.printed_releases": SWALLOWS,
     "settings.evidence_of_past_run": SWALLOWS,
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,12 @@ def severities(path: Path) -> list[str]:
         ("!pip install trl", ["error"]),
         ("!pip install -U git+https://github.com/huggingface/trl.git", ["error"]),
         ("# !pip install trl==0.9", [UNASKED]),
+        ("%pip list | grep -E 'trl|transformers'", [UNASKED]),
+        ("!pip show trl && pip freeze | grep trl", [UNASKED]),
+        ("!pip uninstall -y trl", [UNASKED]),
+        ("!pip -q install trl==0.9.6 && pip list | grep trl", []),
+        ("!pip list | grep trl; pip install trl==0.9.6", []),
+        ("!conda install -y trl=0.9", []),
         ("!pip install trl-extras==0.9 my-trl==0.9", [UNASKED]),
         ("print('hello')", [UNASKED]),
     ],
@@ -80,6 +87,35 @@ def test_a_notebooks_own_install_cells_decide(
 ) -> None:
     path = tmp_path / "train.ipynb"
     path.write_text(notebook(install, SCRIPT), encoding="utf-8")
+    assert severities(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("cell", "printed", "expected"),
+    [
+        ("%pip list | grep trl", "trl                  0.9.6\n", []),
+        ("%pip list | grep trl", "trl                  1.2.0\n", ["error"]),
+        ("!pip install trl", "Successfully installed shtab-1.7 trl-0.9.6 tyro-0.9\n", []),
+        ("!pip install -U trl", "Requirement already satisfied: trl in /opt/x (0.9.6)\n", []),
+        ("!pip install unsloth", "Requirement already satisfied: trl!=0.9.0,<=0.24 in /x (from unsloth) (0.9.6)\n", []),
+        ("import trl\ntrl.__version__", "'0.9.6'", []),
+        ("import torch, trl\nprint(trl.__version__)\nprint(torch.__version__)", "0.9.6\n2.6.0\n", [UNASKED]),
+        ("print('trl', trl.__version__)", "trl 0.9.6\n", []),
+        ("!pip show trl", "Name: trl\nVersion: 0.9.6\nSummary: x\n", []),
+        ("!pip show torch", "Name: torch\nVersion: 0.9.6\n", [UNASKED]),
+        ("!pip install x", "Found existing installation: trl 0.9.6\n  Successfully uninstalled trl-0.9.6\n", [UNASKED]),
+        ("!pip install x", "trl 0.9.6 requires transformers>=4.31, which is not installed.\n", [UNASKED]),
+        ("!pip install trl==1.2", "Successfully installed trl-0.9.6\n", ["error"]),
+    ],
+)  # fmt: skip
+def test_a_release_that_outputs_print_is_the_one_that_ran(
+    cell: str, printed: str, expected: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "train.ipynb"
+    whole = json.loads(notebook(cell, SCRIPT))
+    first = next(cell for cell in whole["cells"] if cell["cell_type"] == "code")
+    first["outputs"] = [{"output_type": "stream", "name": "stdout", "text": [printed]}]
+    path.write_text(json.dumps(whole, indent=1), encoding="utf-8")
     assert severities(path) == expected
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from truetune.checks.check_data import Progress, check
 from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
+from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
 from truetune.checks.detected_trainers import DetectedTrainers
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import find_prepared_cache, inspect_tokenized, is_tokenized
@@ -112,6 +113,8 @@ class PathsCheck:
     """The run does not use the tokenizer's template"""
     joined: bool = False
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
+    demo_config: str = ""
+    """The configuration that trains the demo data of its framework alone, and so none of the rows beside it"""
     rows_of_scripts: bool = False
     """The rows are those that a script in a folder reads, and nobody asked for them by name"""
     no_tokenizer: str = ""
@@ -662,7 +665,19 @@ def _check_members(
 
 
 def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
-    """Take the training rows of a folder as data; what its other files are is said."""
+    """Take the training rows of a folder as data; what its other files are is said.
+
+    Rows that the run beside them does not train are left out: what is said of them would be taken for the run's.
+    """
+    if seen.demo_config:
+        unjudged = NotJudged(
+            "the rows",
+            f"{seen.demo_config} trains others",
+            place=str(folder),
+            unlock=f"truetune check {folder}",
+        )
+        seen.judged.append(Judgement(not_judged=(unjudged,)))
+        return
     files = sort_folder_files(folder)
     if files is None:
         seen.data.append(str(folder))
@@ -937,6 +952,8 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
         ),
         *(("note", note) for note in config.notes),
     ]
+    if not run.data and trains_demo_data_alone(config):
+        seen.demo_config = path
     if not run.data:
         unjudged = NotJudged(
             "the data of these settings",

@@ -27,6 +27,7 @@ from truetune.trainers.trainer_facts import TrainerFacts, TrainerName
 
 # No token has a negative id, so the mask of pads stays empty where pads are masked by position.
 NO_ID = -1
+ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
 IDEAL = Learn()
 """Asked for what the contract gives: the mask is the ideal one already"""
 
@@ -63,6 +64,10 @@ class LearnedTokenCounts:
     """Examples that the limit leaves out whole"""
     ideal: int
     """Tokens that an ideal mask would learn"""
+    kept: dict[str, int]
+    """Supervised tokens that a limit leaves, by what they are; empty where there is no limit, or nothing is left"""
+    answers_left: int
+    """Examples of which the cut leaves a token of an answer"""
     installed: str | None
     """The release that is installed beside truetune, where it is not the one that the facts are of"""
 
@@ -91,6 +96,8 @@ class LearnedTokenCounter:
         if self.cut.splits_text and self.kind == "text":
             self.cut = self.cut._replace(action="none")
         self.from_end = spec.training.other.get("truncation_mode") == "keep_end"
+        self.kept = np.zeros(len(Source), dtype=np.int64)
+        self.answers_left = 0
         self.tokens = self.supervised = self.masked = self.lost = self.left_out = self.ideal = 0
 
     def labelled(self, batch: Batch) -> Batch:
@@ -109,7 +116,17 @@ class LearnedTokenCounter:
         if self.cut.limit is not None and self.cut.action != "none":
             gone = self._gone(batch, self.cut.limit)
             self.lost += int((mask & gone).sum())
+            self._count_kept(batch, mask & ~gone)
+        elif self.facts.name is None and self.spec.max_length is not None:
+            self._count_kept(batch, mask & (_places(batch) < self.spec.max_length))
         return replace(batch, supervised=mask)
+
+    def _count_kept(self, batch: Batch, kept: NDArray[np.bool_]) -> None:
+        """Adds what a cut leaves in the loss."""
+        self.kept += np.bincount(batch.source[kept], minlength=len(Source))
+        answers = np.isin(batch.source, ANSWER_SOURCES) & kept
+        ends = np.concatenate([[0], np.cumsum(answers)])[batch.offsets]
+        self.answers_left += int((np.diff(ends) > 0).sum())
 
     def _mask(self, batch: Batch) -> NDArray[np.bool_]:
         """(tokens,) what the trainer labels."""
@@ -126,8 +143,7 @@ class LearnedTokenCounter:
         if self.cut.action in ("drop", "count"):
             self.left_out += int(long.sum())
             return np.asarray(np.repeat(long, batch.lengths))
-        place = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
-        # The place of a token in its example: places over the batch, less where its example begins.
+        place = _places(batch)
         if self.from_end:
             return np.asarray(place < np.repeat(batch.lengths - limit, batch.lengths))
         return np.asarray(place >= limit)
@@ -154,6 +170,8 @@ class LearnedTokenCounter:
             lost=self.lost,
             left_out=self.left_out,
             ideal=self.ideal,
+            kept={one.label: int(self.kept[one]) for one in Source if self.kept[one]},
+            answers_left=self.answers_left,
             installed=_other_installed_release(facts),
         )
 
@@ -211,11 +229,15 @@ def _is_ideal(turn: Turn, example: Example) -> bool:
     return bool(row.messages[turn.message].get("train", True))
 
 
+def _places(batch: Batch) -> NDArray[np.int64]:
+    """(tokens,) the place of each token in its example: over the batch, less where its example begins."""
+    return np.asarray(np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths))
+
+
 def _to_the_end(batch: Batch) -> NDArray[np.bool_]:
     """(tokens,) from the first supervised token of each example to its end: trainers that mask the prompt label
     whatever stands behind it, what the template writes after the last turn too."""
-    place = np.arange(len(batch.ids)) - np.repeat(batch.offsets[:-1], batch.lengths)
-    return np.asarray(place >= np.repeat(batch.contexts, batch.lengths))
+    return np.asarray(_places(batch) >= np.repeat(batch.contexts, batch.lengths))
 
 
 def _other_installed_release(facts: TrainerFacts) -> str | None:

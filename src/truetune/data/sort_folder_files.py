@@ -86,6 +86,17 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
     return FolderFiles(tuple(path for path in rows if path not in predictions), predictions, others)
 
 
+def list_training_files(folder: Path) -> tuple[str, ...]:
+    """The files of a folder whose first row is one of training, by its columns; files of other kinds are left out."""
+    heads = {str(source.path): _first_row(source) for source in _text_sources(folder)}
+    rows = {path: head for path, head in heads.items() if head}
+    return tuple(
+        path
+        for path, row in rows.items()
+        if _fits_a_format(row) and not _holds_predictions(path, rows)
+    )
+
+
 def list_prediction_files(paths: Sequence[str]) -> tuple[str, ...]:
     """The files of predictions among paths and in the folders among them; globs and addresses have none."""
     files: list[str] = []

@@ -61,7 +61,7 @@ def _explanations(learned: LearnedTokenCounts) -> list[str]:
         parts.append(learned.because)
     if learned.masked_as_pads:
         parts.append(f"{count_noun(learned.masked_as_pads, 'token')} masked, being the pad token")
-    parts.append(_describe_cut(learned))
+    parts.append(_describe_left_out(learned))
     # Said only where both differ: the same number twice reads as a second finding.
     if learned.ideal != learned.supervised:
         parts.append(
@@ -73,23 +73,64 @@ def _explanations(learned: LearnedTokenCounts) -> list[str]:
     return parts
 
 
-def _describe_cut(learned: LearnedTokenCounts) -> str:
-    """What a limit of the trainer's own takes; that of the settings is told by the counts of lengths."""
-    # A limit that the user set is drawn by the histogram of lengths; one that a trainer has by
-    # default surprises people.
-    if not learned.lost or (not learned.limit_by_default and not learned.left_out):
+def _describe_left_out(learned: LearnedTokenCounts) -> str:
+    """What a trainer takes away that leaves long examples out whole."""
+    if not learned.left_out or not learned.lost:
         return ""
-    name = f"{learned.limit_name}{' by default' if learned.limit_by_default else ''}"
-    if learned.left_out:
-        whole = count_noun(learned.left_out, "example")
-        return (
-            f"{whole} of more than {learned.limit:,} tokens ({name}) left out, with"
-            f" {learned.lost:,} of them"
-        )
+    whole = count_noun(learned.left_out, "example")
     return (
-        f"a cut at {learned.limit:,} ({name}) leaves {learned.reaches:,} of them, and loses"
-        f" {learned.lost:,}"
+        f"{whole} of more than {learned.limit:,} tokens ({_limit_name(learned)}) left out, with"
+        f" {learned.lost:,} of them"
     )
+
+
+def _limit_name(learned: LearnedTokenCounts) -> str:
+    """`max_length by default`."""
+    return f"{learned.limit_name}{' by default' if learned.limit_by_default else ''}"
+
+
+def _cuts(learned: LearnedTokenCounts | None) -> bool:
+    """Does the trainer cut examples, so that some of what it would learn is lost?"""
+    return learned is not None and learned.lost > 0 and not learned.left_out
+
+
+def _learned_behind_cut(report: DataReport) -> int:
+    """Tokens that are learned once rows are cut: what stands behind a limit is read by nobody."""
+    learned, supervised = report.learned, report.ledger.supervised
+    if learned is not None and _cuts(learned):
+        return learned.reaches
+    # A trainer that leaves long examples out cuts none.
+    if learned is not None and learned.left_out:
+        return supervised
+    return supervised - report.lengths.lost_supervised
+
+
+def _describe_cut(report: DataReport) -> str:
+    """The cut that the count is made behind, with what it loses; empty where nothing is cut."""
+    learned = report.learned
+    if learned is not None and _cuts(learned):
+        answers = ", and no answer is left" if not learned.answers_left else ""
+        return (
+            f", cut at {learned.limit:,} ({_limit_name(learned)}), which loses {learned.lost:,} more"
+            f"{answers}"
+        )
+    lost = report.lengths.lost_supervised
+    if not lost or (learned is not None and learned.left_out):
+        return ""
+    answers = ", and no answer is left" if learned is not None and not learned.answers_left else ""
+    return f", cut at {report.lengths.limit:,}, which loses {lost:,} more{answers}"
+
+
+def _by_source(report: DataReport) -> str:
+    """What is learned, by what it is, the largest share first: assistant text leads where all is well, and template
+    text where it is not."""
+    learned, ledger = report.learned, report.ledger
+    counts = {source.label: n for source, n, _ in ledger.rows() if n}
+    if learned is not None and _describe_cut(report):
+        counts = learned.kept
+    total = sum(counts.values())
+    parts = sorted(counts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{label} {format_share(n, total)}" for label, n in parts) or "nothing"
 
 
 def _own_template(report: DataReport) -> str:
@@ -114,30 +155,18 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
     if not ledger.supervised:
         line = f"learns nothing: no token of {count_noun(report.examples, 'example')} is supervised"
         return Text("\n".join(wrap_text(line, width)), style="bold red")
-    # The largest share first: assistant text leads where all is well, and template text where
-    # it is not.
-    parts = sorted(ledger.rows(), key=lambda row: -row[1])
-    by_source = ", ".join(
-        f"{s.label} {format_share(n, ledger.supervised)}" for s, n, _ in parts if n
-    )
     rows = count_noun(report.examples, "example")
     if report.examples != report.rows:
         rows += f" of {count_noun(report.rows, 'row')}"
     says = who_learns(report)
+    reaches = _learned_behind_cut(report)
     line = (
-        f"{says} {ledger.supervised:,} of {ledger.total:,} tokens"
-        f" ({format_share(ledger.supervised, ledger.total)}) in {rows}: {by_source}"
+        f"{says} {reaches:,} of {ledger.total:,} tokens"
+        f" ({format_share(reaches, ledger.total)}) in {rows}{_describe_cut(report)}: {_by_source(report)}"
     )
-    # A trainer that leaves long examples out cuts none: the sentence on the cut would be wrong
-    # beside it.
-    left_out = report.learned is not None and report.learned.left_out
-    if report.lengths.lost_supervised and not left_out:
-        lost = report.lengths.lost_supervised
-        left = ledger.supervised - lost
-        line += f"; a cut at {report.lengths.limit:,} leaves {left:,} of them, and loses {lost:,}"
     if report.lengths.media:
         line += f"; {report.lengths.media.not_counted}"
     line += explain_counts(report)
     text = Text("\n".join(wrap_text(line, width)))
-    text.stylize("bold green", len(f"{says} "), len(f"{says} {ledger.supervised:,}"))
+    text.stylize("bold green", len(f"{says} "), len(f"{says} {reaches:,}"))
     return text

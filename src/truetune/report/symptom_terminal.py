@@ -31,8 +31,10 @@ def _(report: SymptomReport, console: Console, verbose: bool) -> None:
     for number, judged in enumerate(shown, 1):
         for line in _cause_lines(number, judged, console.width):
             print_exact(console, line)
-    guides = " · ".join(f"truetune explain {name}" for name in report.guides[:2])
-    print_exact(console, Text(f"all {len(report.causes)} known causes: {guides}", style="dim"))
+    named = report.near_guides[:2]
+    guides = " · ".join(f"truetune explain {name}" for name in named)
+    count = sum(judged.guide in named for judged in report.causes)
+    print_exact(console, Text(f"all {count} known causes: {guides}", style="dim"))
     print_exact(console)
 
 

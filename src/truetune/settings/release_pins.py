@@ -28,6 +28,7 @@ from packaging.version import InvalidVersion, Version
 
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import LOCK, SETTINGS, InputLimitError
+from truetune.settings.printed_releases import releases_in_outputs
 
 ReleaseAge = Literal["older", "current", "unknown"]
 """Is the release that runs one before a change, or one after it?"""
@@ -86,7 +87,13 @@ REQUIREMENT = re.compile(
 GIT_REQUIREMENT = re.compile(
     rf"git\+\S*?/(?P<name>{_NAMES})(?:\.git)?(?:@(?P<ref>[^\s\"'#]+))?", re.I
 )
-INSTALL_COMMAND = re.compile(r"^(?P<before>.*?)\b(?:pip3?|uv\s+add)\s+(?:install\s+)?(?P<what>.*)$")
+INSTALL_COMMAND = re.compile(
+    r"^(?P<before>.*?)\b(?:(?:pip[\d.]{0,4}|conda|mamba|micromamba)(?:\s+-[\w-]+(?:=\S+)?)*\s+install"
+    r"|(?:uv|poetry|pdm|pixi)\s+add)\b(?P<what>.*)$"
+)
+"""What installs; `pip list | grep trl`, `pip show trl` and `pip freeze` install nothing"""
+COMMAND_END = re.compile(r"\s*(?:&&|\|\|?|;(?!\s*(?:python_version|sys_platform|platform_)))\s*")
+"""Between two commands of one line; a marker behind a requirement is none"""
 RUNS_INSTALL = re.compile(r"get_ipython\(\)\.|\bos\.system\(|\bsubprocess\.|^\s*#?\s*[!%]")
 """A line of a script that installs: an exported notebook keeps `!pip install` as the first of these, or as a comment"""
 LIST_OF_WORDS = re.compile(r"""["']\s*,\s*["']""")
@@ -120,6 +127,8 @@ class Pin:
     line: int
     known: bool = True
     """False: a branch, a commit or a variable, of which no release is told"""
+    is_printed: bool = False
+    """An output of the notebook prints it: no file asks for it"""
 
     def age(self, last: str, gone: str) -> ReleaseAge:
         """Does it ask for releases up to `last` alone, or from `gone` on alone?"""
@@ -172,6 +181,9 @@ class Pins:
             return f"no file here says which release of {stack} runs{here}"
         if not pin.known:
             return f"a commit or branch of {stack} is asked for in {pin.file}, line {pin.line}"
+        if pin.is_printed:
+            printed = pin.wanted.removeprefix("==")
+            return f"an output in {pin.file}, line {pin.line}, prints {stack} {printed}"
         return f"{stack} {pin} is asked for in {pin.file}, line {pin.line}"
 
     def before(self, stack: str, release: str) -> bool:
@@ -188,22 +200,56 @@ def installed_release(package: str) -> Version | None:
         return None
 
 
-def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str) -> Pins:
+def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = "") -> Pins:
     """Of the install commands in cells, each with the line where it begins; else of the files around the notebook.
 
-    An install without a version leaves a release that is there already, unless it upgrades.
+    An install without a version leaves a release that is there already, unless it upgrades. A release that outputs
+    print is the one that ran, unless a command asks for another: then the command is newer than the outputs.
+
+    Args:
+        text: of the whole file, with its outputs.
     """
     found: dict[str, Pin] = {}
-    for text, first_line in cells:
-        for offset, line in enumerate(text.replace("\\\n", "  ").split("\n")):
-            command = INSTALL_COMMAND.match(line)
-            if command is None or "#" in command["before"]:
-                continue
-            upgrades = re.search(r"(?:^|\s)(?:-[a-zA-Z]*U|--upgrade)", command["what"]) is not None
-            for stack, pin in _parse_pins(command["what"], path, first_line + offset, bare=True):
-                if pin.wanted or not pin.known or upgrades or stack not in found:
-                    found[stack] = pin
-    return Pins(_bound_by_unsloth({**pins_around(path).by_stack, **found}))
+    for cell, first_line in cells:
+        for offset, line in enumerate(cell.replace("\\\n", "  ").split("\n")):
+            for what in _installed_by_line(line):
+                upgrades = re.search(r"(?:^|\s)(?:-[a-zA-Z]*U|--upgrade)", what) is not None
+                for stack, pin in _parse_pins(what, path, first_line + offset, bare=True):
+                    if pin.wanted or not pin.known or upgrades or stack not in found:
+                        found[stack] = pin
+    around = pins_around(path).by_stack
+    printed = {
+        stack: pin
+        for stack, pin in _printed_pins(text, path)
+        if stack not in found or _allows(found[stack], pin)
+    }
+    return Pins(_bound_by_unsloth({**around, **found, **printed}))
+
+
+def _installed_by_line(line: str) -> Iterator[str]:
+    """What the commands of one line install; a comment installs nothing."""
+    for part in COMMAND_END.split(line):
+        command = INSTALL_COMMAND.match(part)
+        if "#" in (part if command is None else command["before"]):
+            return
+        if command is not None:
+            yield command["what"]
+
+
+def _printed_pins(text: str, path: str) -> Iterator[tuple[str, Pin]]:
+    """The releases that outputs print."""
+    for name, (release, line) in releases_in_outputs(text).items():
+        yield _stack_of_package(name), Pin(f"=={release}", path, line, is_printed=True)
+
+
+def _allows(asked: Pin, printed: Pin) -> bool:
+    """May what a command asks for be the release that is printed?"""
+    if not asked.known or not asked.wanted:
+        return True
+    try:
+        return SpecifierSet(asked.wanted).contains(printed.wanted[2:], prereleases=True)
+    except InvalidSpecifier:
+        return True
 
 
 def pins_of_script(text: str, path: str) -> Pins:
@@ -249,9 +295,8 @@ def _installed_by_script(text: str, path: str) -> Iterator[tuple[str, Pin]]:
                 _parse_pins(line.partition("require_version(")[2], path, number, bare=False)
             )
         elif is_comment or RUNS_INSTALL.search(line):
-            command = INSTALL_COMMAND.match(LIST_OF_WORDS.sub(" ", line))
-            if command is not None:
-                yield from _with_release(_parse_pins(command["what"], path, number, bare=False))
+            for what in _installed_by_line(LIST_OF_WORDS.sub(" ", line).lstrip("# \t")):
+                yield from _with_release(_parse_pins(what, path, number, bare=False))
 
 
 def _with_release(pins: Iterable[tuple[str, Pin]]) -> Iterator[tuple[str, Pin]]:

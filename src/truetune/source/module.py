@@ -273,7 +273,7 @@ class Module:
         cells = (
             (cell.text, self.file_lines.place(cell.spots[0])[0]) for cell in self.cells if cell.text
         )
-        return pins_of_notebook(cells, self.path)
+        return pins_of_notebook(cells, self.path, self.file_text)
 
     @cached_property
     def place_counts(self) -> dict[str, int]:

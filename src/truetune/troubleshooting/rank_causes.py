@@ -29,6 +29,8 @@ FILES_WEIGHT = 4.0
 NEAR_MATCH = 0.5
 # Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way.
 MIN_GUIDE_SHARE = 0.6
+# Chosen, not measured: causes of guides below it are still ranked, but a reader is not sent to read them whole.
+MIN_NAMED_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class SymptomReport(Report):
     """The symptom, in the user's words"""
     guides: tuple[str, ...]
     """Names of the guides on that symptom, the best first"""
+    near_guides: tuple[str, ...]
+    """Of these, the ones that fit the question about as well as the best: they are named to the reader"""
     explaining: int
     """So many of the findings, from the first on, prove a cause of the symptom"""
     causes: tuple[JudgedCause, ...]

@@ -21,7 +21,12 @@ from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
 from truetune.troubleshooting.project_words import read_project_words
-from truetune.troubleshooting.rank_causes import LikelyCause, choose_guides, rank_causes
+from truetune.troubleshooting.rank_causes import (
+    MIN_NAMED_SHARE,
+    LikelyCause,
+    choose_guides,
+    rank_causes,
+)
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
 
 
@@ -66,6 +71,7 @@ def troubleshoot(
         seconds=time.perf_counter() - started,
         question=question,
         guides=tuple(guide.name for guide, _ in guides),
+        near_guides=tuple(guide.name for guide, share in guides if share >= MIN_NAMED_SHARE),
         explaining=len(explaining),
         causes=causes,
     )

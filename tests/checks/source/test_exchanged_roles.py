@@ -24,6 +24,15 @@ def count(folder: Path, code: str) -> int:
         "roles = {'human': 'assistant', 'gpt': 'user'}",
         "role = 'assistant' if turn['from'] == 'human' else 'user'",
         "role = 'user' if turn['from'] == 'gpt' else 'assistant'",
+        "roles = {'visitor': 'assistant', 'operator': 'user'}",
+        "roles = {'inbound': 'assistant', 'outbound': 'user'}",
+        "role = 'assistant' if turn['dir'] == 'inbound' else 'user'",
+        "if turn['dir'] == 'inbound':\n    role = 'assistant'\nelse:\n    role = 'user'",
+        "if who == 'customer':\n    role = 'assistant'\nelif who == 'agent':\n    role = 'user'",
+        (
+            "if who == 'doctor':\n    out.append({'role': 'user', 'content': t})\n"
+            "else:\n    out.append({'role': 'assistant', 'content': t})"
+        ),
         (
             "rows = [[{'role': 'assistant', 'content': r['question']}, {'role': 'user', 'content': r['answer']}]"
             " for r in raw]"
@@ -42,9 +51,42 @@ def test_exchanged_roles_are_found(code: str, tmp_path: Path) -> None:
         "role = 'user' if turn['from'] == 'human' else 'assistant'",
         "role = 'assistant' if last == 'user' else 'user'",
         "names = {'user': 'Customer', 'assistant': 'Agent'}",
+        "roles = {'inbound': 'user', 'outbound': 'assistant'}",
+        "if turn['dir'] == 'inbound':\n    role = 'user'\nelse:\n    role = 'assistant'",
+        "if role == 'user':\n    role = 'assistant'\nelse:\n    role = 'user'",
+        "if who == 'customer':\n    check(role == 'assistant')",
         "said = [{'role': 'assistant', 'content': greeting}, {'role': 'user', 'content': question}]",
         "said = [{'role': 'user', 'content': r['question']}, {'role': 'assistant', 'content': r['answer']}]",
     ],
 )
 def test_other_roles_are_left_alone(code: str, tmp_path: Path) -> None:
     assert count(tmp_path, code) == 0
+
+
+CONVERT = """
+import json
+with open("chats.jsonl", "w") as file:
+    for chat in read():
+        messages = []
+        for turn in chat:
+            messages.append({{"role": "assistant" if turn["dir"] == "{}" else "user", "content": turn["text"]}})
+        {}
+        file.write(json.dumps({{"messages": messages}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "more", "expected"),
+    [
+        ("inbound", "", 1),
+        ("outbound", "", 0),
+        # a model is asked for the turns of a user on purpose
+        ("inbound", "client.chat.completions.create(messages=messages)", 0),
+    ],
+)
+def test_scripts_that_write_chats_are_read_too(
+    who: str, more: str, expected: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "convert.py"
+    path.write_text(CONVERT.format(who, more), encoding="utf-8")
+    assert len(lint([str(path)], select=["roles-exchanged-in-code"]).findings) == expected

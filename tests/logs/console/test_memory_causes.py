@@ -301,6 +301,9 @@ FOUR = "Process 29410 has 14.86 GiB memory in use. Process 29411 has 14.86 GiB m
 OTHERS = "Process 811 has 30.30 GiB memory in use. Process 29413 has 14.04 GiB memory in use."
 
 
+BESIDE_OWN = "Process 3502 has 14.86 GiB memory in use. Process 3504 has 14.86 GiB memory in use. Including non-PyTorch memory, this process has 14.50 GiB memory in use."
+
+
 def of_rank(rank: int, gpu: int, processes: str, own: str) -> str:
     lines = failed(MLP, error=ON_GPU_0.format(gpu, processes, own)).splitlines()
     return "".join(f"[rank{rank}]: {line}\n" for line in lines)
@@ -322,6 +325,19 @@ def of_rank(rank: int, gpu: int, processes: str, own: str) -> str:
             id="the launcher names them",
         ),
         pytest.param(
+            of_rank(1, 0, BESIDE_OWN, "14.1")
+            + "W1118 21:07:34 3490 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 3502 closing signal SIGTERM\n"
+            + "E1118 21:07:34 3490 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 1 (pid: 3503) of binary: python\n",
+            True,
+            id="the message leaves the process itself out",
+        ),
+        pytest.param(
+            of_rank(1, 0, BESIDE_OWN, "14.1")
+            + "E1118 21:07:34 3490 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 1 (pid: 3503) of binary: python\n",
+            False,
+            id="those beside it are named by no launcher",
+        ),
+        pytest.param(
             of_rank(0, 0, OTHERS, "13.7") + of_rank(1, 1, OTHERS, "13.7"),
             False,
             id="each rank has a GPU",
@@ -341,3 +357,47 @@ def test_ranks_of_one_run_on_one_gpu_are_no_other_processes(
     assert ("several processes of this run are on one GPU" in text) is shared
     assert ("set_device" in text and "end process" not in text) is shared
     assert ("other processes hold" in text) is not shared
+
+
+RESUMING = """Traceback (most recent call last):
+  File "/home/a/train.py", line 88, in <module>
+    main()
+  File "/home/a/train.py", line 51, in main
+    state = torch.load(args.resume)
+  File "/opt/venv/lib/python3.11/site-packages/torch/serialization.py", line 1516, in load
+    return _load(
+"""
+EARLIER = (
+    "{'loss': 1.2, 'learning_rate': 1e-05, 'epoch': 0.4}\n" * 20
+    + "100%|##########| 200/200 [10:00<00:00,  3.00s/it]\n"
+)
+TORCHRUN = "W1118 21:00:00 3490 torch/distributed/run.py:792] Setting OMP_NUM_THREADS environment variable for each process to be 1 in default\n"
+
+
+@pytest.mark.parametrize(
+    ("launch", "steps"),
+    [
+        pytest.param(TORCHRUN, False, id="torchrun again"),
+        pytest.param(
+            "+ python train.py --resume last.pt\n", False, id="the shell prints the command"
+        ),
+        pytest.param("", True, id="one launch"),
+        pytest.param("$HOME is set by python train.py\n", True, id="words"),
+    ],
+)
+def test_steps_of_an_earlier_launch_are_not_those_of_the_one_that_failed(
+    tmp_path: Path, launch: str, steps: bool
+) -> None:
+    error = ON_GPU_0.format(0, BESIDE_OWN, "14.1")
+    text = found(tmp_path, TORCHRUN + EARLIER + launch + RESUMING + error + "\n")[ENDED]
+    assert ("after step" in text) is steps
+    assert ("earlier launch" in text) is not steps
+
+
+def test_ranks_that_read_a_checkpoint_onto_one_gpu_are_told_of_map_location(tmp_path: Path) -> None:
+    error = ON_GPU_0.format(0, BESIDE_OWN, "14.1")
+    terminated = "W1118 21:07:34 3490 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 3502 closing signal SIGTERM\n"
+    output = "".join(f"[rank1]: {line}\n" for line in (RESUMING + error).splitlines())
+    text = found(tmp_path, output + terminated)[ENDED]
+    assert "map_location" in text
+    assert "end process" not in text

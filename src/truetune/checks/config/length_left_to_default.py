@@ -52,6 +52,7 @@ class LengthLeftToDefault(ConfigRule):
     stability = "stable"
     since = "0.1.0"
     methods = ("sft",)
+    moot_where = ("sft-max-length-default-1024",)
     stacks = ("trl",)
     reads = ("max_length", "training.packing")
 

@@ -65,6 +65,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
+from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, open_raw
 from truetune.data.script_rows.trained_rows import read_trained_rows
@@ -94,6 +95,8 @@ TEXTS = (
     "answer",
 )
 """Columns of which a row's text is made, as the readers of the stacks call them"""
+ANSWERS = ("output", "completion", "response", "answer")
+ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
 RUNS = re.compile(r"([\s\W_])\1+")
 """The same sign many times, which is one token or few"""
 
@@ -101,6 +104,8 @@ RUNS = re.compile(r"([\s\W_])\1+")
 class _LongRows(NamedTuple):
     rows: int
     too_long: int
+    unanswered: int
+    """Rows whose answer begins behind the limit for certain"""
     first: Case | None
     """The first row that is too long"""
 
@@ -108,12 +113,13 @@ class _LongRows(NamedTuple):
 class RowsSurelyCut(ConfigRule):
     code = "CFG064"
     symptoms = ("loss-does-not-fall", "nothing-is-learned", "dpo-without-effect")
-    severity = "warning"
+    severity = "error"
     methods = ("sft",)
     # Where a tokenizer is named beside the settings, these count the same rows by their tokens.
     moot_where = (
         "truncation-leaves-no-label",
         "truncation-cuts-the-terminator",
+        "sft-max-length-default-1024",
         "token-rows-cut-at-the-limit",
     )
 
@@ -145,10 +151,29 @@ class RowsSurelyCut(ConfigRule):
         if config.limit is None or found.first is None or found.too_long < MIN_SHARE * found.rows:
             return
         fate = "dropped" if config.stack == "axolotl" else "cut"
+        if fate == "cut" and is_nearly_all(found.unanswered, found.rows):
+            yield self._report_lost_answers(found)
+            return
         yield self.finding(
             f"{found.too_long:,} of {found.rows:,} rows are {fate} for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens",
             "raise the limit to the longest row, or split the rows",
+            evidence=[f"told by the characters: {_describe_missing_tokenizer(config)}"],
+            severity="warning",
+            cases=[setting_case(config, config.limit, "max_length"), found.first],
+        )
+
+    def _report_lost_answers(self, found: _LongRows) -> Finding:
+        """That nearly no row keeps a token of its answer."""
+        config = self.subject
+        assert config.limit is not None
+        assert found.first is not None
+        return self.finding(
+            f"{found.unanswered:,} of {found.rows:,} rows lose the whole answer for certain: more than"
+            f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {config.limit:,} tokens that are kept stand"
+            " before it",
+            "raise the limit to the longest row, or shorten what stands before the answers",
+            severity="error",
             evidence=[f"told by the characters: {_describe_missing_tokenizer(config)}"],
             cases=[setting_case(config, config.limit, "max_length"), found.first],
         )
@@ -173,6 +198,7 @@ class RowsSurelyCut(ConfigRule):
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {cut.limit:,} tokens that the script keeps"
             f"{lost}",
             "raise the limit to the longest row, or split the rows",
+            severity="warning",
             evidence=["the code that makes the token ids was followed, not run"],
             cases=[first],
         )
@@ -180,7 +206,7 @@ class RowsSurelyCut(ConfigRule):
     def _long_rows(self) -> _LongRows:
         """The rows that surely pass the limit, of those that are read."""
         most = (self.subject.limit or 0) * MOST_CHARACTERS_PER_TOKEN
-        rows = too_long = 0
+        rows = too_long = unanswered = 0
         first: Case | None = None
         columns = _columns_of_recipe(self.subject)
         for path, line, row in _rows_of_run(self.subject):
@@ -189,10 +215,11 @@ class RowsSurelyCut(ConfigRule):
             if characters <= most:
                 continue
             too_long += 1
+            unanswered += _count_characters_before_answer(row) > most
             if first is None:
                 text = f"{characters:,} characters"
                 first = Case(text, file=path, line=line)
-        return _LongRows(rows, too_long, first)
+        return _LongRows(rows, too_long, unanswered, first)
 
 
 def _describe_missing_tokenizer(config: Config) -> str:
@@ -259,6 +286,19 @@ def _count_characters(row: Mapping[str, Any], columns: tuple[str, ...] = ()) -> 
         else:
             texts.append(value)
     return sum(len(RUNS.sub(r"\1", text)) for text in texts if isinstance(text, str))
+
+
+def _count_characters_before_answer(row: Mapping[str, Any]) -> int:
+    """The characters of the turns before the first answer, or of the prompt's columns; 0 where no answer is told."""
+    chat = next((row[name] for name in CHATS if isinstance(row.get(name), list)), None)
+    if chat is None:
+        has_answer = any(isinstance(row.get(name), str) for name in ANSWERS)
+        prompt = {name: value for name, value in row.items() if name not in ANSWERS}
+        return _count_characters(prompt) if has_answer and "text" not in row else 0
+    turns = [turn for turn in chat if isinstance(turn, Mapping)]
+    roles = [turn.get("role") or turn.get("from") for turn in turns]
+    first = next((place for place, role in enumerate(roles) if role in ANSWERING_ROLES), None)
+    return _count_characters({"messages": turns[:first]}) if first is not None else 0
 
 
 def _read_values(row: Mapping[str, Any], columns: tuple[str, ...]) -> list[Any]:

@@ -240,6 +240,11 @@ GUIDES = (
                   ("recites-another-field", "recites-one-answer", "prompt-supervised")),
             Cause("the answers of the rows are all alike", "one answer to everything", ("answers-nearly-all-alike",)),
             Cause("labels are shifted twice", "answers skip every second token", ("double-label-shift",)),
+            Cause("the configuration trains the demo data of its framework, and no row of your own: the file is"
+                  " registered nowhere, or its name was not put in",
+                  "dataset: identity,alpaca_en_demo was left in; the model knows nothing of our data after "
+                  "LLaMA-Factory or Axolotl; Num examples is not the number of our rows",
+                  ("own-rows-not-trained",)),
             Cause("what was trained does not arrive: adapter not applied, weights not saved, another prompt is served",
                   "same answers as the base model", ("weights-equal-the-base", "adapter-is-not-served")),
             Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",

@@ -78,6 +78,11 @@ OUT_OF_MEMORY = "cuda-out-of-memory"
 NODES_APART = "nodes-did-not-meet"
 DIFFERENT_VALUES = re.compile(r"^- (ds \S.{0,200} vs hf .{1,200})$", re.MULTILINE)
 """The lines in which the Trainer says which values of the DeepSpeed file are not its own"""
+RESUMING_FUNCTION = re.compile(
+    r"^(?:_load_from_checkpoint|_load_optimizer_and_scheduler|_load_rng_state|load_checkpoint|resume\w*"
+    r"|load_state_dict_from_checkpoint|restore_checkpoint)$"
+)
+"""Functions that read the state of a training before its first step"""
 MAX_TEXT = 200
 """Characters of an exception's text in a finding's message"""
 
@@ -96,7 +101,7 @@ class RunEndedInAnException(OutputRule):
             return
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
-        after = describe_progress(self.subject.last_step or output.done, output.total)
+        after = describe_progress(self._steps_made(output), output.total)
         meaning = f": {self._title(known, failure)}" if known else ""
         by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
@@ -109,6 +114,19 @@ class RunEndedInAnException(OutputRule):
             severity=known.severity if known else "error",
             evidence=self._evidence(failure),
             cases=(Case(text, file=output.file, line=failure.raised.line),),
+        )
+
+    def _steps_made(self, output: ConsoleOutput) -> float:
+        """Steps of the launch that failed; those of an earlier one in the same file are none of it."""
+        if output.is_relaunched or self._is_resuming(output):
+            return 0.0
+        return self.subject.last_step or output.done
+
+    def _is_resuming(self, output: ConsoleOutput) -> bool:
+        """Was a checkpoint of a training being read, so that no step of this launch had been made?"""
+        failure = output.failure
+        return failure is not None and any(
+            RESUMING_FUNCTION.search(frame.function) for frame in failure.raised.frames
         )
 
     def _title(self, known: KnownMessage, failure: Failure) -> str:
@@ -133,7 +151,7 @@ class RunEndedInAnException(OutputRule):
         if known is not None and known.name == OUT_OF_MEMORY and self.subject.output is not None:
             figures = self._memory_figures(failure)
             if figures.is_shared_by_ranks:
-                return figures.advice()
+                return figures.advice(loads_checkpoint=_loads_tensors(failure))
             advice = self._memory_story(failure, self.subject.output).advice(figures.gpu)
             return ": ".join(part for part in (figures.advice(), advice) if part)
         if known is not None:
@@ -167,7 +185,7 @@ class RunEndedInAnException(OutputRule):
             cause,
             settings_with_frames(output.settings, raised.frames),
             self.subject.curve("memory"),
-            self.subject.last_step or output.done,
+            self._steps_made(output),
             figures.idle if figures.pieces_suffice else None,
             figures.asked,
             self.subject.files_beside,
@@ -190,6 +208,12 @@ class RunEndedInAnException(OutputRule):
             yield from DIFFERENT_VALUES.findall(raised.text)
             yield from self._of_several_processes(known)
             yield from describe_message(known)
+        before = self.subject.last_step or (output.done if output is not None else 0)
+        if output is not None and before and not self._steps_made(output):
+            yield (
+                f"the output holds an earlier launch too, whose steps (to {before:,.0f}) are not those of the one"
+                " that failed"
+            )
         others = [
             other.text.partition("\n")[0][:MAX_TEXT]
             for other in failure.chain.raised
@@ -223,3 +247,12 @@ class RunEndedInAnException(OutputRule):
         if known.name == COLLECTIVE_TIMEOUT_RAISED:
             return output.collectives
         return output.meeting if known.name == NODES_APART else ()
+
+
+def _loads_tensors(failure: Failure) -> bool:
+    """Was a file of tensors being read onto a GPU?"""
+    return any(
+        frame.file.replace("\\", "/").endswith("torch/serialization.py")
+        or "torch.load(" in frame.code
+        for frame in failure.raised.frames
+    )

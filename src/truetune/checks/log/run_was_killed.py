@@ -34,6 +34,7 @@ What is advised only reads, or asks for other resources.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,7 +86,7 @@ class RunWasKilled(OutputRule):
         if explained:
             advice = f"see first to what stands before it: {before[0].message.advice}"
         yield self.finding(
-            f"the run was ended{after}: {first.message.title}",
+            f"the run was ended{after}: {_title_of_end(first)}",
             advice.replace("{gpu}", "SIZE"),
             severity=first.message.severity,
             evidence=(
@@ -169,6 +170,14 @@ def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:
 def _what_was_waited_for(end: Notice, output: ConsoleOutput) -> tuple[str, ...]:
     """The operations that processes waited in, where a collective operation's time ran out."""
     return output.collectives if end.message.name == COLLECTIVE_TIMEOUT else ()
+
+
+def _title_of_end(end: Notice) -> str:
+    """What ended the run, with the exit code as the output prints it: Python's -9, or the shell's 137."""
+    says_python = re.search(r"(?<![\w.])-9\b", end.text) is not None
+    return end.message.title.replace(
+        "exit code 137", "exit code -9" if says_python else "exit code 137"
+    )
 
 
 def _describe_notice(notice: Notice) -> str:

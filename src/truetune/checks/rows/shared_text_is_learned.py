@@ -3,7 +3,8 @@
 ## What it does
 Looks for what most of the first rows have in common, word for word (8 tokens in a row): an instruction, a policy,
 examples, boilerplate. It fires where such text is prompt or plain text, has labels, and is half of all that is learned.
-A note where the labels are right, and such text is still four fifths of all tokens.
+A note where the labels are right, and such text is still four fifths of all tokens. Counted is what the length limit of
+the run leaves; where it leaves nearly no answer, rules on the limit tell it.
 
 ## Why it is bad
 The loss is an average over tokens. Of a thousand tokens that never change and two that decide, the model learns the
@@ -29,8 +30,8 @@ data:
 ```
 
 ## Fix safety
-Training the answers alone is safe: give messages, or prompt and completion, in place of `text` (TRL masks the prompts
-of such rows; Unsloth by `train_on_responses_only`; Axolotl by `train_on_inputs: false`).
+Training the answers alone is safe: of chats by `assistant_only_loss=True` (TRL), `train_on_responses_only` (Unsloth) or
+`train_on_inputs: false` (Axolotl); of plain text by rows of messages, or of prompt and completion, in its place.
 
 ## References
 - unslothai/unsloth#823, huggingface/alignment-handbook#56
@@ -49,8 +50,10 @@ from truetune.checks.boilerplate_tokens import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.learned_token_counts import ANSWER_SOURCES
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -73,6 +76,13 @@ MIN_TOKENS = 16
 """Tokens of it that an example learns: a header of a few tokens costs nothing"""
 MIN_CONTEXT = 256
 """Tokens of it in an example that learns none of them, from which they cost time"""
+ANSWERS_CUT = Unmet(
+    "nearly no row keeps a token of its answer within the length limit: the rules on the limit tell it"
+)
+CHATS_REMEDY = (
+    "train the answers alone: assistant_only_loss=True in TRL's SFTConfig (0.19 or newer), or train_on_responses_only"
+    " in Unsloth; train_on_inputs: false in Axolotl"
+)
 IS_PROMPT = np.ones(len(Source), dtype=np.bool_)
 IS_PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, Source.BOS]] = False
 """Answers that are alike are `answers-nearly-all-alike`"""
@@ -88,13 +98,21 @@ class SharedTextIsLearned(DataRule):
         self.examples: list[ExampleTokens] = []
         self.known: set[bytes] = set()
         self.shared: BoilerplateTokens | None = None
+        cut = setup.trainer.cut.value
+        training = setup.spec.training
+        keeps_end = training.packing or training.other.get("truncation_mode") == "keep_end"
+        self.limit = setup.spec.max_length or cut.limit
+        if cut.action == "none" or keeps_end:
+            self.limit = None
+        self.answered = self.chats = 0
 
     def batch(self, batch: Batch) -> None:
         for i in range(len(batch.examples)):
             if len(self.examples) == MAX_EXAMPLES:
                 return
             start = int(batch.offsets[i])
-            part = slice(start, min(int(batch.offsets[i + 1]), start + MAX_TOKENS))
+            most = min(MAX_TOKENS, self.limit or MAX_TOKENS)
+            part = slice(start, min(int(batch.offsets[i + 1]), start + most))
             ids = batch.ids[part].copy()
             key = ids.tobytes()
             # Copies share all of their text, and are duplicate-rows'.
@@ -102,11 +120,21 @@ class SharedTextIsLearned(DataRule):
                 self.known.add(key)
                 is_prompt = IS_PROMPT[batch.source[part]]
                 self.examples.append(ExampleTokens(ids, is_prompt, batch.supervised[part].copy()))
+                row = batch.examples[i].row
+                self.chats += row.is_chat
+                # Plain text has no answer that could be told from the rest.
+                self.answered += row.text is not None or bool(
+                    np.isin(batch.source[part], ANSWER_SOURCES).any()
+                )
 
     def unmet(self) -> Unmet | None:
-        if len(self.examples) >= MIN_EXAMPLES:
-            return None
-        return Unmet(f"it is about {MIN_EXAMPLES} different examples or more")
+        if len(self.examples) < MIN_EXAMPLES:
+            return Unmet(f"it is about {MIN_EXAMPLES} different examples or more")
+        return ANSWERS_CUT if self._lacks_answers() else None
+
+    def _lacks_answers(self) -> bool:
+        """Does the limit leave nearly no answer, so that the prompts are all there is?"""
+        return is_nearly_all(len(self.examples) - self.answered, len(self.examples))
 
     def figure(self) -> Measurement:
         shared = self._shared_text()
@@ -117,7 +145,7 @@ class SharedTextIsLearned(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        if len(self.examples) < MIN_EXAMPLES:
+        if len(self.examples) < MIN_EXAMPLES or self._lacks_answers():
             return
         shared = self._shared_text()
         each = shared.shared / shared.examples
@@ -155,6 +183,8 @@ class SharedTextIsLearned(DataRule):
                 "switch train_on_inputs off (train_on_prompt in LLaMA-Factory): the answers alone are"
                 " learned then"
             )
+        if self.chats:
+            return CHATS_REMEDY
         return (
             "train the answers alone: give messages, or prompt and completion, in place of text, and leave"
             " prompts out of the loss"

@@ -1,8 +1,9 @@
 """A training script makes messages with the roles the other way round: the question as the assistant's.
 
 ## What it does
-Looks at scripts that train. It fires at a mapping of roles that gives the assistant's name to who asks and the user's
-to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if turn["from"] == "human" else "user"`), and at a
+Looks at scripts that train, and at those that write chats to a file. It fires at a mapping of roles that gives the
+assistant's name to who asks and the user's to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if
+turn["from"] == "human" else "user"`, the same as an `if` with its `else`, `inbound` and `outbound` messages), and at a
 list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names.
 
 ## Why it is bad
@@ -48,8 +49,18 @@ from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
 
 # Names that public data sets and chat templates use; a name of both sides would prove nothing.
-ASKERS = frozenset(("human", "user", "customer", "client", "prompter", "caller"))
-ANSWERERS = frozenset(("gpt", "assistant", "bot", "model", "agent", "ai", "chatgpt"))
+ASKERS = frozenset(
+    (
+        "human", "user", "customer", "client", "prompter", "caller", "visitor", "guest", "patient", "buyer",
+        "shopper", "student", "requester", "inbound", "incoming",
+    )
+)  # fmt: skip
+ANSWERERS = frozenset(
+    (
+        "gpt", "assistant", "bot", "model", "agent", "ai", "chatgpt", "operator", "doctor", "support",
+        "representative", "advisor", "therapist", "tutor", "teacher", "staff", "outbound", "outgoing",
+    )
+)  # fmt: skip
 THE_USER = frozenset(("user", "human"))
 THE_ASSISTANT = frozenset(("assistant", "model", "gpt"))
 ASKED = re.compile(r"(?:^|[^a-z])(?:question|query|instruction|prompt|request)s?(?:$|[^a-z])", re.I)
@@ -60,11 +71,22 @@ ANSWERED = re.compile(
 
 def _role_places(module: Module) -> Iterator[ast.AST]:
     """Where a training script says which role is whose."""
-    if trains_a_model(module):
-        # Only in scripts that train: who simulates a user exchanges the roles on purpose.
+    if trains_a_model(module) or _writes_chats(module):
+        # Nowhere else: who simulates a user exchanges the roles on purpose.
         yield from (node for node in module.nodes(ast.Dict) if _roles_of_mapping(node))
         yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
+        yield from (node for node in module.nodes(ast.If) if _roles_of_branches(node))
         yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)
+
+
+def _writes_chats(module: Module) -> bool:
+    """Does a script write chats to a file, and ask no model for a turn of them?"""
+    writes = any(True for _ in module.calls("json.dump", "json.dumps")) or any(
+        True for method in ("to_json", "write_all") for _ in module.methods(method)
+    )
+    asks = any(True for method in ("create", "generate", "chat") for _ in module.methods(method))
+    texts = {node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)}
+    return writes and not asks and bool(texts & {"messages", "conversations"})
 
 
 class RolesExchangedInCode(SourceRule):
@@ -87,7 +109,7 @@ def _describe_exchange(node: ast.AST) -> str | None:
     """What a place says the wrong way round; None where it does not."""
     if isinstance(node, ast.List):
         return _exchange_in_messages(node)
-    roles = _roles_of_mapping(node) if isinstance(node, ast.Dict) else _roles_of_choice(node)
+    roles = _roles_of_mapping(node) or _roles_of_choice(node) or _roles_of_branches(node)
     asker = next((name for name in roles if name in ASKERS), None)
     answerer = next((name for name in roles if name in ANSWERERS), None)
     wrong = [
@@ -144,6 +166,37 @@ def _roles_of_choice(node: ast.AST) -> dict[str, str]:
     # `"assistant" if role == "user"`: two models talk, and each is the other's user.
     is_known = name in ASKERS | ANSWERERS and name not in ("user", "assistant")
     return {name: str(chosen[0])} if is_known else {}
+
+
+def _roles_of_branches(node: ast.AST) -> dict[str, str]:
+    """As of a choice, of an `if` and its `else` that each name one role, the one the user's and the other the
+    assistant's."""
+    if not isinstance(node, ast.If):
+        return {}
+    name = _constant_of_equality(node.test)
+    chosen, other = _role_named_in(node.body), _role_named_in(node.orelse)
+    is_known = name in ASKERS | ANSWERERS and name not in ("user", "assistant")
+    if name is None or not is_known or {chosen, other} != {"user", "assistant"}:
+        return {}
+    return {name: str(chosen)}
+
+
+def _role_named_in(body: list[ast.stmt]) -> str | None:
+    """The one role that some statements name; None where they name none, or several."""
+    texts = {
+        part.value
+        for statement in _without_test(body)
+        for part in ast.walk(statement)
+        if isinstance(part, ast.Constant) and part.value in ("user", "assistant")
+    }
+    return str(texts.pop()) if len(texts) == 1 else None
+
+
+def _without_test(body: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements of an arm; of an `elif` those that it leads to."""
+    if len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
+        return body[0].body
+    return body
 
 
 def _constant_of_equality(test: ast.expr) -> str | None:

@@ -127,15 +127,34 @@ class SftMaxLengthDefault1024(DataRule):
                 cut.action, "cuts them"
             )
             who = "TRL cuts them" if trainer.name is None else f"{trainer.called} {does}"
+            if cut.action != "drop" and is_nearly_all(self.whole, self.examples):
+                yield self._report_lost_answers()
+                return
             yield self.finding(
                 f"{self.over:,} of {self.examples:,} examples are longer than {self.limit:,}"
                 f" tokens, and no {cut.setting} is set: {who} by default"
                 + (f", and of {self.whole:,} the whole answer is lost" if self.whole else ""),
                 f"set {cut.setting} in the trainer and here (the longest example has"
                 f" {self.longest:,} tokens)",
-                severity="error" if is_nearly_all(self.whole, self.examples) else None,
                 evidence=[f"{self.lost:,} supervised tokens lie behind the cut"],
                 cases=self.cases,
                 count=self.over,
                 total=self.examples,
             )
+
+    def _report_lost_answers(self) -> Finding:
+        """That nearly no row keeps a token of its answer."""
+        trainer = self.setup.trainer
+        setting = trainer.cut.value.setting
+        whose = "TRL" if trainer.name is None else trainer.called
+        return self.finding(
+            f"{self.whole:,} of {self.examples:,} rows lose the whole answer: it stands behind the cut at"
+            f" {self.limit:,} tokens ({whose}'s default {setting})",
+            f"set {setting} in the trainer and here (the longest row has {self.longest:,} tokens), or shorten what"
+            " stands before the answers: of such rows the prompt alone is left",
+            severity="error",
+            evidence=[f"{self.lost:,} supervised tokens lie behind the cut"],
+            cases=self.cases,
+            count=self.whole,
+            total=self.examples,
+        )

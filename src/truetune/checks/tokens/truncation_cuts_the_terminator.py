@@ -111,8 +111,13 @@ class TruncationCutsTheTerminator(DataRule):
         if self.cut:
             whole = self.whole and f", {self.whole:,} of them the whole answer"
             lost = "the whole answer" if self.whole == self.cut else "the end of their answer"
+            where = f"at {self.spec.max_length:,} tokens"
+            if self.whole == self.cut:
+                where = (
+                    f": it stands behind the cut {where} ({self.setup.trainer.cut.value.setting})"
+                )
             yield self.finding(
-                f"{self.cut:,} of {self.examples:,} examples lose {lost} at {self.spec.max_length:,} tokens"
+                f"{self.cut:,} of {self.examples:,} examples lose {lost}{' ' * (where[0] != ':')}{where}"
                 + (whole if whole and self.whole < self.cut else ""),
                 (
                     "raise max_length, or drop these rows: of a row without its answer the prompt alone is learned"

@@ -97,6 +97,14 @@ STARTED_PROCESS = re.compile(
     r"|\bpid=(\d+)[,)].{0,40}\brank\b"
 )
 """Lines of launchers (torchrun, DeepSpeed, Ray) with the number of a process that they started"""
+LAUNCH_MARK = re.compile(
+    r"Setting OMP_NUM_THREADS environment variable for each process to be"
+    r"|The following values were not passed to `accelerate launch`"
+    r"|.{0,60}\[runner\.py:\d+:main\] cmd = "
+    r"|(?:\S{0,80}[$#] |\+ )(?:\w+=\S* ){0,8}"
+    r"(?:torchrun|accelerate launch|deepspeed|python3?|llamafactory-cli|axolotl|srun)\s"
+)
+"""What a launcher prints once, when it starts; or the command itself, of a shell that prints it"""
 FINISHED_MARK = re.compile(
     r"'train_runtime'|\"train_runtime\"|train_samples_per_second|[Tt]raining (?:is"
     r" )?(?:completed?|finished|done)\b"
@@ -171,6 +179,8 @@ class ConsoleOutput:
     """Over what the processes exchange gradients"""
     recompiled: Recompilations = field(default_factory=Recompilations)
     """What torch.compile compiled again"""
+    is_relaunched: bool = False
+    """The output ends in a later launch, which made no step: the steps in it are those of an earlier one"""
 
 
 @dataclass(slots=True)
@@ -232,6 +242,8 @@ class ConsoleReader:
     _markers: MissingMarkerReader = field(default_factory=MissingMarkerReader)
     _weights: WeightReportReader = field(default_factory=WeightReportReader)
     _started: set[str] = field(default_factory=set)
+    _steps_at_launch: tuple[int, int] | None = None
+    """Records and drawings of bars where a launch begins behind others"""
 
     def add_line(self, text: str, number: int, bar: ProgressBar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
@@ -260,6 +272,8 @@ class ConsoleReader:
         self._recompiled.add_line(line.text, number)
         if FINISHED_MARK.search(line.text):
             self._finished = True
+        if LAUNCH_MARK.match(line.text.lstrip()) and (self._now.records or self._done):
+            self._steps_at_launch = (self._now.records, self._done)
         self._settings.add_line(line.text)
         self._ranks.add_line(line.process, line.text)
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
@@ -313,6 +327,7 @@ class ConsoleReader:
             pace=self._pace.finish(),
             transports=self._transports.finish(),
             recompiled=self._recompiled.finish(),
+            is_relaunched=self._steps_at_launch == (self._now.records, self._done),
         )
 
     def _leave_out_new_heads(self) -> None:

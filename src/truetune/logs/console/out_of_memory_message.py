@@ -111,10 +111,20 @@ class MemoryFigures:
         size = next((size for size in GPU_SIZES_GB if size >= at_least), round(self.capacity))
         return f"{size}GB"
 
-    def advice(self) -> str:
-        """How to get back what other processes hold; empty where none do."""
+    def advice(self, *, loads_checkpoint: bool = False) -> str:
+        """How to get back what other processes hold; empty where none do.
+
+        Args:
+            loads_checkpoint: a file of tensors was being read, which lie on the GPU that they were saved from.
+        """
         if not self.is_shared or self.others is None:
             return ""
+        if self.is_shared_by_ranks and loads_checkpoint:
+            return (
+                'load it to the CPU (torch.load(..., map_location="cpu")): without it each process reads the'
+                " tensors back to the GPU that they were saved from, which is GPU 0 for all; and give each process"
+                ' a GPU of its own (torch.cuda.set_device(int(os.environ["LOCAL_RANK"])))'
+            )
         if self.is_shared_by_ranks:
             return (
                 'give each process a GPU of its own: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before'
@@ -180,9 +190,9 @@ def count_ranks(
 ) -> MemoryFigures:
     """The figures with how many processes of the run itself are on the GPU.
 
-    Two proofs: the launcher prints the numbers of the processes that it started, and the message lists them; or other
-    ranks fail with the same GPU and the same list of processes. Ranks that each see one GPU alone all call it GPU 0,
-    and then their lists differ.
+    Two proofs: the launcher prints the numbers of the processes that it started, and the message lists them (newer
+    messages leave the process itself out of the list, so that one more is there); or other ranks fail with the same GPU
+    and the same list of processes. Ranks that each see one GPU alone all call it GPU 0, and then their lists differ.
 
     Args:
         figures: of the message of one process.
@@ -194,7 +204,9 @@ def count_ranks(
         other = read_memory_error(text)
         is_same_gpu = other.gpu_number == figures.gpu_number != ""
         same += is_same_gpu and other.is_shared and other.listed == figures.listed
-    return replace(figures, ranks=max(same, len(started.intersection(figures.listed))))
+    beside_this = len(started.intersection(figures.processes))
+    named = max(len(started.intersection(figures.listed)), beside_this + 1 if beside_this else 0)
+    return replace(figures, ranks=max(same, named))
 
 
 def read_memory_error(text: str) -> MemoryFigures:
