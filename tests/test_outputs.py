@@ -83,6 +83,7 @@ PLAIN = {
     "ADAPTER",
     "N|all",
     "OURS=YOURS,...",
+    "SYMPTOM",
 }
 """What stands for a parameter that names no path"""
 REPORTING = (
@@ -97,6 +98,7 @@ REPORTING = (
     "sample",
     "score",
     "serve-check",
+    "troubleshoot",
 )
 DRAWING = (*REPORTING, "encode", "export", "ladder", "merge", "plan", "train")
 FILES = {
@@ -266,6 +268,7 @@ def call(
         "score": [data or world.root / "predictions.jsonl"],
         "serve-check": [world.base, "--endpoint", "http://127.0.0.1:9", "--data", rows],
         "train": [data or world.root / "train.yaml"],
+        "troubleshoot": ["the loss is flat", rows],
         "init": ["--model", world.base, "--data", rows, "--yes"],
     }
     words: list[object] = inputs[name]

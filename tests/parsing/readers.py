@@ -473,6 +473,11 @@ TYPES_ALONE = (
 )
 OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
+    "checks.source.evidence.gpu_jobs_beside": SWALLOWS,
+    "checks.commands.nodes_talk_over_a_local_interface": TYPES_ALONE,
+    "checks.modelfile.trained_format_beside": SWALLOWS,
+    "evaluation.scores_beside": SWALLOWS,
+    "checks.training_stages": SWALLOWS,
     "data.script_rows.row_files": SWALLOWS,
     "data.script_rows.known_functions": SWALLOWS,
     "data.script_rows.concrete_run": SWALLOWS,

@@ -12,7 +12,7 @@ from truetune.cli.shared_options import read_settings, spec_options
 
 
 @click.command(cls=Command, short_help="Find the cause of a symptom in the files of a run.")
-@click.argument("symptom")
+@click.argument("symptom", metavar="SYMPTOM")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @spec_options
 @click.option("--base", metavar="DIR", help="The base model of an adapter or a tuned model.")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
+from copy import deepcopy
 from typing import Literal, NamedTuple
 
 from truetune.source.symbolic_execution.constants import constant_of
@@ -261,19 +262,25 @@ def _is_mask(key: Value) -> bool:
 
 def _normalized_tests(node: ast.ListComp | ast.GeneratorExp) -> str:
     """The tests of a comprehension, without the names of what it goes over; empty without any."""
-    tests = [ast.unparse(test) for one in node.generators for test in one.ifs]
+    tests = [test for one in node.generators for test in one.ifs]
     names = {
         part.id
         for one in node.generators
         for part in ast.walk(one.target)
         if isinstance(part, ast.Name)
     }
-    text = " and ".join(tests)
-    tree = ast.parse(text, mode="eval") if text else None
-    for part in ast.walk(tree) if tree is not None else ():
-        if isinstance(part, ast.Name) and part.id in names:
-            part.id = "_"
-    return "" if tree is None else ast.unparse(tree)
+    return " and ".join(ast.unparse(_WithoutNames(names).visit(deepcopy(test))) for test in tests)
+
+
+class _WithoutNames(ast.NodeTransformer):
+    """Puts `_` for some names, so that tests of two loops can be compared whatever they call a row."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        """The name, or `_` for one of those."""
+        return ast.Name("_", node.ctx) if node.id in self.names else node
 
 
 def _inner_loop(event: CallEvent) -> list[Frame]:
