@@ -4,8 +4,9 @@
 For a run that trains the weights themselves in bfloat16, without a float32 copy (no FSDP or DeepSpeed, by the settings,
 a command or a file beside them; plain AdamW or Lion), compares the learning rate, which is about how far a weight moves
 in one step, with half the distance to the next bfloat16 number: read from the weights where they are here, else for a
-weight of 0.02. It speaks where the file says that the weights are bfloat16 (`pure_bf16`, the dtype that a model is loaded in), or where the weights are known, and
-not where the program freezes parameters itself, so that what is trained is not known.
+weight of 0.02. It speaks where the file says that the weights are bfloat16 (`pure_bf16`, the dtype that a model is
+loaded in), or where the weights are known, and not where the program freezes parameters itself, so that what is trained
+is not known.
 
 ## Why it is bad
 bfloat16 keeps 8 bits of a number: near 0.02 its neighbours are 0.00012 away, near 1 they are 0.0078 away. A smaller
