@@ -69,7 +69,7 @@ def test_the_prompt_stands_twice(prompt: str, chosen: str, rejected: str) -> Non
         ),
         ("text", f"render([{GOOD}])", f"render([{BAD}])"),
         (
-            'f"Describe {row[\'name\']}."',
+            "f\"Describe {row['name']}.\"",
             'row["name"] + " is " + row["good"]',
             'row["name"] + row["bad"]',
         ),

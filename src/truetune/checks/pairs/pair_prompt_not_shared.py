@@ -37,7 +37,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from os.path import commonprefix
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
@@ -61,8 +60,8 @@ MIN_PROMPT_CHARACTERS = 16
 ERROR_SHARE = 0.1
 """Share of the pairs from which it is an error"""
 ASKING_TURN = re.compile(
-    r"(?:<[|｜]?[\w ]+[|｜]?>|\[INST\]|<<SYS>>|#{2,3} ?(?:Instruction|User|Human|Question):|\b(?:user|human|USER|Human):?)"
-    r"\s*$"
+    r"(?:<[|｜]?[\w ]+[|｜]?>|\[INST\]|<<SYS>>|#{2,3} ?(?:Instruction|User|Human|Question):"
+    r"|\b(?:user|human|USER|Human):?)\s*$"
 )
 """What a template writes in front of a question"""
 PromptFault = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
@@ -157,9 +156,12 @@ def _check_strings(row: Conversation) -> PromptFault:
 
 def _are_rendered_with(prompt: str, chosen: str, rejected: str) -> bool:
     """Do both sides begin with a turn that asks the prompt: the whole conversation, rendered by a template?"""
-    shared = commonprefix((chosen, rejected))
-    before, found, _ = shared.partition(prompt)
-    return bool(found) and ASKING_TURN.search(before) is not None
+    before, found, _ = chosen.partition(prompt)
+    return (
+        bool(found)
+        and rejected.startswith(before + prompt)
+        and ASKING_TURN.search(before) is not None
+    )
 
 
 def _show_message(message: Message) -> str:

@@ -92,6 +92,14 @@ def uses_deepspeed(module: Module) -> bool:
     )
 
 
+def sharding_by_file(named: object, beside: Path) -> Sharding | None:
+    """How a DeepSpeed file that settings name shards the weights; None where it is not here, or shards nothing."""
+    if not isinstance(named, str):
+        return None
+    setup = _config_of_words([named], beside)
+    return Sharding(setup.how, named, certain=True) if setup is not None and setup.how else None
+
+
 def may_keep_float32_weights(path: Path) -> bool:
     """May a run keep a float32 copy of its weights, by its commands or the files beside it: DeepSpeed or FSDP?
 
