@@ -1,7 +1,7 @@
 """A container or a job that runs a model is given no GPU.
 
 ## What it does
-Looks at services of compose files, at `docker run` and `podman run`, and at Slurm jobs. It speaks where the image is one
+Looks at services of compose files, at `docker run` and `podman run`, and at Slurm jobs. It speaks where the image is
 for CUDA (`vllm/vllm-openai`, `nvidia/cuda`, text-generation-inference, SGLang, the CUDA builds of PyTorch and
 llama.cpp; also as the base of a Dockerfile that a service builds), or where a job starts vLLM, SGLang or a script that
 generates on `cuda`, and nothing asks for a GPU: `gpus`, `deploy.resources.reservations.devices`, `runtime: nvidia`,

@@ -2,10 +2,11 @@
 
 ## What it does
 Compares the model of each vLLM server that is given adapters (`--lora-modules NAME=FOLDER`, in a shell script, a job
-file or a compose file) with `base_model_name_or_path` in its adapter_config.json: in the folder itself, behind a mount of the container, or, where the folder is not here, in the only file of that kind beside the command. Family,
-generation, size, release, and whether the model is instruction-tuned are read off the names. A folder that was trained
-or merged (`out/sft-merged`) is other weights than a published model. Mirrors and quantized copies of one model are the
-same.
+file or a compose file) with `base_model_name_or_path` in its adapter_config.json: in the folder itself, behind a
+mount of the container, or, where the folder is not here, in the only file of that kind beside the command. Family,
+generation, size, release, and whether the model is instruction-tuned are read off the names. A folder that was
+trained or merged (`out/sft-merged`) is other weights than a published model. Mirrors and quantized copies of one
+model are the same.
 
 ## Why it is bad
 An adapter is a difference to certain weights. A DPO on a merged SFT learned small changes to the SFT: on the base from

@@ -51,7 +51,8 @@ MESSAGES = (
         "the model was loaded on the CPU: each token takes ten times as long as on a GPU, or more",
         r"(?:[Mm]odel (?:is |was )?loaded|[Ll]oaded (?:the )?(?:model |checkpoint )?[\w./-]{2,80}"
         r"|[Mm]odel (?:is )?(?:running|placed)|(?:Serving|serving) [\w./-]{2,80})"
-        r"(?: in [\d.]+ ?s(?:econds)?)? on (?:the )?(?:device[:=]? ?)?[\"'(]?(?:cpu|CPU)\b(?![ -](?:memory|RAM|first|offload))",
+        r"(?: in [\d.]+ ?s(?:econds)?)? on (?:the )?(?:device[:=]? ?)?[\"'(]?(?:cpu|CPU)\b"
+        r"(?![ -](?:memory|RAM|first|offload))",
         "a container, a job or a service that was given no GPU; a torch for the CPU; a device that falls back to cpu"
         " where torch.cuda.is_available() is False",
         "give it a GPU (docker --gpus all, compose gpus: all, Slurm --gres=gpu:1); `truetune doctor` says whether torch"
