@@ -6,8 +6,8 @@ that are joined. It speaks where both begin with the question, and the pair has 
 
 ## Why it is bad
 The trainer writes the prompt in front of each side: the question then stands there twice, and the second one is
-scored and learned as part of the answer. Rewards look as they should; the model learns to repeat the question, in the form that
-no server sends.
+scored and learned as part of the answer. Rewards look as they should; the model learns to repeat the question, in the
+form that no server sends.
 
 ## Example
 ```python
