@@ -58,10 +58,10 @@ SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights"
         ("serve.sh", "text-generation-launcher --model-id m --cuda-graphs 0", [SLOW]),
         (
             "serve.sh",
-            "docker run h/text-generation-inference:3 --quantize bitsandbytes-nf4",
+            "docker run --gpus all h/text-generation-inference:3 --quantize bitsandbytes-nf4",
             [SLOW],
         ),
-        ("serve.sh", "docker run h/text-generation-inference:3 --quantize awq", []),
+        ("serve.sh", "docker run --gpus all h/text-generation-inference:3 --quantize awq", []),
         ("serve.sh", "vllm serve m --max-num-seqs 64 --dtype bfloat16 --cpu-offload-gb 0", []),
         ("serve.sh", "vllm serve m --max-num-seqs $SEQS", []),
         ("serve.sh", "vllm serve m --gpu-memory-utilization 0.45", [(SLOW[0], "info")]),
@@ -357,3 +357,51 @@ def test_results_of_the_harness_below_a_folder(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("Accuracy is low.", encoding="utf-8")
     report = check_paths([tmp_path], RunSpec())
     assert [(f.rule, f.severity) for f in report.findings] == [PLAIN]
+
+
+VLLM_SERVICE = "services:\n  llm:\n    image: vllm/vllm-openai:v0.9.1\n    command: [--model, m]\n"
+RESERVED = """    deploy:
+      resources:
+        reservations:
+          devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]
+"""
+BUILT = "services:\n  api:\n    build: .\n    command: python serve.py\n"
+CUDA_BASE = "FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nCMD python serve.py\n"
+GENERATES = "model = load().to('cuda')\nprint(model.generate(ids))\n"
+JOB = "#!/bin/bash\n#SBATCH --time=1:00:00\n{more}srun python ask.py\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({"compose.yaml": VLLM_SERVICE}, "warning"),
+        ({"compose.yaml": VLLM_SERVICE + RESERVED}, None),
+        ({"compose.yaml": VLLM_SERVICE + "    gpus: all\n"}, None),
+        ({"compose.yaml": VLLM_SERVICE + "    runtime: nvidia\n"}, None),
+        ({"compose.yaml": VLLM_SERVICE + "    devices: [nvidia.com/gpu=all]\n"}, None),
+        ({"compose.yaml": VLLM_SERVICE, "compose.gpu.yaml": VLLM_SERVICE + RESERVED}, None),
+        ({"compose.yaml": BUILT, "Dockerfile": CUDA_BASE}, "warning"),
+        ({"compose.yaml": BUILT + "    gpus: all\n", "Dockerfile": CUDA_BASE}, None),
+        ({"compose.yaml": BUILT, "Dockerfile": "FROM python:3.11\n"}, None),
+        ({"compose.yaml": "services:\n  o:\n    image: ollama/ollama\n"}, "info"),
+        ({"compose.yaml": "services:\n  db:\n    image: postgres:16\n"}, None),
+        ({"run.sh": "docker run -p 80:80 vllm/vllm-openai:latest --model m\n"}, "warning"),
+        ({"run.sh": "docker run --gpus all vllm/vllm-openai:latest --model m\n"}, None),
+        ({"run.sh": "docker run --gpus=all vllm/vllm-openai:latest --model m\n"}, None),
+        ({"run.sh": "docker run $GPU_OPTIONS vllm/vllm-openai:latest --model m\n"}, None),
+        ({"run.sh": "docker run vllm/vllm-openai-cpu:latest --model m\n"}, None),
+        ({"a.slurm": JOB.format(more=""), "ask.py": GENERATES}, "warning"),
+        ({"a.slurm": JOB.format(more="#SBATCH --gres=gpu:1\n"), "ask.py": GENERATES}, None),
+        ({"a.slurm": JOB.format(more="#SBATCH --gpus-per-node=1\n"), "ask.py": GENERATES}, None),
+        ({"a.slurm": JOB.format(more="#SBATCH -p gpu\n"), "ask.py": GENERATES}, "info"),
+        ({"a.slurm": JOB.format(more=""), "ask.py": "print('cuda')\n"}, None),
+        ({"a.sh": "python ask.py\n", "ask.py": GENERATES}, None),
+    ],
+)
+def test_containers_and_jobs_that_are_given_no_gpu(
+    files: dict[str, str], severity: str | None, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = lint([tmp_path / next(iter(files))], select=("server-gets-no-gpu",)).findings
+    assert [one.severity for one in found] == ([severity] if severity else [])

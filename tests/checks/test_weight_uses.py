@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,72 @@ def test_the_adapter_is_put_on_another_model(base: str, count: int, tmp_path: Pa
     for name, text in (("chat__yaml", chat), ("serve__sh", serve)):
         found = messages(tmp_path, "settings-name-another-base", run__yaml=run, **{name: text})
         assert len(found) == count, name
+
+
+SFT_AND_DPO = {
+    "serve.sh": "vllm serve {base} --enable-lora --lora-modules dpo=./dpo\n",
+    "job.slurm": "#!/bin/bash\n#SBATCH --gres=gpu:1\nBASE={base}\n"
+    'vllm serve "$BASE" --enable-lora --max-lora-rank 64 --lora-modules dpo=dpo\n',
+    "compose.yaml": "services:\n  llm:\n    image: vllm/vllm-openai:v0.9.1\n    volumes: [./dpo:/adapters/dpo]\n"
+    "    command: [--model, {base}, --enable-lora, --lora-modules, dpo=/adapters/dpo]\n",
+    "serve.bash": "python -m vllm.entrypoints.openai.api_server --model {base} --enable-lora \\\n"
+    "  --lora-modules dpo=/srv/models/dpo\n",
+}
+
+
+@pytest.mark.parametrize("server", sorted(SFT_AND_DPO))
+@pytest.mark.parametrize(
+    ("trained", "served", "severity"),
+    [
+        ("/data/out/sft-merged", "Qwen/Qwen2.5-7B-Instruct", "warning"),
+        ("./merged", "Qwen/Qwen2.5-7B", "warning"),
+        ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B", "warning"),
+        ("Qwen/Qwen2.5-7B", "Qwen/Qwen3-8B", "error"),
+        ("Qwen/Qwen2.5-7B", "unsloth/Qwen2.5-7B-bnb-4bit", None),
+        ("/data/out/sft-merged", "/srv/sft-merged", None),
+        ("/models/Qwen2.5-7B", "Qwen/Qwen2.5-7B", None),
+    ],
+)
+def test_servers_that_put_an_adapter_on_another_base(
+    server: str, trained: str, served: str, severity: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "dpo").mkdir()
+    config = json.dumps({"base_model_name_or_path": trained, "r": 16})
+    (tmp_path / "dpo" / "adapter_config.json").write_text(config)
+    (tmp_path / server).write_text(SFT_AND_DPO[server].replace("{base}", served))
+    found = lint([tmp_path], select=("server-puts-adapter-on-another-base",)).findings
+    assert [one.severity for one in found] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        (("dpo_adapter_config.json",), 1),
+        (("adapter_config.json",), 1),
+        (("adapter_config.json", "sft_adapter_config.json"), 0),
+        (("sft/adapter_config.json",), 0),  # another adapter's folder
+    ],
+)
+def test_an_adapter_file_beside_the_server_under_another_name(
+    names: tuple[str, ...], count: int, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"base_model_name_or_path": "./out/sft-merged"}')
+    (tmp_path / "serve.sh").write_text(
+        "vllm serve Qwen/Qwen2.5-7B --enable-lora --lora-modules dpo=/opt/adapters/dpo\n"
+    )
+    found = lint([tmp_path], select=("server-puts-adapter-on-another-base",)).findings
+    assert len(found) == count
+
+
+def test_a_training_on_merged_weights_is_served_on_the_base_from_the_hub(tmp_path: Path) -> None:
+    run = training("saves/dpo").replace("some/model", "./saves/sft-merged")
+    serve = "vllm serve Qwen/Qwen2.5-7B --enable-lora --lora-modules dpo=saves/dpo\n"
+    rule = "settings-name-another-base"
+    assert len(messages(tmp_path, rule, run__yaml=run, serve__sh=serve)) == 1
+    healthy = serve.replace("Qwen/Qwen2.5-7B", "./saves/sft-merged")
+    assert not messages(tmp_path, rule, run__yaml=run, serve__sh=healthy)
 
 
 def test_names_of_one_folder() -> None:

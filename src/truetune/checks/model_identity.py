@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.parsing.input_limits import SETTINGS
 from truetune.parsing.json_reader import read_json
@@ -139,6 +140,28 @@ def are_base_and_instruct_model(one: str, other: str) -> bool:
     return here.is_tuned != there.is_tuned
 
 
+class OtherBase(NamedTuple):
+    """How the model under an adapter differs from the one that it was trained on."""
+
+    why: str
+    is_proved: bool
+    """Do the two names mean different weights, whatever the folders hold?"""
+
+
+def explain_other_base(served: str, trained: str) -> OtherBase | None:
+    """How an adapter's own base differs from the model that it is put on; None where both may be the same weights."""
+    apart = explain_different_weights(served, trained)
+    if apart is not None:
+        return OtherBase(apart, is_proved=True)
+    if are_base_and_instruct_model(served, trained):
+        return OtherBase("one is instruction-tuned, the other is not", is_proved=False)
+    if is_tuned_folder(trained) and is_published_model_name(served):
+        return OtherBase(
+            f"what {trained} had been trained to is missing below the adapter", is_proved=False
+        )
+    return None
+
+
 def is_published_model_name(name: str) -> bool:
     """Is it a name of the hub, `owner/model`, of a family that is known?"""
     return _are_published(name) and model_identity(name) is not None
@@ -176,6 +199,34 @@ def base_of_adapter(adapter: str, beside: str) -> tuple[str, Path] | None:
         name = settings.get("base_model_name_or_path") if isinstance(settings, dict) else None
         return (name, file) if isinstance(name, str) and name else None
     return None
+
+
+def base_in_only_adapter_file(folder: Path, adapter: str) -> tuple[str, Path] | None:
+    """The base that the one adapter file of a folder names, also under another name: `dpo_adapter_config.json`.
+
+    Also in a folder directly below that is called as the adapter's. None where there is none, or several: which of
+    them is meant is not known.
+    """
+    last = Path(adapter).name
+    try:
+        files = [
+            file
+            for file in (
+                *folder.glob("*adapter_config*.json"),
+                *folder.glob("*/adapter_config.json"),
+            )
+            if file.parent == folder or file.parent.name == last
+        ]
+    except OSError:
+        return None
+    if len(files) != 1:
+        return None
+    try:
+        settings = read_json(files[0], SETTINGS)
+    except (OSError, ValueError):
+        return None
+    name = settings.get("base_model_name_or_path") if isinstance(settings, dict) else None
+    return (name, files[0]) if isinstance(name, str) and name else None
 
 
 def _adapter_folders(adapter: str, beside: Path) -> Iterator[Path]:

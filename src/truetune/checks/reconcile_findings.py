@@ -18,8 +18,10 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.nccl_variables import BETWEEN_NODES
+from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.read_files_beside import CAP_NAMES
 from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
+from truetune.checks.source.cast_makes_column_constant import CastMakesColumnConstant
 from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
 from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
@@ -30,6 +32,7 @@ from truetune.logs.run_log import RunLog
 
 FEW_AT_ONCE = 8
 """Requests at once below which a server does not profit from 32"""
+ALL_TRUE = re.compile(r"all [\d,]+ labels are true")
 JOB = re.compile(r"\b(?:JOB|STEP|Job|job)[ =]?(?:id)?[ =]?(\d{2,12})\b")
 CAP_TEXT = re.compile(
     r"max[-_]num[-_]seqs|max[-_]running[-_]requests|max[-_]batch[-_]size|-np|--parallel"
@@ -41,7 +44,7 @@ def reconcile_findings(
 ) -> tuple[Finding, ...]:
     """The findings, corrected by what stands in the other files of the same check."""
     logs = list(logs)
-    kept = _without_second_ends(findings)
+    kept = _with_labels_of_a_cast(_without_second_ends(findings))
     if any(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
     ):
@@ -51,6 +54,28 @@ def reconcile_findings(
     if cap is None:
         return tuple(kept)
     return tuple(_with_cap(one, *cap) for one in kept)
+
+
+def _with_labels_of_a_cast(findings: Sequence[Finding]) -> list[Finding]:
+    """One finding where a script's cast made all labels true: the cast is the cause, and the labels its evidence."""
+    casts = [
+        one for one in findings if one.rule == CastMakesColumnConstant.name() and _is_cast(one)
+    ]
+    labels = [
+        one
+        for one in findings
+        if one.rule == KtoImbalance.name() and ALL_TRUE.match(one.message) is not None
+    ]
+    if not casts or not labels:
+        return list(findings)
+    told = tuple(one.message.partition(":")[0] for one in labels)
+    with_labels = replace(casts[0], evidence=(*casts[0].evidence, *told))
+    return [with_labels if one is casts[0] else one for one in findings if one not in labels]
+
+
+def _is_cast(finding: Finding) -> bool:
+    """Is it about a cast, and not about a comparison?"""
+    return "bool(" in finding.message
 
 
 def _without_second_ends(findings: Sequence[Finding]) -> list[Finding]:

@@ -19,6 +19,7 @@ from truetune.checks.vllm_server_commands import (
     VllmServerCommand,
     adapters_by_served_name,
     find_vllm_server_commands,
+    model_of_server,
 )
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
@@ -216,8 +217,7 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
 def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[WeightUse]:
     """The adapters of a vLLM server, else its model."""
     options, adapters = server.options, tuple(adapters_by_served_name(server).values())
-    first = options[0] if options and not options[0].startswith("-") else None
-    model = last_option(options, "--model") or first
+    model = model_of_server(server)
     folders = adapters or ((model,) if model else ())
     if folders:
         template = _template_text(last_option(options, "--chat-template"), Path(file.path).parent)

@@ -17,6 +17,7 @@ from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.yaml_reader import parse_yaml
 
 NAME = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]+)?\.ya?ml$")
+FROM = re.compile(r"^FROM\s+(?:--\S+\s+)?(\S+)", re.I | re.M)
 Service = tuple[int, tuple[str, ...]]
 """The line of a service, and the words of its command"""
 
@@ -37,7 +38,7 @@ def services(path: Path) -> list[Service]:
     if not isinstance(named, dict):
         return []
     return [
-        (_line(text, str(name)), tuple(_words(service)))
+        (_line(text, str(name)), tuple(_words(service, path.parent)))
         for name, service in named.items()
         if isinstance(service, dict)
     ]
@@ -49,9 +50,10 @@ def _line(text: str, name: str) -> int:
     return next((n for n, one in enumerate(lines, 1) if one.strip().startswith(f"{name}:")), 1)
 
 
-def _words(service: Mapping[str, Any]) -> Iterator[str]:
-    """The words of `docker run -e NAME=VALUE -v FOLDER:FOLDER IMAGE COMMAND`."""
+def _words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """The words of `docker run --gpus all -e NAME=VALUE -v FOLDER:FOLDER IMAGE COMMAND`."""
     yield from ("docker", "run")
+    yield from _gpu_options(service)
     environment = service.get("environment")
     if isinstance(environment, dict):
         environment = [f"{name}={value}" for name, value in environment.items()]
@@ -65,7 +67,7 @@ def _words(service: Mapping[str, Any]) -> Iterator[str]:
     for one in [files] if isinstance(files, str) else files if isinstance(files, list) else ():
         if isinstance(one, str):
             yield from ("--env-file", one)
-    image = service.get("image")
+    image = _base_of_build(service, folder) or service.get("image")
     if isinstance(image, str):
         yield image
     for key in ("entrypoint", "command"):
@@ -74,6 +76,52 @@ def _words(service: Mapping[str, Any]) -> Iterator[str]:
             yield from _split(given)
         elif isinstance(given, list):
             yield from map(str, given)
+
+
+def _gpu_options(service: Mapping[str, Any]) -> Iterator[str]:
+    """The options of `docker run` by which a service is given GPUs."""
+    # What a service that is extended asks for stands in another file.
+    if "extends" in service:
+        yield from ("--gpus", "$EXTENDED")
+    if service.get("gpus") or _reserves_gpu(service):
+        yield from ("--gpus", "all")
+    runtime = service.get("runtime")
+    if isinstance(runtime, str):
+        yield from ("--runtime", runtime)
+    devices = service.get("devices")
+    for device in devices if isinstance(devices, list) else ():
+        yield from ("--device", str(device))
+    if service.get("privileged"):
+        yield "--privileged"
+
+
+def _reserves_gpu(service: Mapping[str, Any]) -> bool:
+    """Does `deploy.resources.reservations.devices` hold a GPU?"""
+    inside: Any = service
+    for key in ("deploy", "resources", "reservations"):
+        inside = inside.get(key) if isinstance(inside, dict) else None
+    # `devices` of compose, `generic_resources` of a swarm
+    return isinstance(inside, dict) and bool(
+        inside.get("devices") or inside.get("generic_resources")
+    )
+
+
+def _base_of_build(service: Mapping[str, Any], folder: Path) -> str | None:
+    """The image that a service which is built here is based on; None where its Dockerfile is not here."""
+    build = service.get("build")
+    if isinstance(build, str):
+        build = {"context": build}
+    if not isinstance(build, dict):
+        return None
+    context, name = build.get("context", "."), build.get("dockerfile", "Dockerfile")
+    if not isinstance(context, str) or not isinstance(name, str):
+        return None
+    try:
+        text = read_bounded(folder / context / name, SETTINGS).decode("utf-8", "replace")
+    except (OSError, ValueError, InputLimitError):
+        return None
+    images = FROM.findall(text)
+    return images[-1] if images else None
 
 
 def _split(text: str) -> list[str]:

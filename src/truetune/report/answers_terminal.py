@@ -95,6 +95,9 @@ def describe_success(report: SampleReport) -> str:
         # "Without a fault" over answers of which most are wrong reads as an all-clear.
         unknown = "" if ends_known else " (how they ended is not known)"
         fine = f"have a sound form{unknown}, which says nothing of whether they are right"
+    if _has_error_on_most(report):
+        # An all-clear beside an error on most answers is read first.
+        fine = "show no other fault than the error above"
     form = "no answer could be judged"
     if report.success.of:
         form = f"{_format_success(report.success)} {fine}"
@@ -106,6 +109,14 @@ def describe_success(report: SampleReport) -> str:
     if report.stop_probability is not None:
         parts.append(f"P(stop) behind the references {report.stop_probability:.2g} (the median)")
     return "; ".join(parts)
+
+
+def _has_error_on_most(report: SampleReport) -> bool:
+    """Is there an error on more than half of the answers?"""
+    return any(
+        one.severity == "error" and one.count and one.total and 2 * one.count > one.total
+        for one in report.findings
+    )
 
 
 def _are_mostly_wrong(report: SampleReport) -> bool:

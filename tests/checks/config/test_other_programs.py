@@ -299,6 +299,60 @@ def test_where_parameters_are_frozen_by_hand_the_trained_ones_are_not_known(
     assert len(said_of_script(tmp_path, text, "pure-bf16-updates-rounded-away")) == count
 
 
+ZERO3_OF_ACCELERATE = """
+distributed_type: DEEPSPEED
+deepspeed_config: {zero_stage: 3, zero3_init_flag: true}
+mixed_precision: bf16
+num_processes: 8
+"""
+FSDP_OF_ACCELERATE = """
+distributed_type: FSDP
+fsdp_config: {fsdp_sharding_strategy: FULL_SHARD}
+mixed_precision: bf16
+num_processes: 8
+"""
+DDP_OF_ACCELERATE = "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        ({"zero3.yaml": ZERO3_OF_ACCELERATE}, 0),
+        ({"accelerate/fsdp.yaml": FSDP_OF_ACCELERATE}, 0),
+        ({"ds.json": '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'}, 0),
+        (
+            {
+                "launch/zero3.yaml": ZERO3_OF_ACCELERATE,
+                "run.slurm": "#!/bin/bash\n#SBATCH --gres=gpu:8\n"
+                "srun accelerate launch --config_file launch/zero3.yaml train.py\n",
+            },
+            0,
+        ),
+        ({"run.sh": "accelerate launch --use_fsdp --num_processes 8 train.py\n"}, 0),
+        ({"run.sh": "deepspeed --num_gpus 8 train.py\n"}, 0),
+        ({"ddp.yaml": DDP_OF_ACCELERATE}, 1),
+        ({"run.sh": "torchrun --nproc_per_node 8 train.py\n"}, 1),
+        (
+            {
+                "ddp.yaml": DDP_OF_ACCELERATE,
+                "other_zero3.yaml": ZERO3_OF_ACCELERATE,
+                "run.sh": "accelerate launch --config_file ddp.yaml train.py\n",
+            },
+            1,
+        ),
+        ({"settings.yaml": "learning_rate: 1.0e-6\n"}, 1),
+    ],
+)
+def test_sharding_beside_a_script_keeps_float32_weights(
+    files: dict[str, str], count: int, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    text = FULL + "Trainer(model, TrainingArguments('o', learning_rate=1e-6)).train()"
+    assert len(said_of_script(tmp_path, text, "pure-bf16-updates-rounded-away")) == count
+
+
 @pytest.mark.parametrize(
     ("row", "count"),
     [

@@ -616,6 +616,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "quotes:latest    5c1f0a7e9d34    33 GB    56%/44% CPU/GPU    131072    4 minutes from now",
         "quotes:latest    5c1f0a7e9d34    9.1 GB    100% CPU    4096    4 minutes from now",
     ),
+    "generation-under-zero-3": (
+        "[INFO|deepspeed.py:392] 2025-05-01 10:00:00,123 >> Attempting to initialize ZeRO inference",
+    ),
+    "container-without-gpu": (
+        "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.",
+    ),
+    "model-loaded-on-the-cpu": (
+        "Model loaded on cpu",
+        "2025-05-01 10:00:03 INFO loaded out/merged in 41.2 s on cpu",
+        "Loaded ./merged on device: cpu",
+    ),
     "ollama-without-gpu": (
         (
             'time=2026-10-02T10:11:40.400+02:00 level=INFO source=types.go:131 msg="inference compute"'

@@ -74,6 +74,9 @@ def test_words_inside_a_line_are_no_message(text: str) -> None:
     [
         "load_tensors: offloaded 33/33 layers to GPU",
         "Device set to use cuda:0",
+        "Model loaded on cuda:0",
+        "loaded optimizer state on cpu",
+        "Loaded 4,000 rows on cpu memory",
         'time=2026-10-02T10:11:40 level=INFO source=types.go:131 msg="inference compute" id=GPU-1 library=cuda',
     ],
 )

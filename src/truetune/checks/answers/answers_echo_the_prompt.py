@@ -46,10 +46,12 @@ COMMAND` shows the labels).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from truetune.checks.answers.bad_answer_counts import are_all_bad, find_bad_answers, sample_cases
+from truetune.checks.answers.prompt_cuts_beside import PromptCut, prompt_cut_beside
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
 
@@ -114,17 +116,39 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             )
         holding = [sample for sample in samples if sample.answer.has_prompt]
         total = len(self.subject.looks[-1].samples)
+        cutting = prompt_cut_beside(Path(holding[0].prompt.file))
+        if cutting is not None:
+            return self._learned_the_prompt(holding, total, cutting)
         return self.finding(
             f"{len(holding)} of {total} predictions hold the prompt in front of the answer: it was not cut off before"
             " they were decoded",
             "decode what is behind the prompt alone, `out[:, inputs['input_ids'].shape[1]:]` (a pipeline:"
-            " return_full_text=False), and score again",
+            " return_full_text=False), and score again; where the code cuts it already, the text of the template was"
+            " learned as part of the answer: train on the answers alone (truetune run -- COMMAND shows the labels)",
             evidence=[
                 *evidence,
                 "the other rules judge the answers behind the prompts",
                 *self._other_causes(holding),
             ],
             cases=sample_cases(holding),
+            count=len(holding),
+            total=total,
+        )
+
+    def _learned_the_prompt(
+        self, holding: Sequence[Sample], total: int, cutting: PromptCut
+    ) -> Finding:
+        """The finding where the code beside cuts the prompt: the model itself writes it."""
+        return self.finding(
+            f"{len(holding)} of {total} answers begin with the text of the prompt, though {cutting.file.name} cuts the"
+            " prompt off: the model writes it, because the text of the template was learned as part of the answer",
+            "keep the prompt out of the loss and out of the answer's text (TRL: prompt and completion columns, or"
+            " completion_only_loss / assistant_only_loss), and train again; truetune run -- COMMAND shows the labels",
+            evidence=["the other rules judge the answers behind the prompts"],
+            cases=[
+                *sample_cases(holding)[:2],
+                Case(cutting.text, file=str(cutting.file), line=cutting.line),
+            ],
             count=len(holding),
             total=total,
         )

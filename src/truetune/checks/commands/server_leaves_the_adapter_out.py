@@ -31,14 +31,13 @@ There is no automatic fix: the adapter may be loaded by a request later (`/lora-
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.prompt_forms import written_folders
-from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
+from truetune.checks.vllm_server_commands import find_vllm_server_commands, mounts_of_server
 from truetune.checks.weight_uses import is_same_folder
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -118,22 +117,13 @@ def _of_llama_cpp(file: CommandFile) -> Iterator[LeftOut]:
 def _of_mounts(file: CommandFile) -> Iterator[LeftOut]:
     """Servers of vLLM that get a mounted folder with an adapter, and name nothing in it."""
     for server in find_vllm_server_commands(file):
-        for source, target in _mounts(server):
+        for source, target in mounts_of_server(server):
             if any(target in word for word in server.options) or "$" in server.command.text:
                 continue
             if _holds_adapter(Path(file.path).parent, source):
                 name = Path(source).name
                 remedy = f"add --enable-lora --lora-modules {name}={target}, and ask for the model {name}"
                 yield LeftOut(server.command, source, remedy)
-
-
-def _mounts(server: VllmServerCommand) -> Iterator[tuple[str, str]]:
-    """The folders of the host that a container gets, each with its place there."""
-    words = server.command.words[: len(server.command.words) - len(server.options)]
-    for option, word in pairwise(words):
-        source, colon, target = word.partition(":")
-        if option in ("-v", "--volume") and colon and source.startswith((".", "/", "~")):
-            yield source, target.partition(":")[0]
 
 
 def _holds_adapter(folder: Path, source: str) -> bool:

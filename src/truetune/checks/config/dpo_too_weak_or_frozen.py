@@ -6,7 +6,8 @@ on it is an error: a single step replaces the weights.
 
 | | all weights | LoRA | warned below | warned above |
 |---|---|---|---|---|
-| DPO, SimPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 2e-5, LoRA 2e-4 and more |
+| DPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 2e-5, LoRA 2e-4 and more |
+| SimPO (`CPOTrainer`, `loss_type="simpo"`) | 3e-7 to 1e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 1e-5, LoRA 2e-4 and more |
 | KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more |
 | SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
 
@@ -43,6 +44,7 @@ The best rate depends on model, batch and data: the table says what worked for o
 
 ## References
 - huggingface/alignment-handbook#46, huggingface/alignment-handbook#38, hiyouga/LLaMA-Factory#5325
+- princeton-nlp/SimPO README, "Hyperparameters" (3e-7 to 1e-6; 1e-5 makes incoherent answers)
 - alignment-handbook's recipes (zephyr-7b-beta: SFT 2e-5, LoRA 2e-4; DPO 5e-7, LoRA 5e-6), TRL's `DPOConfig` (1e-6),
   "LoRA Without Regret" (LoRA wants about ten times the rate of full training)
 """
@@ -74,6 +76,7 @@ RATE_RANGES = {
     ("preference", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
     # 1e-6 itself is the default of TRL's DPOConfig; 5e-7 is a rate for all weights, ten times below the lowest of LoRA.
     ("preference", True): Range(1e-6, "5e-6 to 5e-5", 2e-4),
+    ("simpo", False): Range(1e-8, "3e-7 to 1e-6", 1e-5),
     ("kto", False): Range(1e-8, "5e-7 to 5e-6", 2e-5),
     ("kto", True): Range(
         1e-7, "5e-7 to 5e-5", 2e-4
@@ -148,7 +151,11 @@ class DpoTooWeakOrFrozen(ConfigRule):
         """The published rates; those of an adapter reach further, which a program may train without a word of it."""
         training = self.subject.spec.training
         adapter = training.lora is not None
-        at = RATE_RANGES.get((KIND_OF_METHOD.get(training.method, ""), adapter))
+        kind = KIND_OF_METHOD.get(training.method, "")
+        at = RATE_RANGES.get((kind, adapter))
+        # Its adapters are published at the rates of DPO's; its authors warn of 1e-5 on all weights.
+        if training.loss_type == "simpo" and not adapter:
+            at = RATE_RANGES["simpo", False]
         if at is not None and not adapter and training.method == "sft" and _is_large(self.subject):
             at = at._replace(high=HIGH_RATE_OF_LARGE_MODEL)
         if at is not None and not adapter and _may_train_adapter(self.subject):
@@ -163,7 +170,8 @@ class DpoTooWeakOrFrozen(ConfigRule):
             return
         if at.low <= rate < at.high:
             return
-        what = f"{training.method.upper()} of {'an adapter' if adapter else 'all weights'}"
+        method = "SimPO" if training.loss_type == "simpo" else training.method.upper()
+        what = f"{method} of {'an adapter' if adapter else 'all weights'}"
         yield self.finding(
             f"a learning rate of {rate:g} for {what} is far {'below' if rate < at.low else 'above'}"
             f" the published {at.usual}",

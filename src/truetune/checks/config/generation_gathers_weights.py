@@ -3,7 +3,7 @@
 ## What it does
 Looks at TRL's settings of trainers that generate (GRPO, RLOO, online DPO) with `ds3_gather_for_generation: false` and
 without `use_vllm`. A warning where the settings, the command or the files beside them say ZeRO-3; else a note, for
-without ZeRO-3 the setting does nothing.
+without ZeRO-3 the setting does nothing. And at `predict_with_generate` (LLaMA-Factory) where they say ZeRO-3.
 
 ## Why it is bad
 Each GPU holds a part of every layer. With the setting on, the weights are gathered once for a batch of answers. With it
@@ -45,27 +45,38 @@ from pathlib import Path
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
-from truetune.checks.source.evidence.weight_sharding import sharding_around
+from truetune.checks.source.evidence.weight_sharding import (
+    Sharding,
+    sharding_around,
+    sharding_by_file,
+)
 
 GATHER_KEY = "ds3_gather_for_generation"
+GENERATES_KEY = "predict_with_generate"
 
 
 class GenerationGathersWeights(ConfigRule):
     code = "CFG053"
-    symptoms = ("out-of-memory", "several-gpus")
+    symptoms = ("out-of-memory", "several-gpus", "slow-generation")
     severity = "warning"
-    stacks = ("trl",)
-    about = (GATHER_KEY,)
+    stacks = ("trl", "transformers", "llama-factory")
+    about = (GATHER_KEY, GENERATES_KEY)
 
     def findings(self) -> Iterator[Finding]:
         config, raw = self.subject, self.subject.raw
-        if raw.get(GATHER_KEY) is not False or raw.get("use_vllm") is True:
+        leaves_apart = raw.get(GATHER_KEY) is False and raw.get("use_vllm") is not True
+        if not leaves_apart and raw.get(GENERATES_KEY) is not True:
             return
         stage = config.spec.training.deepspeed_stage
         if stage is not None and stage != 3:
             return
-        sharding = sharding_around(Path(config.path)) if stage is None else None
+        sharding = self._sharding() if stage is None else None
         if sharding is not None and sharding.how != "ZeRO-3":
+            return
+        if not leaves_apart:
+            # A file of DeepSpeed that only lies beside the settings may be that of another run.
+            if stage == 3 or (sharding is not None and sharding.certain):
+                yield self._predicts(sharding)
             return
         is_known = stage == 3 or sharding is not None
         yield self.finding(
@@ -77,4 +88,24 @@ class GenerationGathersWeights(ConfigRule):
             severity="warning" if is_known else "info",
             evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
             cases=[setting_case(config, False, GATHER_KEY)],
+        )
+
+    def _sharding(self) -> Sharding | None:
+        """How the weights are held, by the file that the settings name, else by what lies beside them."""
+        path = Path(self.subject.path)
+        return sharding_by_file(self.subject.raw.get("deepspeed"), path) or sharding_around(path)
+
+    def _predicts(self, sharding: Sharding | None) -> Finding:
+        """Predictions that are generated while the weights are held in parts."""
+        apart = (
+            "predict in a run of its own without deepspeed, or by vLLM (scripts/vllm_infer.py) from the saved weights"
+            if self.subject.stack == "llama-factory"
+            else "generate after the training, in a run without DeepSpeed or by vLLM, from the saved weights"
+        )
+        return self.finding(
+            f"{GENERATES_KEY} is on under ZeRO-3: each token gathers all weights from the GPUs, and an evaluation takes"
+            " hours",
+            f"{apart}; or take ZeRO stage 2, where the model fits a GPU",
+            evidence=[f"ZeRO-3 by {sharding.where}"] if sharding is not None else (),
+            cases=[setting_case(self.subject, True, GENERATES_KEY)],
         )

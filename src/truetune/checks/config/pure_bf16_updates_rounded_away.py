@@ -1,11 +1,12 @@
 """All weights are trained in bfloat16, and steps this small are rounded away.
 
 ## What it does
-For a run that trains the weights themselves in bfloat16, without a float32 copy (no FSDP or DeepSpeed, plain AdamW or
-Lion), compares the learning rate, which is about how far a weight moves in one step, with half the distance to the next
-bfloat16 number: read from the weights where they are here, else for a weight of 0.02. It speaks where the file says
-that the weights are bfloat16 (`pure_bf16`, the dtype that a model is loaded in), or where the weights are known, and
-not where the program freezes parameters itself, so that what is trained is not known.
+For a run that trains the weights themselves in bfloat16, without a float32 copy (no FSDP or DeepSpeed, by the settings,
+a command or a file beside them; plain AdamW or Lion), compares the learning rate, which is about how far a weight moves
+in one step, with half the distance to the next bfloat16 number: read from the weights where they are here, else for a
+weight of 0.02. It speaks where the file says that the weights are bfloat16 (`pure_bf16`, the dtype that a model is
+loaded in), or where the weights are known, and not where the program freezes parameters itself, so that what is trained
+is not known.
 
 ## Why it is bad
 bfloat16 keeps 8 bits of a number: near 0.02 its neighbours are 0.00012 away, near 1 they are 0.0078 away. A smaller
@@ -51,6 +52,7 @@ stochastic rounding costs less.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +67,7 @@ from truetune.checks.config.evidence.setting_places import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+from truetune.checks.source.evidence.weight_sharding import may_keep_float32_weights
 from truetune.settings.config import Config
 
 PLAIN_OPTIMIZERS = (
@@ -117,6 +120,9 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
         is_sure = _is_sure(config, rate, lost)
         # Axolotl has no setting like pure_bf16: there only what is sure is said.
         if few or (config.stack == "axolotl" and not is_sure):
+            return
+        # Last: it opens files beside the settings.
+        if may_keep_float32_weights(Path(config.path)):
             return
         of_what = (
             f"{lost:.0%} of the weights"

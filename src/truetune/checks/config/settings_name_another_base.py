@@ -57,9 +57,11 @@ from truetune.checks.model_identity import (
     are_base_and_instruct_model,
     base_of_adapter,
     explain_different_weights,
+    explain_other_base,
 )
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
+from truetune.parsing.shell_commands import is_command_file
 from truetune.settings.config import WeightUse
 
 NO_ADAPTER = Unmet(
@@ -110,14 +112,14 @@ class SettingsNameAnotherBase(ConfigRule):
     def _put_on_another(self, name: str) -> Iterator[Finding]:
         """The adapter of this run, which another file puts on a model of another name."""
         for use in self._others():
-            apart = explain_different_weights(name, use.base)
-            if apart is None and not are_base_and_instruct_model(name, use.base):
+            other = explain_other_base(use.base, name)
+            if other is None or _is_told_of_command(use):
                 continue
             yield self.finding(
                 f"the adapter is trained on {name}, and {Path(use.file).name} puts it on {use.base}:"
-                f" {apart or 'one is instruction-tuned, the other is not'}",
+                f" {other.why}",
                 f"name {name} there",
-                severity="error" if apart else "warning",
+                severity="error" if other.is_proved else "warning",
                 cases=[
                     setting_case(self.subject, name, "model"),
                     Case(use.text, file=use.file, line=use.line),
@@ -143,3 +145,10 @@ class SettingsNameAnotherBase(ConfigRule):
                     Case(f"base_model_name_or_path: {base}", file=str(file)),
                 ],
             )
+
+
+def _is_told_of_command(use: WeightUse) -> bool:
+    """Does the adapter's own file lie beside the command that serves it, so that the command's rule tells it?"""
+    if not is_command_file(Path(use.file)):
+        return False
+    return any(base_of_adapter(folder, use.file) is not None for folder in use.folders)

@@ -147,12 +147,24 @@ class DpoChosenFalls(LogRule):
         yield self.finding(
             f"the chosen answers lose {lost:.0%} of their log-probability ({first:.4g} to"
             f" {last:.4g}), the rejected ones go from {others[0]:.4g} to {others[1]:.4g}",
-            "lower the learning rate, raise beta, or add an SFT term on the chosen answers",
+            self._remedy(),
             severity="warning" if lost >= LARGE_FALL else "info",
             figure=draw_curves(
                 "log-probability", {"logps/chosen": chosen, "logps/rejected": rejected}
             ),
         )
+
+    def _remedy(self) -> str:
+        """What helps: beta holds the policy at its reference, and a loss without one has nothing to be held at."""
+        log = self.subject
+        rewards = log.curve("rewards/chosen").finite()
+        starts_away = bool(rewards.value.size) and abs(_ends(rewards)[0]) > MAX_FIRST_REWARD
+        if starts_away or log.facts.get("loss_type") == "simpo":
+            return (
+                "lower the learning rate (SimPO: 3e-7 to 1e-6), or add an SFT term on the chosen answers (cpo_alpha);"
+                " this loss has no reference that a larger beta could hold it at"
+            )
+        return "lower the learning rate, raise beta, or add an SFT term on the chosen answers"
 
     def _fell(self, side: str) -> bool:
         """Did this side fall by five times the noise of the medians? Its reward begins at 0 by definition."""

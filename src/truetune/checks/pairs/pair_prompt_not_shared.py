@@ -2,8 +2,8 @@
 
 ## What it does
 Counts the pairs of which a side begins with a question of its own behind the prompt: the prompt again (it then stands
-there twice), or another one than the other side's. In strings: both sides begin with the whole prompt, or the two
-share nothing at all and no prompt is given.
+there twice), or another one than the other side's. In strings: both sides begin with the whole prompt, or with a turn
+that a template wrote around it; or the two share nothing at all and no prompt is given.
 
 ## Why it is bad
 DPO compares two answers to one prompt. With different prompts it compares questions, and learns to find them likely;
@@ -34,6 +34,7 @@ on.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -58,6 +59,11 @@ MIN_PROMPT_CHARACTERS = 16
 # one of the script.
 ERROR_SHARE = 0.1
 """Share of the pairs from which it is an error"""
+ASKING_TURN = re.compile(
+    r"(?:<[|｜]?[\w ]+[|｜]?>|\[INST\]|<<SYS>>|#{2,3} ?(?:Instruction|User|Human|Question):"
+    r"|\b(?:user|human|USER|Human):?)\s*$"
+)
+"""What a template writes in front of a question"""
 PromptFault = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 """What is wrong (empty: nothing), the evidence, and what makes a case of it"""
 
@@ -68,6 +74,7 @@ class PairPromptNotShared(PairRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    needs_tokenizer = False
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -142,7 +149,19 @@ def _check_strings(row: Conversation) -> PromptFault:
     both_begin = chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare)
     if len(bare) >= MIN_PROMPT_CHARACTERS and both_begin:
         return "twice", f"both sides begin with the prompt {bare[:60]!r}", case_in_row
+    if len(bare) >= MIN_PROMPT_CHARACTERS and _are_rendered_with(bare, chosen, rejected):
+        return "twice", f"both sides hold the turn of the prompt {bare[:60]!r}", case_in_row
     return "", "", case_in_row
+
+
+def _are_rendered_with(prompt: str, chosen: str, rejected: str) -> bool:
+    """Do both sides begin with a turn that asks the prompt: the whole conversation, rendered by a template?"""
+    before, found, _ = chosen.partition(prompt)
+    return (
+        bool(found)
+        and rejected.startswith(before + prompt)
+        and ASKING_TURN.search(before) is not None
+    )
 
 
 def _show_message(message: Message) -> str:

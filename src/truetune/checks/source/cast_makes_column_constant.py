@@ -28,7 +28,8 @@ from trl import KTOTrainer
 
 rows = []
 for row in csv.DictReader(open("votes.csv")):
-    rows.append({"prompt": row["prompt"], "completion": row["answer"], "label": row["label"] == "1"})
+    is_good = row["label"].strip().lower() in ("1", "true", "yes")
+    rows.append({"prompt": row["prompt"], "completion": row["answer"], "label": is_good})
 KTOTrainer(model="model", train_dataset=rows).train()
 ```
 
@@ -76,7 +77,7 @@ class CastMakesColumnConstant(SourceRule):
         module = self.subject
         for found in constant_results(module):
             remedy = (
-                'compare with the text that means yes: row["label"].strip().lower() in ("1", "true", "yes")'
+                f"compare with the text that means yes: {_comparison_with_yes(module, found.node)}"
                 if found.kind == "cast"
                 else "bring both sides to one type and spelling, as the rows have it"
             )
@@ -92,3 +93,13 @@ class CastMakesColumnConstant(SourceRule):
                 "write x in (a, b)",
                 cases=[case_at(module, node)],
             )
+
+
+def _comparison_with_yes(module: Module, cast: ast.AST) -> str:
+    """What to write in place of a cast, in the words of the code: its own column and variable."""
+    if isinstance(cast, ast.Call) and isinstance(cast.func, ast.Attribute):
+        column = module.text_of(cast.func.value)
+        return f'{column}.str.strip().str.lower().isin(["1", "true", "yes"])'
+    if isinstance(cast, ast.Call) and len(cast.args) == 1:
+        return f'{module.text_of(cast.args[0])}.strip().lower() in ("1", "true", "yes")'
+    return 'text.strip().lower() in ("1", "true", "yes")'

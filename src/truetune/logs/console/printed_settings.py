@@ -200,12 +200,12 @@ SERVER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "vLLM",
         re.compile(
-            r"vLLM API server version|Engine \d{3}: Avg prompt throughput|vllm serve "
+            r"vLLM API server version|Engine \d{3}: Avg prompt throughput"
             r"|Avg (?:prompt|generation) throughput: .{0,120}Running: \d+ reqs?, "
         ),
     ),
     ("SGLang", re.compile(r"server_args=ServerArgs\(|Decode batch[,.] ?#running-req")),
-    ("TGI", re.compile(r"text[-_]generation[-_](?:launcher|router)|compat_generate\{")),
+    ("TGI", re.compile(r"text_generation_(?:launcher|router)(?:::|: )|compat_generate\{")),
     (
         "llama.cpp",
         re.compile(
@@ -226,10 +226,14 @@ SERVER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
 )
-"""Programs that answer requests, and what only their logs hold; the first that fits names the log"""
+"""Programs that answer requests, and what only their logs hold; the first that fits names the log.
+
+A typed command is none of it: it stands at the head of notes, results and transcripts as well.
+"""
+VLLM_LINE = re.compile(r"\b(?:INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w/]+\.py:\d+\]")
+"""A line of vLLM's log"""
 SERVER_WORDS = (
     "vLLM",
-    "vllm serve",
     "Engine ",
     "throughput",
     "ServerArgs",
@@ -324,18 +328,28 @@ class SettingsReader:
     _figures: dict[str, float] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _server: str = ""
+    _is_vllm_started: bool = False
 
     def add_line(self, text: str) -> None:
         """One line without its prefixes."""
-        if not self._server and any(word in text for word in SERVER_WORDS):
-            fitting = (name for name, pattern in SERVER_PATTERNS if pattern.search(text))
-            self._server = next(fitting, "")
+        if not self._server:
+            self._server = self._server_of(text)
         if not any(word in text for word in SETTING_WORDS):
             return
         for name, pattern in COMPILED_PATTERNS:
             match = pattern.search(text)
             if match is not None:
                 self._keep(name, match)
+
+    def _server_of(self, text: str) -> str:
+        """The program whose log a line stands in; empty where it does not show it."""
+        self._is_vllm_started = self._is_vllm_started or "vllm serve " in text
+        # The command and a line of vLLM's own behind it: the same lines without it are of an engine inside of a script.
+        if self._is_vllm_started and VLLM_LINE.search(text):
+            return "vLLM"
+        if not any(word in text for word in SERVER_WORDS):
+            return ""
+        return next((name for name, pattern in SERVER_PATTERNS if pattern.search(text)), "")
 
     def finish(self) -> PrintedSettings:
         """What was printed."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.model_devices_in_runs import (
@@ -31,6 +32,7 @@ from truetune.checks.source.evidence.optimizers_in_runs import (
     ADAPTER_WRAPPERS,
     models_of_parameters,
 )
+from truetune.checks.source.evidence.weight_sharding import may_keep_float32_weights
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
@@ -83,7 +85,7 @@ def narrow_weights_of_optimizers(
             if optimizer.home.path != module.path or optimizer.node in seen:
                 continue
             cause = _cause_of_dtype(trace, optimizer, dtype)
-            if cause is not None and not may_keep_float32_copies(module):
+            if cause is not None and not _keeps_copies(module):
                 seen.add(optimizer.node)
                 yield NarrowWeights(optimizer, cause)
 
@@ -99,9 +101,14 @@ def narrow_weights_of_trainers(module: Module, dtype: str) -> Iterator[NarrowWei
             cause = (
                 None if _may_train_others(trainer) else _common_cause(trace, model, trainer, dtype)
             )
-            if cause is not None and not may_keep_float32_copies(module):
+            if cause is not None and not _keeps_copies(module):
                 seen.add(trainer.node)
                 yield NarrowWeights(trainer, cause)
+
+
+def _keeps_copies(module: Module) -> bool:
+    """May the weights have a float32 copy, by the code, or by how the run is launched?"""
+    return may_keep_float32_copies(module) or may_keep_float32_weights(Path(module.path))
 
 
 def settings_of_trainer(trainer: CallEvent) -> dict[str, Value]:

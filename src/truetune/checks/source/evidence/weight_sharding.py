@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
+from truetune.parsing.shell_commands import is_command_file, read_commands
 from truetune.settings import located_document
 from truetune.settings.stacks.find_config_consumer import launches_of
 from truetune.source.module import Module
@@ -89,6 +90,47 @@ def uses_deepspeed(module: Module) -> bool:
     return any(
         setup is not None and setup.deepspeed for _, setup in _configs_beside(Path(module.path))
     )
+
+
+def sharding_by_file(named: object, beside: Path) -> Sharding | None:
+    """How a DeepSpeed file that settings name shards the weights; None where it is not here, or shards nothing."""
+    if not isinstance(named, str):
+        return None
+    setup = _config_of_words([named], beside)
+    return Sharding(setup.how, named, certain=True) if setup is not None and setup.how else None
+
+
+def may_keep_float32_weights(path: Path) -> bool:
+    """May a run keep a float32 copy of its weights, by its commands or the files beside it: DeepSpeed or FSDP?
+
+    DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds float32 shards.
+    """
+    started = [*launches_of(path), *_launches_in(path)]
+    setups = [_config_of_words(command.replace("=", " ").split(), path) for command in started]
+    sharded = [one for command in started for one in _sharding_of_command(command, path)]
+    if any(one.how for one in sharded) or any("deepspeed" in command for command in started):
+        return True
+    if any(setup is not None and _is_sharded(setup) for setup in setups):
+        return True
+    # Commands that say all of the launch leave nothing to the files that only lie beside the script.
+    if started and all(setup is not None for setup in setups):
+        return False
+    return any(setup is not None and _is_sharded(setup) for _, setup in _configs_beside(path))
+
+
+def _is_sharded(setup: ShardingConfig) -> bool:
+    """Does a configuration set up DeepSpeed, at any stage, or FSDP?"""
+    return setup.deepspeed or bool(setup.how)
+
+
+def _launches_in(path: Path) -> list[str]:
+    """The commands of a shell script or job that is judged itself."""
+    if not is_command_file(path):
+        return []
+    try:
+        return [" ".join(command.words) for command in read_commands(path).commands]
+    except TruetuneError:
+        return []
 
 
 def _in_code(module: Module) -> Iterator[Sharding]:

@@ -22,7 +22,7 @@ MESSAGES = (
     define_message(
         "no-gpu-found",
         "torch sees no GPU",
-        r"Found no NVIDIA driver|No CUDA GPUs are available|Torch not compiled with CUDA enabled"
+        r"Found no NVIDIA driver|[Nn]o CUDA GPUs are available|Torch not compiled with CUDA enabled"
         r"|no CUDA-capable device|CUDA is not available|torch\.cuda\.is_available\(\)"
         r" (?:is|returned"
         r"|should be) (?:False|True)|cannot find any torch accelerator|needs? (?:a|an NVIDIA)"

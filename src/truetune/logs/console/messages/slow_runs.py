@@ -23,6 +23,45 @@ MESSAGES = (
         severity="warning",
     ),
     define_message(
+        "generation-under-zero-3",
+        "answers are generated while ZeRO-3 holds the weights in parts: each token gathers all weights from the GPUs",
+        r"(?:Attempting to initialize|[Ii]nitializ(?:ing|ed)) ZeRO[- ]?(?:3 )?[Ii]nference",
+        "a prediction or an evaluation with predict_with_generate, or generate, under a DeepSpeed file of stage 3",
+        "generate in a run of its own without DeepSpeed, or by vLLM (LLaMA-Factory: scripts/vllm_infer.py) from the"
+        " saved weights; in training, stage 2 where the model fits",
+        "huggingface/transformers, integrations/deepspeed.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
+        "container-without-gpu",
+        "the container sees no GPU: what runs in it runs on the CPU, or stops",
+        r"(?:WARNING: )?The NVIDIA Driver was not detected",
+        "the container was started without a GPU: docker run without --gpus all, a compose service without"
+        " deploy.resources.reservations.devices (or gpus: all), a job of Kubernetes without nvidia.com/gpu",
+        "docker run --gpus all; compose: gpus: all, or deploy.resources.reservations.devices with capabilities [gpu];"
+        " Kubernetes: resources.limits nvidia.com/gpu: 1; Slurm: --gres=gpu:1. `nvidia-smi` in the container lists it"
+        " then",
+        "docs.nvidia.com/datacenter/cloud-native/container-toolkit",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
+        "model-loaded-on-the-cpu",
+        "the model was loaded on the CPU: each token takes ten times as long as on a GPU, or more",
+        r"(?:[Mm]odel (?:is |was )?loaded|[Ll]oaded (?:the )?(?:model |checkpoint )?[\w./-]{2,80}"
+        r"|[Mm]odel (?:is )?(?:running|placed)|(?:Serving|serving) [\w./-]{2,80})"
+        r"(?: in [\d.]+ ?s(?:econds)?)? on (?:the )?(?:device[:=]? ?)?[\"'(]?(?:cpu|CPU)\b"
+        r"(?![ -](?:memory|RAM|first|offload))",
+        "a container, a job or a service that was given no GPU; a torch for the CPU; a device that falls back to cpu"
+        " where torch.cuda.is_available() is False",
+        "give it a GPU (docker --gpus all, compose gpus: all, Slurm --gres=gpu:1); `truetune doctor` says whether torch"
+        " sees one",
+        "torch/cuda/__init__.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
         "layers-left-on-the-cpu",
         "a part of the model's layers is computed on the CPU: every token waits for it",
         r"(?:llm_)?load_tensors: offloaded (?!(\d+)/\1 )\d+/\d+ layers to GPU"

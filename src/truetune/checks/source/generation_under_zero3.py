@@ -1,0 +1,103 @@
+"""A script generates with a model whose weights ZeRO-3 holds in parts.
+
+## What it does
+Looks at `generate` and `predict_with_generate=True` in scripts that train under ZeRO-3, by the code or by the command
+that starts it, outside of what gathers the weights first (`GatheredParameters`, TRL's `unwrap_model_for_generation`).
+Files of settings are told by `generation-gathers-weights`.
+
+## Why it is bad
+Each GPU holds a part of every layer. For each token, every layer is sent to all GPUs again: an evaluation of some
+hundred answers takes hours, and nothing in the log says why. Without `synced_gpus=True`, processes whose answers end
+earlier leave the others waiting for ever.
+
+## Example
+```python
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+engine, _, _, _ = deepspeed.initialize(model=model, config={"zero_optimization": {"stage": 3}})
+for batch in loader:
+    engine.backward(engine(**batch).loss)
+    engine.step()
+answers = engine.module.generate(**prompts, max_new_tokens=256, synced_gpus=True)
+```
+
+## Use instead
+```python
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+engine, _, _, _ = deepspeed.initialize(model=model, config={"zero_optimization": {"stage": 3}})
+for batch in loader:
+    engine.backward(engine(**batch).loss)
+    engine.step()
+with deepspeed.zero.GatheredParameters(list(engine.module.parameters())):
+    answers = engine.module.generate(**prompts, max_new_tokens=256)
+```
+
+## Fix safety
+Each GPU holds the whole weights while it generates. Where they do not fit, generate afterwards from the saved weights,
+by vLLM or in a run without DeepSpeed.
+
+## References
+- deepspeed.ai, "Constructing Massive Models"; huggingface/trl `unwrap_model_for_generation`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.checks.source.evidence.weight_sharding import sharding_of
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+GATHERS = ("GatheredParameters", "unwrap_model_for_generation", "summon_full_params")
+ENGINES = ("vllm", "LLM(", "sglang")
+"""In a script whose answers may come from an engine with weights of its own"""
+
+
+def _generating_places(module: Module) -> Iterator[Call]:
+    """Calls of `generate`, and settings of trainers that generate."""
+    yield from module.methods("generate")
+    for call in module.calls("transformers.Seq2SeqTrainingArguments"):
+        if module.flow.value(call.keywords.get("predict_with_generate")) is True:
+            yield call
+
+
+class GenerationUnderZero3(SourceRule):
+    code = "SRC188"
+    symptoms = ("slow-generation", "several-gpus")
+    severity = "warning"
+    looks_at = CodePlaces("calls of generate, and trainers that generate", _generating_places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        calls = [call for call in _generating_places(module) if not _is_gathered(module, call)]
+        if not calls or module.mentions(*ENGINES) or not trains_a_model(module):
+            return
+        sharding = sharding_of(module)
+        if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
+            return
+        yield self.finding(
+            "answers are generated while ZeRO-3 holds the weights in parts: each token gathers all weights from the"
+            " GPUs",
+            "gather them once (with deepspeed.zero.GatheredParameters(list(model.parameters())): ...), or generate"
+            " after the training from the saved weights, by vLLM or without DeepSpeed",
+            evidence=[f"ZeRO-3 by {sharding.where}"],
+            cases=[case_at(module, calls[0].node)],
+        )
+
+
+def _is_gathered(module: Module, call: Call) -> bool:
+    """Does the call stand in a block that gathers the weights first?"""
+    around = [node for node in module.parents(call.node) if isinstance(node, ast.With)]
+    heads = (module.text_of(item.context_expr) for node in around for item in node.items)
+    return any(name in head for head in heads for name in GATHERS)

@@ -1,0 +1,155 @@
+"""A chat model is trained on plain strings, and a script beside asks it through its chat template.
+
+## What it does
+Makes the rows that a script gives TRL's trainer, where their file is here: prompts with completions, or with chosen and
+rejected. It speaks where they are plain strings without any mark of a turn, the model is a chat model by its name
+(instruct, chat, it), and a script beside asks by the chat template. It needs no tokenizer;
+`plain-string-pair-skips-template` judges the same rows where one is named.
+
+## Why it is bad
+Trainers join such strings as they are. The model is then asked in a form that it was never trained on: the answers are
+those of the model before, or break off, repeat and do not stop.
+
+## Example
+```python
+from datasets import load_dataset
+from trl import DPOConfig, DPOTrainer
+
+# pairs.json: [{"prompt": "Is it open?", "chosen": "It is.", "rejected": "Who knows."}]
+# chat.py: inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True); model.generate(inputs)
+rows = load_dataset("json", data_files="pairs.json", split="train")
+DPOTrainer("Qwen/Qwen2.5-7B-Instruct", args=DPOConfig("out"), train_dataset=rows).train()
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from trl import DPOConfig, DPOTrainer
+
+
+def shape(row):
+    return {
+        "prompt": [{"role": "user", "content": row["prompt"]}],
+        "chosen": [{"role": "assistant", "content": row["chosen"]}],
+        "rejected": [{"role": "assistant", "content": row["rejected"]}],
+    }
+
+
+# pairs.json: [{"prompt": "Is it open?", "chosen": "It is.", "rejected": "Who knows."}]
+# chat.py: inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True); model.generate(inputs)
+rows = load_dataset("json", data_files="pairs.json", split="train").map(shape)
+DPOTrainer("Qwen/Qwen2.5-7B-Instruct", args=DPOConfig("out"), train_dataset=rows).train()
+```
+
+## Fix safety
+Rows of messages go through the template. Where the model is asked in plain text as well, the strings are right.
+
+## References
+- huggingface/trl#3468, huggingface/trl#3140
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.bare_text_to_chat_model import CHAT_MODEL_NAME, TURN_MARKS
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_forms import scripts_beside
+from truetune.data.script_rows.trained_rows import read_trained_rows
+from truetune.errors import TruetuneError
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.lineage import lineages
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.traces import traces_of
+
+TRAINERS = ("trl.*Trainer",)
+PAIRS = (("prompt", "chosen", "rejected"), ("prompt", "completion"))
+ASKS_BY_TEMPLATE = re.compile(
+    r"apply_chat_template\(|chat\.completions\.create|/v1/chat/completions|ollama\.chat\("
+)
+"""What asks a model, or a server of it, in turns"""
+MAX_ROWS = 200
+"""Rows that are looked at; a script shapes all in the same way"""
+
+
+class PlainPairsForChatModel(SourceRule):
+    code = "SRC187"
+    symptoms = ("garbage-output", "dpo-without-effect", "good-here-bad-there")
+    severity = "warning"
+    looks_at = calls_of("trainers of TRL", *TRAINERS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        found = next(_chat_models_trained(module), None)
+        if found is None:
+            return
+        trainer, name = found
+        asking = next(_asking_by_template(module), None)
+        rows = _rows_of(module) if asking is not None else []
+        plain = [row for _, _, row in rows if _is_plain_pair(row)]
+        if asking is None or not rows or len(plain) < len(rows):
+            return
+        file, line, first = rows[0]
+        columns = ", ".join(next(pair for pair in PAIRS if pair[1] in first))
+        yield self.finding(
+            f"{name} is a chat model and is trained on plain strings ({columns}), which skip its chat template;"
+            f" {Path(asking[0].path).name} asks it through the template",
+            f"write {columns} as lists of messages ({{'role': 'user' or 'assistant', 'content': ...}}), so that they go"
+            " through the chat template",
+            cases=[
+                case_at(module, trainer.node),
+                Case(f"prompt {str(first['prompt'])[-60:]!r}", file=file, line=line),
+                Case(asking[1], file=asking[0].path, line=asking[2]),
+            ],
+            count=len(plain),
+            total=len(rows),
+        )
+
+
+def _chat_models_trained(module: Module) -> Iterator[tuple[CallEvent, str]]:
+    """The trainers of a file whose model is a chat model by its name."""
+    for trace in traces_of(module):
+        for trainer in trace.calls(*TRAINERS):
+            model = trainer.argument(0, "model")
+            if trainer.home.path != module.path or model is None:
+                continue
+            loads = [way.load for way in lineages(model)]
+            given = [load.argument(0, "pretrained_model_name_or_path") for load in loads if load]
+            names = [constant_of(one) for one in (given or [model]) if one is not None]
+            if names and all(isinstance(n, str) and CHAT_MODEL_NAME.search(n) for n in names):
+                yield trainer, str(names[0])
+
+
+def _asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
+    """The scripts beside that ask by a chat template and train nothing, with the line that does."""
+    for other in scripts_beside(module):
+        if any(other.methods("train", "backward")):
+            continue
+        for number, line in enumerate(other.text.splitlines(), 1):
+            if ASKS_BY_TEMPLATE.search(line):
+                yield other, line.strip(), number
+                break
+
+
+def _rows_of(module: Module) -> list[tuple[str, int, Mapping[str, Any]]]:
+    """The first rows that a script trains, each with its file and line; none where they are not known."""
+    try:
+        rows = read_trained_rows(module.path)
+    except (TruetuneError, OSError):
+        return []
+    return [(one.file, one.line, one.row) for one in rows.rows[:MAX_ROWS]]
+
+
+def _is_plain_pair(row: Mapping[str, Any]) -> bool:
+    """Are a prompt and its answers plain strings that hold no mark of a turn?"""
+    pair = next((pair for pair in PAIRS if all(name in row for name in pair)), None)
+    texts = [row[name] for name in pair] if pair is not None else []
+    are_texts = bool(texts) and all(isinstance(text, str) for text in texts)
+    return are_texts and not any(TURN_MARKS.search(text) for text in texts)
