@@ -13,6 +13,7 @@ import ast
 from collections.abc import Hashable
 from typing import Literal, NamedTuple
 
+from truetune.checks.source.evidence.loop_passes import ends_of_body
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values import (
@@ -300,26 +301,17 @@ def _branches_inside(event: CallEvent, loop: Frame) -> list[Frame]:
 
 def _adds_in_each_pass(appends: list[CallEvent], loop: Frame) -> bool:
     """Does each pass of a loop add to the list?"""
-    if any(isinstance(part, ast.Continue) for part in _own_statements(loop.node)):
-        return False
+    nodes = frozenset(id(one.node) for one in appends)
+    if isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
+        ends = ends_of_body(loop.node.body, nodes).all()
+        if True in ends:
+            return False not in ends
+    # The calls stand in a function that the loop calls.
     arms = [_branches_inside(one, loop) for one in appends]
     if any(not branches for branches in arms):
         return True
     taken = {(id(branches[-1].node), branches[-1].taken) for branches in arms}
     return any((node, not is_taken) in taken for node, is_taken in taken)
-
-
-def _own_statements(loop: ast.AST) -> list[ast.AST]:
-    """The nodes of a loop, without those of loops and functions inside it."""
-    found: list[ast.AST] = []
-    pending = list(ast.iter_child_nodes(loop))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.For | ast.While | ast.FunctionDef | ast.Lambda):
-            continue
-        found.append(node)
-        pending.extend(ast.iter_child_nodes(node))
-    return found
 
 
 def _arguments_of(call: CallEvent) -> list[ast.AST]:
