@@ -114,6 +114,10 @@ torch.distributed.all_gather_object(gathered, answers)
 flat = [answer for part in gathered for answer in part]
 scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
 """,
+    "every second row of one side": """
+answers = [row["answer"] for row in rows]
+pairs = list(zip(rows, answers[::2]))
+""",
     "file read twice": """
 prompts = [json.loads(line)["prompt"] for line in open("rows.jsonl")]
 answers = [json.loads(line)["answer"] for line in open("rows.jsonl") if "answer" in line]
@@ -197,6 +201,14 @@ for row in rows:
         break
     answers.append(row["answer"])
 pairs = list(zip(rows, answers))
+""",
+    "heads and bodies": """
+lines = [line.strip() for line in open("chat.txt")]
+pairs = list(zip(lines[0::2], lines[1::2]))
+""",
+    "both orders of a pair": """
+answers = [row["answer"] for row in rows]
+pairs = list(zip(answers, answers[::-1]))
 """,
     "index": """
 clean = frame.dropna(subset=["answer"])

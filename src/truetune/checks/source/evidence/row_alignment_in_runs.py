@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from truetune.checks.source.evidence.loop_passes import ends_of_body
 from truetune.source.symbolic_execution.constants import constant_of
@@ -236,12 +236,27 @@ class _AlignmentWalk:
         return None
 
     def _step_of_slice(self, item: Item, key: Slice) -> Value | None:
-        """`rows[:n]` keeps the places of rows; `rows[rank::world]` gives every so many."""
-        if key.step is not None:
-            text = id(item) if key.node is None else ast.unparse(key.node)
-            self._change("parts", text, key.node)
-            return item.base
-        return item.base if key.start is None else None
+        """`rows[:n]` keeps the places of rows; `rows[rank::world]` and `lines[1::2]` give every so many."""
+        if key.step is None:
+            return item.base if key.start is None else None
+        step = constant_of(key.step)
+        if step is not NO_CONSTANT and _is_backwards(step):
+            return None
+        # Slices of one step fit each other, wherever they begin: heads and bodies, questions and answers.
+        written = _written_step(key)
+        self._change("parts", id(item) if written is None else written, key.node)
+        return item.base
+
+
+def _is_backwards(step: Any) -> bool:
+    """Does a slice go from the end to the begin?"""
+    return isinstance(step, int) and step < 0
+
+
+def _written_step(key: Slice) -> str | None:
+    """The step of a slice as it is written."""
+    node = key.node
+    return ast.unparse(node.step) if isinstance(node, ast.Slice) and node.step else None
 
 
 def _is_plain_list(value: Value) -> bool:
