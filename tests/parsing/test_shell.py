@@ -28,9 +28,17 @@ def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
         ("run --a $(b 1) --c 2\n", [("run", "--a", "$(b 1)", "--c", "2"), ("b", "1")]),
         (
             "run --n=$(nvidia-smi -L | wc -l) t.py; ls\n",
-            [("run", "--n=$(nvidia-smi -L | wc -l)", "t.py"), ("ls",), ("nvidia-smi", "-L"), ("wc", "-l")],
+            [
+                ("run", "--n=$(nvidia-smi -L | wc -l)", "t.py"),
+                ("ls",),
+                ("nvidia-smi", "-L"),
+                ("wc", "-l"),
+            ],
         ),
-        ("run --n $((16 / 2)) --m 3\n", [("run", "--n", "$(( 16 / 2 ))", "--m", "3"), ("16", "/", "2")]),
+        (
+            "run --n $((16 / 2)) --m 3\n",
+            [("run", "--n", "$(( 16 / 2 ))", "--m", "3"), ("16", "/", "2")],
+        ),
         ("A=$(nproc); run\n", [("run",), ("nproc",)]),
         ("(cd x && run)\n", [("cd", "x"), ("run",)]),
         ("run $(a\nls\n", [("run", "$"), ("a",), ("ls",)]),

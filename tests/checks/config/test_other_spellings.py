@@ -152,7 +152,12 @@ def test_evaluations_of_swift(options: str, named: bool, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("share", "more", "named"),
-    [(0.8, "", True), (0.8, "--sleep_level 1", False), (0.8, "--sleep_level 0", True), (0.3, "", False)],
+    [
+        (0.8, "", True),
+        (0.8, "--sleep_level 1", False),
+        (0.8, "--sleep_level 0", True),
+        (0.3, "", False),
+    ],
 )
 def test_memory_that_vllm_gives_back(share: float, more: str, named: bool, tmp_path: Path) -> None:
     path = tmp_path / "train.sh"

@@ -68,7 +68,9 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 
-OWN_LAYERS = Unmet("torchtune builds every model of layers of its own, which have the same names in all")
+OWN_LAYERS = Unmet(
+    "torchtune builds every model of layers of its own, which have the same names in all"
+)
 TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 
 

@@ -30,7 +30,9 @@ class PassEnds(NamedTuple):
         return self.behind | self.at_continue
 
 
-def ends_of_body(body: Sequence[ast.stmt], calls: frozenset[int], before: States = BEFORE) -> PassEnds:
+def ends_of_body(
+    body: Sequence[ast.stmt], calls: frozenset[int], before: States = BEFORE
+) -> PassEnds:
     """How passes through statements end; `calls` are the ids of the nodes that are looked for."""
     behind, at_continue = before, NOWHERE
     for statement in body:
