@@ -139,6 +139,13 @@ def test_the_config_of_a_folder_says_more_than_its_name(tmp_path: Path) -> None:
             "export NPROC_PER_NODE=4\nCUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model x --dataset d",
             0,
         ),
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen3-8B --dataset d", 1),
+        # One GPU does not hold its weights.
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model Qwen/Qwen3-Next-80B-A3B --dataset d", 0),
+        (
+            "CUDA_VISIBLE_DEVICES=0,1 swift sft --model Qwen/Qwen2.5-72B --quant_bits 4 --dataset d",
+            1,
+        ),
         ("CUDA_VISIBLE_DEVICES=0 swift sft --model x --dataset d", 0),
         ("CUDA_VISIBLE_DEVICES=0,1 swift infer --model x", 0),
         ("#SBATCH --gres=gpu:4\ntune run lora_finetune_single_device --config a.yaml", 1),

@@ -539,3 +539,24 @@ def test_rows_below_the_folder_of_the_script_are_judged(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HEAD + code)
     report = check_paths([str(tmp_path)], RunSpec())
     assert "duplicate-rows" in {finding.rule for finding in report.findings}
+
+
+GAME = """
+total = 0
+for left in range(120):
+    for right in range(120):
+        total = total + left * right
+"""
+
+
+def test_long_code_of_a_script_without_files_is_not_followed_to_its_end(tmp_path: Path) -> None:
+    """A game for rewards takes seconds to follow, and no row is at hand."""
+    made = "rows = Dataset.from_list([{'prompt': 'Play.', 'completion': 'Up.'}])\n"
+    script = write(tmp_path, made + GAME + TRAIN)
+    with pytest.raises(DataError, match="too long to follow"):
+        read_trained_rows(script)
+
+
+def test_long_code_behind_the_rows_of_a_file_is_followed(tmp_path: Path) -> None:
+    script = write(tmp_path, WAYS["renamed"][0].replace(TRAIN, GAME + TRAIN))
+    assert read_trained_rows(script).rows[0].row == PAIR

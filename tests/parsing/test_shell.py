@@ -24,6 +24,24 @@ def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
         ("cat <<EOF > x\nvllm serve m\nEOF\nls\n", [("cat", "<<", "EOF", ">", "x"), ("ls",)]),
         ("A=1 B='2 3' run\n", [("run",)]),
         ("echo 'open\nrun\n", [("run",)]),
+        # What a command prints is a word of another, which goes on behind it.
+        ("run --a $(b 1) --c 2\n", [("run", "--a", "$(b 1)", "--c", "2"), ("b", "1")]),
+        (
+            "run --n=$(nvidia-smi -L | wc -l) t.py; ls\n",
+            [
+                ("run", "--n=$(nvidia-smi -L | wc -l)", "t.py"),
+                ("ls",),
+                ("nvidia-smi", "-L"),
+                ("wc", "-l"),
+            ],
+        ),
+        (
+            "run --n $((16 / 2)) --m 3\n",
+            [("run", "--n", "$(( 16 / 2 ))", "--m", "3"), ("16", "/", "2")],
+        ),
+        ("A=$(nproc); run\n", [("run",), ("nproc",)]),
+        ("(cd x && run)\n", [("cd", "x"), ("run",)]),
+        ("run $(a\nls\n", [("run", "$"), ("a",), ("ls",)]),
     ],
 )
 def test_a_script(text: str, expected: list[tuple[str, ...]]) -> None:

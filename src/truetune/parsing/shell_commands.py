@@ -29,6 +29,7 @@ SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
 VARIABLES_SUFFIX = ".env"
 """Of a file whose lines set variables for a job or a container"""
 DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))
+PUNCTUATION = frozenset("();&|")
 ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
 # One value on a line of its own; `A=1 B=2 python x` sets variables for a command alone.
 ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|\"[^\"]*\"|'[^']*')\s*(?:#.*)?")
@@ -256,6 +257,17 @@ def _commands_of_line(
         words = list(lexer)
     except ValueError:
         return
+    yield from _commands_of_words(words, number, variables, arrays)
+
+
+def _commands_of_words(
+    words: list[str],
+    number: int,
+    variables: Mapping[str, str],
+    arrays: Mapping[str, list[str]],
+) -> Iterator[ShellCommand]:
+    """The commands that words make, with those in `$(...)`."""
+    words, substituted = _join_substitutions(words)
     part: list[str] = []
     # The semicolon ends the last command like all others.
     for word in (*words, ";"):
@@ -268,6 +280,36 @@ def _commands_of_line(
         if command is not None:
             yield command
         part = []
+    for inner in substituted:
+        yield from _commands_of_words(inner, number, variables, arrays)
+
+
+def _join_substitutions(words: list[str]) -> tuple[list[str], list[list[str]]]:
+    """Words with each `$(...)` as one, and the words inside of those: what a command prints is no end of another."""
+    joined: list[str] = []
+    substituted: list[list[str]] = []
+    inner: list[str] = []
+    depth = 0
+    for word in words:
+        is_opened = joined and joined[-1].endswith("$") and word.startswith("(")
+        if not depth and not is_opened:
+            joined.append(word)
+            continue
+        # Signs that stand together are one word: `));`.
+        parts = list(word) if set(word) <= PUNCTUATION else [word]
+        for number, part in enumerate(parts):
+            depth += (part == "(") - (part == ")")
+            inner.append(part)
+            if depth:
+                continue
+            joined[-1] += "".join(("(", " ".join(inner[1:-1]), ")"))
+            substituted.append(inner[1:-1])
+            inner = []
+            rest = "".join(parts[number + 1 :])
+            joined += [rest] if rest else []
+            break
+    # One that never closes is taken as it stands.
+    return (words, []) if depth else (joined, substituted)
 
 
 def _with_variables(word: str, variables: Mapping[str, str]) -> str:

@@ -116,3 +116,51 @@ def test_rates_of_programs(script: str, speaks: bool, tmp_path: Path) -> None:
     path.write_text(script, encoding="utf-8")
     report = truetune.check([str(path)], select=["dpo-too-weak-or-frozen"])
     assert bool(report.findings) == speaks
+
+
+def test_layers_of_torchtune_have_the_same_names_in_all_models(tmp_path: Path) -> None:
+    phi = recipe("model", _component_="torchtune.models.phi4.lora_phi4_14b")
+    phi["checkpointer"] = {"checkpoint_dir": "/tmp/phi-4"}
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(phi), encoding="utf-8")
+    report = truetune.check(path)
+    assert "lora-target-fits-nothing" not in {found.rule for found in report.findings}
+
+
+SWIFT = "swift {} --model Qwen/Qwen2.5-7B-Instruct --dataset own/rows --eval_steps 50 {}\n"
+COLOCATED = "--rlhf_type grpo --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization {}"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("", True),
+        ("--eval_strategy no --split_dataset_ratio 0.01", False),
+        # ms-swift evaluates as often as it saves, wherever it has rows for that.
+        ("--split_dataset_ratio 0.01", False),
+        ("--val_dataset own/other", False),
+        ("--split_dataset_ratio 0", True),
+    ],
+)
+def test_evaluations_of_swift(options: str, named: bool, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SWIFT.format("sft", options), encoding="utf-8")
+    found = [one for one in truetune.lint(path).findings if one.rule == "setting-overruled"]
+    assert bool(found) == named
+    assert all("split_dataset_ratio" in one.remedy for one in found)
+
+
+@pytest.mark.parametrize(
+    ("share", "more", "named"),
+    [
+        (0.8, "", True),
+        (0.8, "--sleep_level 1", False),
+        (0.8, "--sleep_level 0", True),
+        (0.3, "", False),
+    ],
+)
+def test_memory_that_vllm_gives_back(share: float, more: str, named: bool, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SWIFT.format("rlhf", COLOCATED.format(share) + f" {more}"), encoding="utf-8")
+    rules = {one.rule for one in truetune.lint(path).findings}
+    assert ("vllm-takes-the-training-memory" in rules) == named

@@ -84,6 +84,10 @@ TUNED = {
     "an adapter that Unsloth leaves alone": UNSLOTH.format("lora_model") + ASK,
     "an adapter of a hub": UNSLOTH.format("me/parcels-lora") + ASK,
     "an adapter of transformers": "model = base\nmodel.load_adapter('out')\n" + ASK,
+    "trained by the loop of a library": (
+        "import torch\nfrom cookbook import train\nmodel = get_peft_model(base, LoraConfig(r=8))\n"
+        "train(model, torch.optim.AdamW(model.parameters(), lr=3e-4))\n" + ASK
+    ),
     "loaded": 'model = PeftModel.from_pretrained(base, "out")\n' + ASK,
     "weights are set": (
         "model = get_peft_model(base, LoraConfig(r=8))\n"

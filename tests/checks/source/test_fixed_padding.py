@@ -73,6 +73,15 @@ CHEAP = {
 tok = AutoTokenizer.from_pretrained("bert-base-uncased")
 rows = data.map(lambda b: tok(b["text"], padding="max_length", truncation=True))
 """,
+    "captions of images": """
+from transformers import CLIPTokenizer
+tok = CLIPTokenizer.from_pretrained(NAME)
+rows = data.map(lambda b: tok(b["text"], padding="max_length", max_length=tok.model_max_length))
+""",
+    "part of a diffusion model": """
+tok = AutoTokenizer.from_pretrained(NAME, subfolder="tokenizer")
+rows = data.map(lambda b: tok(b["text"], padding="max_length", max_length=tok.model_max_length))
+""",
     "limit set": """
 tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B", model_max_length=512)
 rows = data.map(lambda b: tok(b["text"], padding="max_length", truncation=True))

@@ -40,6 +40,33 @@ def clean(rows):
     return kept
 pairs = [dict(p=row["prompt"], a=a) for row, a in zip(rows, clean(rows))]
 """,
+    "added before continue, and behind it": """
+prompts, answers = [], []
+for row in rows:
+    prompts.append(row["prompt"])
+    if not row["answer"]:
+        continue
+    answers.append(row["answer"])
+pairs = list(zip(prompts, answers))
+""",
+    "one way of three": """
+answers = []
+for row in rows:
+    if row["answer"]:
+        answers.append(row["answer"])
+    elif row["other"]:
+        answers.append(row["other"])
+pairs = list(zip(rows, answers))
+""",
+    "passed over where it fails": """
+answers = []
+for row in rows:
+    try:
+        answers.append(json.loads(row["answer"]))
+    except ValueError:
+        continue
+pairs = list(zip(rows, answers))
+""",
     "two tests": """
 prompts = [row["prompt"] for row in rows if row["prompt"]]
 answers = [row["answer"] for row in rows if row["answer"]]
@@ -87,6 +114,10 @@ torch.distributed.all_gather_object(gathered, answers)
 flat = [answer for part in gathered for answer in part]
 scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
 """,
+    "every second row of one side": """
+answers = [row["answer"] for row in rows]
+pairs = list(zip(rows, answers[::2]))
+""",
     "file read twice": """
 prompts = [json.loads(line)["prompt"] for line in open("rows.jsonl")]
 answers = [json.loads(line)["answer"] for line in open("rows.jsonl") if "answer" in line]
@@ -119,6 +150,65 @@ for row in rows:
     else:
         answers.append("")
 pairs = list(zip(rows, answers))
+""",
+    "added before continue": """
+answers = []
+for row in rows:
+    if not row["answer"]:
+        answers.append("")
+        print("no answer")
+        continue
+    answers.append(row["answer"].strip())
+pairs = list(zip(rows, answers))
+""",
+    "reward of completions": """
+def reward(completions, solution, **kwargs):
+    right = []
+    for completion, wanted in zip(completions, solution):
+        if not wanted:
+            right.append(True)
+            continue
+        right.append(wanted in completion)
+    lengths = [len(completion) for completion in completions]
+    return [n if is_right else 0.0 for n, is_right in zip(lengths, right)]
+""",
+    "three ways": """
+answers = []
+for row in rows:
+    if row["answer"]:
+        answers.append(row["answer"])
+    elif row["other"]:
+        answers.append(row["other"])
+    else:
+        answers.append("")
+pairs = list(zip(rows, answers))
+""",
+    "something else where it fails": """
+answers = []
+for row in rows:
+    try:
+        answer = json.loads(row["answer"])
+    except ValueError:
+        answers.append(None)
+        continue
+    answers.append(answer)
+pairs = list(zip(rows, answers))
+""",
+    "a stop": """
+answers = []
+for row in rows:
+    if len(answers) == 100:
+        break
+    answers.append(row["answer"])
+pairs = list(zip(rows, answers))
+""",
+    "heads and bodies": """
+lines = [line.strip() for line in open("chat.txt")]
+pairs = list(zip(lines[0::2], lines[1::2]))
+""",
+    "both orders of a pair": """
+answers = [row["answer"] for row in rows]
+pairs = list(zip(answers, answers[::-1]))
 """,
     "index": """
 clean = frame.dropna(subset=["answer"])

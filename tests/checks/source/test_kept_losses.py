@@ -49,6 +49,8 @@ def loop(keep: str, made: str = "[]", given: str = "") -> str:
         (loop("kept.append(loss)"), "warning"),
         (loop("kept.append(loss)", given="retain_graph=True"), "error"),
         (loop("kept += [loss]"), "warning"),
+        # A list keeps the graph that the loss has, wherever it is put there.
+        (loop("with torch.no_grad():\n        kept.append(loss)"), "warning"),
         (loop("kept += loss", "0.0"), "warning"),
         (loop("kept = kept + loss / 4", "0.0"), "warning"),
         (loop("kept['loss'].append(loss.cpu())", "{'loss': []}"), "warning"),
@@ -67,6 +69,8 @@ def test_a_graph_that_is_kept(tmp_path: Path, text: str, expected: str) -> None:
         loop("kept.append(float(loss))"),
         loop("kept.append(loss)", "deque(maxlen=20)"),
         loop("kept.append(step)"),
+        loop("with torch.no_grad():\n        kept += loss", "0.0"),
+        loop("with torch.no_grad():\n        kept['loss'] += loss", "Metrics()"),
         loop("loss = loss.item(); kept.append(loss)"),
         loop("kept = kept + loss; kept = kept.detach()", "0.0"),
         loop("kept += loss\n    if step % 50 == 0:\n        kept = 0.0", "0.0"),

@@ -17,6 +17,8 @@ FAULTY = {
     '    elif "female" in response:\n        return 1\n',
     "returns": 'def read(output):\n    if "supported" in output:\n        return 1\n'
     '    if "unsupported" in output:\n        return 0\n',
+    "counted": 'LABELS = ["correct", "incorrect"]\ndef count(answers, counts):\n    for answer in answers:\n'
+    "        for label in LABELS:\n            if label in answer:\n                counts[label] += 1\n",
     "rows": 'ROWS = [{"gold": "supported", "pred": "supported"}, {"gold": "unsupported", "pred": "a"},\n'
     '    {"gold": "supported", "pred": "b"}, {"gold": "unsupported", "pred": "c"}]\n'
     'right = sum(row["gold"] in row["pred"] for row in ROWS)\n',
@@ -28,6 +30,11 @@ HEALTHY = {
     .replace('"x', '"male'),
     "words": FAULTY["loop"].replace("in answer:", "in answer.split():"),
     "apart": FAULTY["loop"].replace("incorrect", "wrong"),
+    # Which of them was found is not asked.
+    "any": 'PHRASES = ["no", "now", "not"]\ndef is_refusal(text):\n'
+    "    return any(phrase in text.lower() for phrase in PHRASES)\n",
+    "loop that returns": 'PHRASES = ["no", "now", "not"]\ndef is_refusal(answer):\n'
+    "    for phrase in PHRASES:\n        if phrase in answer:\n            return True\n    return False\n",
     "models": FAULTY["loop"].replace("answer", "model_name"),
     "rows apart": FAULTY["rows"].replace("unsupported", "refuted"),
 }

@@ -24,6 +24,16 @@ def evaluate(model, loader):
         return sum(model(**b).loss.item() for b in loader)
 """
 LEFT = {
+    "folds without train()": f"""
+for fold in folds:
+    model = AutoModelForCausalLM.from_pretrained("m")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    for epoch in range(3):
+        for batch in fold:
+            {STEP}
+        model.eval()
+        print(model(**probe).loss)
+""",
     "between steps, train() at the epoch": f"""{FUNCTION}
 for epoch in range(3):
     model.train()
@@ -124,6 +134,18 @@ for step, batch in enumerate(loader):
     {STEP}
     with evaluating(model):
         print(model(**probe).loss)
+""",
+    "folds": f"""
+for fold in folds:
+    model = AutoModelForCausalLM.from_pretrained("m")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    for epoch in range(3):
+        model.train()
+        for batch in fold:
+            {STEP}
+        model.eval()
+        for batch in held_out:
+            model(**batch)
 """,
     "other model": f"""
 teacher = AutoModelForCausalLM.from_pretrained("t")

@@ -101,6 +101,15 @@ BF16 = (
             [],
         ),
         ("row['attention_mask'][: len(prompt_ids)] = 0", ["SRC057e"]),
+        (
+            "attention_mask = mask.clone()\nattention_mask[:, :prompt_len] = 0\n"
+            "model(ids, attention_mask=attention_mask)",
+            ["SRC057e"],
+        ),
+        (
+            "attention_mask = mask.clone()\nattention_mask[:, :prompt_len] = 0\npool(hidden, attention_mask)",
+            [],
+        ),
         ("loss_attention_mask = mask.clone()\nloss_attention_mask[:, :prompt_len] = 0", []),
         ("attention_mask[:, :pad_len] = 0", []),
         (

@@ -116,7 +116,7 @@ class Scorer(nn.Module):
 scorer = Scorer().to("cuda")
 {behind}
 with torch.inference_mode():
-    scorer(ids)
+    print(scorer(ids))
 """
 GUARD = """
 @contextmanager
@@ -126,7 +126,7 @@ def evaluating(model):
     model.train()
 model.train()
 with evaluating(model), torch.no_grad():
-    model(**batch)
+    print(model(**batch).loss)
 """
 TAIL = """
 model.eval()
@@ -168,6 +168,7 @@ def is_found(text: str, folder: Path) -> bool:
         OWN + TAIL,
         OWN + LIGHTNING.format(hook="on_train_epoch_end"),
         OWN + "model.eval()\nmodel.train(True)\n" + GENERATE,
+        OWN + "model.train()\nwith torch.no_grad():\n    logits = model(**batch).logits\n",
     ],
 )
 def test_models_are_followed_to_the_last_switch(text: str, tmp_path: Path) -> None:
@@ -191,6 +192,8 @@ def test_models_are_followed_to_the_last_switch(text: str, tmp_path: Path) -> No
         OWN + LIGHTNING.format(hook="on_validation_epoch_end"),
         OWN + "model.train()\nfrom elsewhere import quiet\nquiet(model)\n" + GENERATE,
         OWN + "model.train(bool(input()))\n" + GENERATE,
+        # A pass that nothing reads warms up, or gathers the shards of weights.
+        OWN + "model.train()\nwith torch.no_grad():\n    model(**batch)\n",
         OWN + "if input():\n    model.train()\nelse:\n    model.generate(**inputs)\n",
         OWN
         + "model.train()\nother = AutoModelForCausalLM.from_pretrained('b')\nother.generate(**inputs)\n",

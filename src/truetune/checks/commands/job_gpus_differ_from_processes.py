@@ -51,10 +51,14 @@ from truetune.checks.job_gpus_and_processes import (
     visible_gpus_of_command,
     visible_gpus_set_in_script,
 )
+from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell_commands import CommandFile, ShellCommand
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 VISIBLE = "CUDA_VISIBLE_DEVICES="
+MAX_BILLIONS_ON_ONE_GPU = 35
+"""Parameters whose bfloat16 weights leave room for an adapter's training in the 80 GB of an A100 or H100"""
+QUANTIZATION = ("--quant_bits", "--quantization_bit")
 
 
 class JobGpusDifferFromProcesses(CommandRule):
@@ -126,6 +130,7 @@ class JobGpusDifferFromProcesses(CommandRule):
                 visible is not None
                 and launch.processes == 1 < visible.gpus
                 and launch.shares_one_model
+                and not _needs_several_gpus(launch.command)
             ):
                 yield self.finding(
                     f"{visible.gpus} GPUs are shown to one process: {launch.shares_one_model}",
@@ -148,6 +153,15 @@ class JobGpusDifferFromProcesses(CommandRule):
                     self.case(launch.command, launch.said),
                 ],
             )
+
+
+def _needs_several_gpus(command: ShellCommand) -> bool:
+    """Is the model too large for one GPU, by its name? Then its layers have to be spread."""
+    identity = model_identity(last_option(command.words, "--model") or "")
+    size = identity.size if identity is not None else ""
+    if "x" in size or not size.endswith("b") or last_option(command.words, *QUANTIZATION):
+        return False
+    return float(size[:-1]) > MAX_BILLIONS_ON_ONE_GPU
 
 
 def _what_happens(launch: ProcessLaunch, wanted: int) -> str:

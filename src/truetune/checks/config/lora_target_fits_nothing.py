@@ -68,6 +68,9 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 
+OWN_LAYERS = Unmet(
+    "torchtune builds every model of layers of its own, which have the same names in all"
+)
 TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 
 
@@ -82,6 +85,8 @@ class LoraTargetFitsNothing(ConfigRule):
         lora = self.subject.spec.training.lora
         if lora is None:
             return NO_LORA
+        if self.subject.stack == "torchtune":
+            return OWN_LAYERS
         if isinstance(lora.target_modules, str) and not linear_modules(self.subject):
             return NO_WEIGHTS
         return None
@@ -97,7 +102,7 @@ class LoraTargetFitsNothing(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, lora = self.subject, self.subject.spec.training.lora
-        if lora is None:
+        if lora is None or config.stack == "torchtune":
             return
         linear, parts = linear_modules(config), model_config(config)
         experts = any("experts" in key for key in parts) or any(

@@ -94,7 +94,10 @@ class SettingOverruled(ConfigRule):
                 "training.eval_steps",
                 training.eval_steps,
                 "evaluation steps are set",
-                "set eval_strategy: steps",
+                # ms-swift evaluates wherever it has rows for that.
+                "hold rows out (split_dataset_ratio: 0.01), or name a val_dataset"
+                if config.stack == "ms-swift"
+                else "set eval_strategy: steps",
             )
         yield from self._not_evaluated(
             "training.val_size",

@@ -49,6 +49,8 @@ from truetune.checks.hyperparameter_limits import MAX_VLLM_SHARE
 from truetune.checks.rule import ConfigRule
 
 VLLM_MEMORY_KEY = "vllm_gpu_memory_utilization"
+SLEEP_KEYS = ("vllm_enable_sleep_mode", "sleep_level")
+"""Of TRL and of ms-swift: vLLM gives its memory back while the policy is trained"""
 
 
 class VllmTakesTheTrainingMemory(ConfigRule):
@@ -63,7 +65,7 @@ class VllmTakesTheTrainingMemory(ConfigRule):
         is_beside_the_policy = raw.get("use_vllm") is True and raw.get("vllm_mode") == "colocate"
         if (
             not is_beside_the_policy
-            or raw.get("vllm_enable_sleep_mode")
+            or any(map(raw.get, SLEEP_KEYS))
             or not isinstance(share, int | float)
         ):
             return

@@ -101,7 +101,34 @@ def _zeroes_prompt(module: Module, node: ast.Assign) -> bool:
     if not isinstance(last, ast.Slice) or last.lower is not None or last.upper is None:
         return False
     # The first tokens of a row padded on the left are pads, which a mask hides rightly: only a prompt counts.
-    return "prompt" in ast.unparse(last).lower()
+    return "prompt" in ast.unparse(last).lower() and not _is_copy_for_another_use(
+        module, target.value
+    )
+
+
+def _is_copy_for_another_use(module: Module, mask: ast.expr) -> bool:
+    """Is it a copy that the file gives to no model? Pooling leaves prompts out by such a mask."""
+    if not isinstance(mask, ast.Name):
+        return False
+    origins = [origin.node for origin in module.flow.origins(mask)]
+    is_copy = any(
+        isinstance(one, ast.Call) and module.flow.call(one).method in ("clone", "copy")
+        for one in origins
+    )
+    function = next((one for one in module.parents(mask) if isinstance(one, ast.FunctionDef)), None)
+    scope = module.tree if function is None else function
+    return is_copy and not any(_is_given_on(node, mask.id) for node in ast.walk(scope))
+
+
+def _is_given_on(node: ast.AST, name: str) -> bool:
+    """Is a mask of that name given as `attention_mask` to a call, or put into a row?"""
+    if isinstance(node, ast.keyword):
+        return node.arg == "attention_mask" and ast.unparse(node.value) == name
+    if isinstance(node, ast.Dict):
+        return any(ast.unparse(value) == name for value in node.values)
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        return ast.unparse(node.value) == name
+    return False
 
 
 def _hides_prompt(value: ast.expr) -> bool:

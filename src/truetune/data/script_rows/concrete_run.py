@@ -91,6 +91,8 @@ MAX_STEPS = 4_000_000
 """Statements and expressions of one run: about twelve seconds. A row takes some hundred"""
 MAX_SECONDS = 10.0
 """Of one run: what a step costs depends on the texts"""
+MAX_STEPS_WITHOUT_FILES = 50_000
+"""Steps of a run that has read no file: a game or simulation for rewards, whose rows are nowhere at hand"""
 MAX_TEXT = 1_000_000
 """Characters of a text that is put together"""
 SPECIAL_TOKENS = ("eos_token", "bos_token", "pad_token", "unk_token")
@@ -183,7 +185,10 @@ class ConcreteRun(Interpreter):
     def _count_step(self) -> None:
         super()._count_step()
         # The clock is asked seldom: it costs more than a step.
-        if self._steps % 1_000 == 0 and time.monotonic() > self._deadline:
+        if self._steps % 1_000 != 0:
+            return
+        has_no_rows = self._steps >= MAX_STEPS_WITHOUT_FILES and not self.files.read
+        if has_no_rows or time.monotonic() > self._deadline:
             raise LimitReached
 
     # Loops over what is known

@@ -43,6 +43,7 @@ ZERO_STAGES = {
     "zero3_offload": 3,
 }
 """Names of its own DeepSpeed files"""
+EVALUATION_SETS = ("val_dataset", "cached_val_dataset")
 ATTENTION_NAMES = {
     "flash_attn": "flash_attention_2",
     "flash_attention_2": "flash_attention_2",
@@ -79,6 +80,7 @@ def read_swift_options(document: LocatedDocument, command: str = "sft") -> Confi
     )
     attention = ATTENTION_NAMES.get(str(draft.get("attn_impl")))
     draft.put("training.attn_implementation", attention, "attn_impl")
+    _put_evaluation(draft)
     _put_sharding(draft)
     limit = draft.get("max_length")
     limit = limit if isinstance(limit, int) else None
@@ -116,6 +118,14 @@ def _put_precision(draft: ConfigDraft) -> None:
     if draft.get("bf16") is None and draft.get("fp16") is None:
         draft.put("training.bf16", dtype in ("bfloat16", None), "torch_dtype")
         draft.put("training.fp16", dtype == "float16", "torch_dtype")
+
+
+def _put_evaluation(draft: ConfigDraft) -> None:
+    """Where rows are held out and no strategy is named, it evaluates as often as it saves; else it never does."""
+    has_rows = draft.get("split_dataset_ratio") or draft.get(*EVALUATION_SETS)
+    if draft.get("eval_strategy") is None and has_rows:
+        strategy = draft.get("save_strategy") or "steps"
+        draft.put("training.eval_strategy", strategy, "save_strategy")
 
 
 def _put_sharding(draft: ConfigDraft) -> None:

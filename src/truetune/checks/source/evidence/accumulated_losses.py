@@ -346,6 +346,9 @@ def _is_one_value(module: Module, one: ast.expr, other: ast.expr) -> bool:
 
 def has_graph(module: Module, kept: KeptLoss) -> bool:
     """Is a graph certainly recorded for the value, and does it still hold on to it?"""
+    # A list keeps the loss as it is; a sum that is made without gradients has no graph.
+    if _is_sum(kept) and _is_in_block_without_gradients(module, kept.node):
+        return False
     if kept.of_trainer:
         origins = (origin.node for origin in module.flow.origins(kept.value))
         is_whole = not any(_is_detached(origin) for origin in origins)
@@ -356,6 +359,13 @@ def has_graph(module: Module, kept: KeptLoss) -> bool:
         }
         return _has_graph_of_loss(module, kept.value, losses)
     return _has_graph_of_loss(module, kept.value, set()) and _is_recorded(module, kept.node)
+
+
+def _is_sum(kept: KeptLoss) -> bool:
+    """Is the loss added to a number or tensor, and not to a list?"""
+    if not isinstance(kept.node, ast.AugAssign | ast.Assign):
+        return False
+    return not any(isinstance(part, ast.List) for part in ast.walk(kept.node.value))
 
 
 def _has_graph_of_loss(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> bool:

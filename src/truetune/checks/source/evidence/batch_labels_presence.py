@@ -13,9 +13,35 @@ LABELLING_COLLATORS = ("transformers.DataCollatorFor*", "trl.DataCollatorFor*")
 def batch_may_have_labels(module: Module, method: ast.FunctionDef) -> bool:
     """Can the batch hold `labels`, without which the Trainer counts nothing and divides by the steps?"""
     keys = _batch_columns_read(module, method)
-    if keys is None or "labels" in keys or any(module.calls(*LABELLING_COLLATORS)):
+    # A method that takes the batch apart may read columns of other names: that of a model reads `labels`.
+    is_read_by_model = keys is None and _is_handed_to_model(module, method)
+    if is_read_by_model or "labels" in (keys or ()) or any(module.calls(*LABELLING_COLLATORS)):
         return True
     return any(node.value == "labels" for node in module.nodes(ast.Constant))
+
+
+def _is_handed_to_model(module: Module, method: ast.FunctionDef) -> bool:
+    """Is the batch unpacked into a call, or handed on together with the model, or to the loss of the class above?"""
+    parameters = [one.arg for one in method.args.args[1:3]]
+    if len(parameters) < 2:
+        return True
+    model, batch = parameters
+    for call in (node for node in ast.walk(method) if isinstance(node, ast.Call)):
+        unpacked = [word.value for word in call.keywords if word.arg is None]
+        if any(_names(part, batch) for part in unpacked):
+            return True
+        given = [*call.args, *(word.value for word in call.keywords)]
+        with_model = [call.func, *given]
+        if any(_names(part, batch) for part in given) and any(
+            _names(part, model) for part in with_model
+        ):
+            return True
+    return False
+
+
+def _names(part: ast.expr, name: str) -> bool:
+    """Does a name stand in an expression?"""
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(part))
 
 
 def _batch_columns_read(module: Module, method: ast.FunctionDef) -> set[str] | None:

@@ -21,7 +21,7 @@ from truetune.checks.source.evidence.optimizers_in_runs import (
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.lineage import lineages
+from truetune.source.symbolic_execution.lineage import Lineage, lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (
@@ -89,17 +89,30 @@ def _of_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:
         if backward.method != "backward" or not backward.is_repeated:
             continue
         before = [one for one in switches if one.number < backward.number]
-        for model in trained.values():
-            switch = _last_switch(before, model)
+        for model in trained:
+            if _was_loaded_anew(trace, model, backward):
+                continue
+            switch = _last_switch(before, model.origin)
             if switch is None or mode_of(switch) is True:
                 continue
             if _is_left_on(switch, backward) and not _other_arm_trains(switch, before):
                 yield LeftInEvalMode(switch, backward, trace)
 
 
-def _trained_models(trace: Trace) -> dict[int, Value]:
-    """Identity -> the models whose parameters an optimizer of the run holds."""
-    trained: dict[int, Value] = {}
+def _was_loaded_anew(trace: Trace, model: Lineage, before: CallEvent) -> bool:
+    """Did a later pass of a loop, of folds or of seeds, load another model in its place before a call?"""
+    load = model.load
+    if load is None:
+        return False
+    return any(
+        one.node is load.node and one.is_repeated and load.number < one.number < before.number
+        for one in trace.all_calls
+    )
+
+
+def _trained_models(trace: Trace) -> list[Lineage]:
+    """The models whose parameters an optimizer of the run holds, each once."""
+    trained: dict[int, Lineage] = {}
     for call in trace.calls(*OPTIMIZER_CLASSES, *OTHER_OPTIMIZERS):
         if call.named(*NO_OPTIMIZERS):
             continue
@@ -110,8 +123,8 @@ def _trained_models(trace: Trace) -> dict[int, Value]:
         models = [given] if call.named("deepspeed.initialize") else models_of_parameters(given)
         for model in models or ():
             for way in lineages(model):
-                trained[id(way.origin)] = way.origin
-    return trained
+                trained[id(way.origin)] = way
+    return list(trained.values())
 
 
 def _last_switch(before: list[CallEvent], model: Value) -> CallEvent | None:

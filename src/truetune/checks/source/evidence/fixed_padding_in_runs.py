@@ -40,7 +40,7 @@ COLLATORS = ("transformers.DataCollator*",)
 PADDING_METHODS = frozenset(
     ("__call__", "encode_plus", "batch_encode_plus", "pad", "encode", "apply_chat_template")
 )
-SMALL_FAMILY = re.compile(r"gpt2|bert|t5|bart|electra|opt-|gpt-neo|bloom", re.I)
+SMALL_FAMILY = re.compile(r"gpt2|bert|t5|bart|electra|opt-|gpt-neo|bloom|clip|whisper", re.I)
 """Models whose tokenizer has a limit of a thousand tokens or so: padding to it is no waste to speak of"""
 CHARACTERS_PER_TOKEN = 3
 """Fewer than English text has (about 4), so that rows are rather taken for too long"""
@@ -148,9 +148,13 @@ def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
     if given is not None:
         plain = constant_of(given)
         return plain if type(plain) is int else "not known"
+    # A part of a diffusion model, whose encoder reads captions of one length.
+    if "subfolder" in load.keywords:
+        return "not known"
     name = load.argument(0, "pretrained_model_name_or_path")
     plain = constant_of(name) if name is not None else ""
-    return "small" if isinstance(plain, str) and SMALL_FAMILY.search(plain) else None
+    words = (*load.names, plain if isinstance(plain, str) else "")
+    return "small" if any(map(SMALL_FAMILY.search, words)) else None
 
 
 def _rows_of(module: Module, call: CallEvent) -> FileRows | None:

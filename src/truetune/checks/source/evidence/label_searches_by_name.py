@@ -153,12 +153,26 @@ def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
         is_inside = isinstance(target, ast.Name) and target.id == node.id
         if not is_inside or not _is_around(module, loop, node):
             continue
+        if not _is_read_elsewhere(module, loop, node):
+            return None
         values = module.flow.value(loop.iter)
         if isinstance(values, list | tuple) and len(values) > 1:
             texts = [value for value in values if isinstance(value, str)]
             if len(texts) == len(values):
                 return tuple(text.casefold() for text in texts)
     return None
+
+
+def _is_read_elsewhere(module: Module, loop: ast.AST, name: ast.Name) -> bool:
+    """Does a loop say which label was found? `any(phrase in text for phrase in phrases)` does not ask."""
+    holder = next(module.parents(loop)) if isinstance(loop, ast.comprehension) else loop
+    return any(
+        isinstance(part, ast.Name)
+        and part.id == name.id
+        and isinstance(part.ctx, ast.Load)
+        and part is not name
+        for part in ast.walk(holder)
+    )
 
 
 def _loops(module: Module) -> Iterator[ast.For | ast.comprehension]:

@@ -48,6 +48,8 @@ CHAT_WRITERS = (
 )
 """Functions of Unsloth and TRL that train by a chat template"""
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
+"""Made by scripts that train, also where the loop itself stands in a library"""
 ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
 LOADS = (
     "*.from_pretrained",
@@ -131,7 +133,7 @@ def prompt_form(module: Module) -> PromptForm | None:
 
 def trains_a_model(module: Module) -> bool:
     """Does the file train a model?"""
-    return any(module.calls(*TRAINERS)) or any(module.methods("backward"))
+    return any(module.calls(*TRAINERS, *OPTIMIZERS)) or any(module.methods("backward"))
 
 
 def asks_a_model(module: Module) -> bool:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable
 from copy import deepcopy
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from truetune.checks.source.evidence.loop_passes import ends_of_body
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values import (
@@ -236,12 +237,27 @@ class _AlignmentWalk:
         return None
 
     def _step_of_slice(self, item: Item, key: Slice) -> Value | None:
-        """`rows[:n]` keeps the places of rows; `rows[rank::world]` gives every so many."""
-        if key.step is not None:
-            text = id(item) if key.node is None else ast.unparse(key.node)
-            self._change("parts", text, key.node)
-            return item.base
-        return item.base if key.start is None else None
+        """`rows[:n]` keeps the places of rows; `rows[rank::world]` and `lines[1::2]` give every so many."""
+        if key.step is None:
+            return item.base if key.start is None else None
+        step = constant_of(key.step)
+        if step is not NO_CONSTANT and _is_backwards(step):
+            return None
+        # Slices of one step fit each other, wherever they begin: heads and bodies, questions and answers.
+        written = _written_step(key)
+        self._change("parts", id(item) if written is None else written, key.node)
+        return item.base
+
+
+def _is_backwards(step: Any) -> bool:
+    """Does a slice go from the end to the begin?"""
+    return isinstance(step, int) and step < 0
+
+
+def _written_step(key: Slice) -> str | None:
+    """The step of a slice as it is written."""
+    node = key.node
+    return ast.unparse(node.step) if isinstance(node, ast.Slice) and node.step else None
 
 
 def _is_plain_list(value: Value) -> bool:
@@ -307,26 +323,17 @@ def _branches_inside(event: CallEvent, loop: Frame) -> list[Frame]:
 
 def _adds_in_each_pass(appends: list[CallEvent], loop: Frame) -> bool:
     """Does each pass of a loop add to the list?"""
-    if any(isinstance(part, ast.Continue) for part in _own_statements(loop.node)):
-        return False
+    nodes = frozenset(id(one.node) for one in appends)
+    if isinstance(loop.node, ast.For | ast.AsyncFor | ast.While):
+        ends = ends_of_body(loop.node.body, nodes).all()
+        if True in ends:
+            return False not in ends
+    # The calls stand in a function that the loop calls.
     arms = [_branches_inside(one, loop) for one in appends]
     if any(not branches for branches in arms):
         return True
     taken = {(id(branches[-1].node), branches[-1].taken) for branches in arms}
     return any((node, not is_taken) in taken for node, is_taken in taken)
-
-
-def _own_statements(loop: ast.AST) -> list[ast.AST]:
-    """The nodes of a loop, without those of loops and functions inside it."""
-    found: list[ast.AST] = []
-    pending = list(ast.iter_child_nodes(loop))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.For | ast.While | ast.FunctionDef | ast.Lambda):
-            continue
-        found.append(node)
-        pending.extend(ast.iter_child_nodes(node))
-    return found
 
 
 def _arguments_of(call: CallEvent) -> list[ast.AST]:

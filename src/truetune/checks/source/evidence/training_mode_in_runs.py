@@ -97,6 +97,8 @@ def _uses_of_run(trace: Trace, *, has_unsloth: bool) -> Iterator[UseInTraining]:
     for call in trace.all_calls:
         is_generation = call.method == "generate"
         is_pass = call.method == "__call__" and _is_without_gradient(call)
+        if is_pass and _is_result_dropped(call):
+            continue
         if not is_generation and (not is_pass or call.node in trained):
             continue
         for root in _roots_of(call.receiver):
@@ -134,6 +136,11 @@ def _is_module(instance: Instance) -> bool:
 def _is_without_gradient(call: CallEvent) -> bool:
     """Does a call stand under `torch.no_grad()`, as a block or a decorator?"""
     return any(_switches_gradients_off(frame.value) for frame in call.frames("with"))
+
+
+def _is_result_dropped(call: CallEvent) -> bool:
+    """Does nothing take what a pass gives? It warms up, or lets the shards of weights be gathered."""
+    return isinstance(next(iter(call.home.parents(call.node)), None), ast.Expr)
 
 
 def _switches_gradients_off(manager: Value | None) -> bool:
