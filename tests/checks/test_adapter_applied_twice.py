@@ -59,7 +59,8 @@ TWICE = {
     "script and server": {"merge.py": MERGE, "serve.sh": SERVE},
     "options": {
         "merge.py": MERGE_BY_OPTIONS,
-        "job.slurm": "#!/bin/bash\npython merge.py --adapter out/lora --output out/merged\n" + SERVE,
+        "job.slurm": "#!/bin/bash\npython merge.py --adapter out/lora --output out/merged\n"
+        + SERVE,
     },
     "one shell script": {"run.sh": BY_FACTORY + SERVE},
     "settings and server": {"export.yaml": EXPORT, "serve.sh": SERVE},

@@ -118,10 +118,17 @@ def test_a_folder_of_answers_alone_is_not_taken_for_training_rows(tmp_path: Path
     assert not any("--map" in f"{one.reason}{one.unlock}" for one in report.not_judged)
 
 
-REPLY = {"question": "Is it open?", "answer": "It is", "finish_reason": "length", "completion_tokens": 256}
+REPLY = {
+    "question": "Is it open?",
+    "answer": "It is",
+    "finish_reason": "length",
+    "completion_tokens": 256,
+}
 ROLES = {**CHAT, "text": "Yes.", "completion_tokens": 12}
 ASKS = "from openai import OpenAI\nwith open('replies.jsonl', 'w') as out:\n    out.write(line)\n"
-LOADS = "trainer = SFTTrainer(model, train_dataset=load_dataset('json', data_files='replies.jsonl'))\n"
+LOADS = (
+    "trainer = SFTTrainer(model, train_dataset=load_dataset('json', data_files='replies.jsonl'))\n"
+)
 
 
 @pytest.mark.parametrize(

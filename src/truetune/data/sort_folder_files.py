@@ -68,11 +68,20 @@ ENDS = frozenset(["finish_reason", "stop_reason"])
 """Columns that say what ended an answer"""
 REPLY_TEXTS = frozenset(["text", "content", "reply", "message", "assistant", *POSSIBLE_PREDICTIONS])
 """Columns in which scripts write what a server replied"""
-COUNTS = frozenset(["completion_tokens", "output_tokens", "generated_tokens", "num_tokens", "usage"])
+COUNTS = frozenset(
+    ["completion_tokens", "output_tokens", "generated_tokens", "num_tokens", "usage"]
+)
 """Columns that count the tokens of a reply"""
 WRITES = re.compile(r"""["']a?w[bt+]*["']|["']a[bt+]*["']|\.write_text|to_json|\btee\b|>>?|--out""")
 """What writes a file in a script"""
-TRAINS = ("Trainer(", ".backward(", "llamafactory-cli train", "axolotl train", "tune run", "load_dataset(")
+TRAINS = (
+    "Trainer(",
+    ".backward(",
+    "llamafactory-cli train",
+    "axolotl train",
+    "tune run",
+    "load_dataset(",
+)
 """Words of scripts that train"""
 MAX_SCRIPTS = 40
 

@@ -26,7 +26,9 @@ POSSESSIVES = frozenset(
     "its their my your our every because although while whether until seine ihre mein unser sein ihr ses leurs".split()
 )
 """Words that belong to the next one, beside articles, prepositions and conjunctions"""
-DANGLING = frozenset(word for words in LINKING.values() for word in words.split()) - MAY_END | POSSESSIVES
+DANGLING = (
+    frozenset(word for words in LINKING.values() for word in words.split()) - MAY_END | POSSESSIVES
+)
 MIN_LETTERS = 2
 """Letters of half a word; a single one is a label or a variable"""
 

@@ -9,7 +9,9 @@ import pytest
 
 import truetune
 
-CLIENT = "from openai import OpenAI\nclient = OpenAI(base_url='http://localhost:8000/v1', api_key='x')\n"
+CLIENT = (
+    "from openai import OpenAI\nclient = OpenAI(base_url='http://localhost:8000/v1', api_key='x')\n"
+)
 ASK = "client.chat.completions.create(model='m', messages=[], max_tokens=256, "
 OFF = {
     "extra_body": CLIENT + ASK + "extra_body={'ignore_eos': True})\n",
@@ -75,11 +77,11 @@ def test_scripts_that_let_answers_end(case: str, tmp_path: Path) -> None:
     ("command", "count"),
     [
         ("vllm serve out --override-generation-config '{\"ignore_eos\": true}'", 1),
-        ("curl http://x/v1/completions -d '{\"prompt\": \"hi\", \"ignore_eos\": true}'", 1),
-        ("curl http://x/v1/completions -d '{\"max_tokens\": 90, \"min_tokens\": 90}'", 1),
+        ('curl http://x/v1/completions -d \'{"prompt": "hi", "ignore_eos": true}\'', 1),
+        ('curl http://x/v1/completions -d \'{"max_tokens": 90, "min_tokens": 90}\'', 1),
         ("llama-server -m m.gguf --ignore-eos", 1),
         ("llama-server -m m.gguf", 0),
-        ("curl http://x/v1/completions -d '{\"prompt\": \"hi\", \"ignore_eos\": false}'", 0),
+        ('curl http://x/v1/completions -d \'{"prompt": "hi", "ignore_eos": false}\'', 0),
         ("vllm serve out --override-generation-config '{\"temperature\": 0.2}'", 0),
         ("# throughput\nllama-cli -m m.gguf --ignore-eos", 0),
     ],

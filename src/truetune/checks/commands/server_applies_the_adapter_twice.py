@@ -68,6 +68,10 @@ class ServerAppliesTheAdapterTwice(CommandRule):
                 f"serve {model} without --enable-lora and --lora-modules, or the base with them",
                 cases=[
                     self.case(server.command, server.command.text.strip()),
-                    Case(f"merges {merge.adapter} into {merge.folder}", file=merge.file, line=merge.line),
+                    Case(
+                        f"merges {merge.adapter} into {merge.folder}",
+                        file=merge.file,
+                        line=merge.line,
+                    ),
                 ],
             )

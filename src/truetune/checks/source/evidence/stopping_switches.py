@@ -60,7 +60,10 @@ def stopping_switches(module: Module) -> Iterator[StoppingSwitch]:
 def is_off(settings: dict[str, object]) -> tuple[str, str] | None:
     """The name of the setting that keeps answers from ending, and what it does; None where none does."""
     if settings.get(IGNORES) is True:
-        return IGNORES, f"{IGNORES} is on: stop tokens are not heeded, and each answer runs to the limit"
+        return (
+            IGNORES,
+            f"{IGNORES} is on: stop tokens are not heeded, and each answer runs to the limit",
+        )
     most = next((settings[name] for name in MOST if isinstance(settings.get(name), int)), None)
     for name in LEAST:
         least = settings.get(name)
