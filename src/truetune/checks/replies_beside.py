@@ -23,14 +23,14 @@ class RepliesAtTheLimit(NamedTuple):
     """A file whose replies all ended at the limit."""
 
     name: str
-    count: int
+    replies: int
     tokens: int | None
     """The length of all, where it is one and is written"""
 
     def text(self) -> str:
         """As evidence says it."""
         length = "" if self.tokens is None else f", all with {self.tokens} tokens"
-        return f"{self.name}: all {self.count} replies ended with finish_reason `length`{length}"
+        return f"{self.name}: all {self.replies} replies ended with finish_reason `length`{length}"
 
 
 def replies_at_the_limit(folder: Path) -> Iterator[RepliesAtTheLimit]:

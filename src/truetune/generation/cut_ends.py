@@ -1,6 +1,6 @@
 """Ends of texts that show a cut: a word that something has to follow, an open bracket, half of a word.
 
-A missing full stop shows nothing: signatures, names, addresses, items of lists, titles, labels and code end without one.
+A missing full stop shows nothing: signatures, names, addresses, lists, titles, labels and code end without one.
 The trade-off: a cut behind a noun looks like such an end, so that only a share of cut texts is recognised; whoever asks
 counts those and judges the others with them.
 """
@@ -13,18 +13,19 @@ from truetune.generation.identify_language import LINKING
 
 OPEN_MARKS = tuple(",;([{&=+") + (" -", " –")
 """Behind these a text goes on"""
-MAY_END = frozenset(
-    (
-        # Question words and negations, and German prefixes of verbs, which end sentences.
-        "no not if then what which who where when why how nicht auch wie warum wer weil auf aus bei nach zu mit um an"
-        " pas plus qui que quel quelle pourquoi no más qué cuál quién cómo non chi cosa quale não mais qual quem niet"
-        " op voor door naar ook wat wie waarom d l c o y e i"
-    ).split()
+_ENDING_WORDS = (
+    "no not if then what which who where when why how nicht auch wie warum wer weil auf aus bei nach zu"
+    " mit um an pas plus qui que quel quelle pourquoi más qué cuál quién cómo non chi cosa quale não mais"
+    " qual quem niet op voor door naar ook wat wie waarom d l c o y e i"
 )
+# Question words and negations, and German prefixes of verbs, which end sentences.
+MAY_END = frozenset(_ENDING_WORDS.split())
 """Words of the table that end texts, and letters that are names of things"""
-POSSESSIVES = frozenset(
-    "its their my your our every because although while whether until seine ihre mein unser sein ihr ses leurs".split()
+_POSSESSIVES = (
+    "its their my your our every because although while whether until seine ihre mein unser sein ihr ses"
+    " leurs"
 )
+POSSESSIVES = frozenset(_POSSESSIVES.split())
 """Words that belong to the next one, beside articles, prepositions and conjunctions"""
 DANGLING = (
     frozenset(word for words in LINKING.values() for word in words.split()) - MAY_END | POSSESSIVES

@@ -11,7 +11,10 @@ import truetune
 RULE = "file-read-in-another-encoding"
 READS = {
     "pandas": "import pandas as pd\nrows = pd.read_csv('rows.csv', encoding='latin-1')\n",
-    "open": "import csv\nwith open('rows.csv', newline='', encoding='cp1252') as file:\n    rows = list(csv.DictReader(file))\n",
+    "open": (
+        "import csv\nwith open('rows.csv', newline='', encoding='cp1252') as file:\n"
+        "    rows = list(csv.DictReader(file))\n"
+    ),
     "a name": "import pandas as pd\nENCODING, FILE = 'ISO-8859-1', 'rows.csv'\npd.read_csv(FILE, encoding=ENCODING)\n",
     "an option": (
         "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--data', default='rows.csv')\n"

@@ -6,7 +6,7 @@ Looks at servers of vLLM with `--lora-modules`, and at what the files beside mer
 Folders that are mounted into a container are followed to their place on the host.
 
 ## Why it is bad
-The adapter's update is added twice: the answers overshoot what was trained, repeat themselves, or are garbage, and those of
+The update of the adapter is added twice: the answers overshoot what was trained, loop, or are garbage, and those of
 the merged model alone are as they should be.
 
 ## Example

@@ -6,7 +6,7 @@ what the files beside merge (scripts with `merge_and_unload`, `llamafactory-cli 
 model was written by a merge of the same adapter.
 
 ## Why it is bad
-The adapter's update is added twice: the answers overshoot what was trained, repeat themselves, or are garbage, and those of
+The update of the adapter is added twice: the answers overshoot what was trained, loop, or are garbage, and those of
 the merged model alone are as they should be.
 
 ## Example

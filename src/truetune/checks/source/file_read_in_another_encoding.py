@@ -47,9 +47,8 @@ from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import Result, Value
 
-SINGLE_BYTE = frozenset(
-    "latin1 latin iso88591 iso885915 cp1252 windows1252 l1 cp850 cp437 macroman".split()
-)
+_NAMES = "latin1 latin iso88591 iso885915 cp1252 windows1252 l1 cp850 cp437 macroman"
+SINGLE_BYTE = frozenset(_NAMES.split())
 """Encodings in which each byte is a character, without marks"""
 READERS = ("open", "io.open", "codecs.open", "pandas.read_*", "polars.read_*", "*.load_dataset")
 METHODS = ("open", "read_text")

@@ -113,7 +113,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
     def findings(self) -> Iterator[Finding]:
         told = set()
         for given in generating_calls(self.subject):
-            told |= {node for node in given.nodes.values()} | {given.call.node}
+            told |= {*given.nodes.values(), given.call.node}
             for found in out_of_range_arguments(self.subject, given, GENERATION):
                 yield self.finding(
                     found.text,
