@@ -11,16 +11,20 @@ Nothing fails, for each byte is some character of these encodings. Every accent 
 
 ## Example
 ```python
-import pandas as pd
+import json
 
-rows = pd.read_csv("rows.csv", encoding="latin-1")
+# rows.json: [{"question": "Wann?", "answer": "Um zwölf für alle"}]
+with open("rows.json", encoding="latin-1") as file:
+    rows = json.load(file)
 ```
 
 ## Use instead
 ```python
-import pandas as pd
+import json
 
-rows = pd.read_csv("rows.csv", encoding="utf-8")
+# rows.json: [{"question": "Wann?", "answer": "Um zwölf für alle"}]
+with open("rows.json", encoding="utf-8") as file:
+    rows = json.load(file)
 ```
 
 ## Fix safety
