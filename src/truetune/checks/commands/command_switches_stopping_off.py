@@ -45,7 +45,7 @@ OPTION = "--ignore-eos"
 
 
 class CommandSwitchesStoppingOff(CommandRule):
-    code = "CMD053"
+    code = "CMD055"
     symptoms = ("never-stops",)
     severity = "warning"
     what = "commands that say when answers end"

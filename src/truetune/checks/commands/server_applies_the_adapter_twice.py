@@ -41,7 +41,7 @@ from truetune.parsing.shell_commands import CommandFile, last_option
 
 
 class ServerAppliesTheAdapterTwice(CommandRule):
-    code = "CMD054"
+    code = "CMD056"
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     what = "servers of vLLM with adapters"

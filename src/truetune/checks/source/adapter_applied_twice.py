@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 
 
 class AdapterAppliedTwice(SourceRule):
-    code = "SRC186"
+    code = "SRC189"
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "error"
     looks_at = CodePlaces("adapters that are loaded onto a model", adapted_models)

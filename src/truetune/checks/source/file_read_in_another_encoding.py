@@ -88,7 +88,7 @@ def _encoded_reads(module: Module) -> Iterator[CallEvent]:
 
 
 class FileReadInAnotherEncoding(SourceRule):
-    code = "SRC187"
+    code = "SRC190"
     symptoms = ("garbage-output",)
     severity = "error"
     looks_at = CodePlaces("files that are read in an encoding of single bytes", _encoded_reads)
