@@ -95,6 +95,33 @@ def test_a_style_without_full_stops_is_no_cut(end: str, tmp_path: Path) -> None:
     assert _found(tmp_path, answers + whole) == []
 
 
+ENDINGS = {
+    "signature": "\n\nWith kind regards,\nyour house bank",
+    "signature on one line": "\n\nKind regards, your house bank",
+    "name": "\n\nMany thanks\nMaria Lindqvist",
+    "address": "\n\nShop of Lights\n12 Harbour Road, 2nd floor\nPort of Leith",
+    "code": "\n\n    for row in rows:\n        total += row.amount\n    return total",
+    "label": "\n\nCategory: billing question",
+    "steps": "\n\n1. Open the case\n2. Take out the board\n3. Wait for the lamp",
+    "title": "\n\nThe Lady of the Lake",
+    "no full stop": " and so the shop closes early",
+    "emoji and link": "\n\nSee https://shop.example/help/contact",
+}
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_endings_without_a_full_stop_are_no_cut(case: str, tmp_path: Path) -> None:
+    answers = [_text(90 + n % 9, n, ".") + ENDINGS[case] for n in range(60)]
+    assert _found(tmp_path, answers) == []
+    assert _found(tmp_path, answers + [_text(20 + n % 50, n, ".") for n in range(60)]) == []
+
+
+def test_answers_cut_inside_of_words_are_told(tmp_path: Path) -> None:
+    whole = [_text(random.Random(n).randint(10, 95), n, " boxes.") for n in range(60)]
+    cut = [_text(100 + n % 5, n, " yesterd") for n in range(20)]
+    assert _found(tmp_path, [*whole, "It came yesterday evening.", *cut]) == ["warning"]
+
+
 def test_rows_with_open_thinking_are_told(tmp_path: Path) -> None:
     assert _found(tmp_path, [OPEN["thinking"]] * 3 + [CLOSED["thinking"]] * 30) == ["warning"]
     assert _found(tmp_path, list(CLOSED.values())) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.data.sort_folder_files import sort_folder_files
+from truetune.data.sort_folder_files import list_prediction_files, sort_folder_files
 from truetune.settings.run_spec import RunSpec
 
 CHAT = {
@@ -116,3 +116,37 @@ def test_a_folder_of_answers_alone_is_not_taken_for_training_rows(tmp_path: Path
     (unjudged,) = [one for one in report.not_judged if one.what == "the answers"]
     assert unjudged.asked
     assert not any("--map" in f"{one.reason}{one.unlock}" for one in report.not_judged)
+
+
+REPLY = {
+    "question": "Is it open?",
+    "answer": "It is",
+    "finish_reason": "length",
+    "completion_tokens": 256,
+}
+ROLES = {**CHAT, "text": "Yes.", "completion_tokens": 12}
+ASKS = "from openai import OpenAI\nwith open('replies.jsonl', 'w') as out:\n    out.write(line)\n"
+LOADS = (
+    "trainer = SFTTrainer(model, train_dataset=load_dataset('json', data_files='replies.jsonl'))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "scripts", "is_prediction"),
+    [
+        (REPLY, {"ask.py": ASKS}, True),
+        (ROLES, {"ask.py": ASKS}, True),
+        (REPLY, {"ask.sh": "python ask.py >> replies.jsonl\n"}, True),
+        (REPLY, {"ask.py": ASKS, "train.py": LOADS}, False),
+        (REPLY, {}, False),
+        (CHAT, {"ask.py": ASKS}, False),
+    ],
+)
+def test_replies_that_a_script_beside_writes_are_predictions(
+    row: Any, scripts: dict[str, str], is_prediction: bool, tmp_path: Path
+) -> None:
+    write(tmp_path, {"replies.jsonl": [row], **scripts})
+    file = str(tmp_path / "replies.jsonl")
+    assert list_prediction_files([file]) == ((file,) if is_prediction else ())
+    found = list_prediction_files([str(tmp_path)])
+    assert [Path(one).name for one in found] == (["replies.jsonl"] if is_prediction else [])

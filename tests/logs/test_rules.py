@@ -651,6 +651,20 @@ def test_gradients_that_are_never_finite_are_no_matter_of_the_rate() -> None:
     assert "raise" not in findings["grad-norm-explodes"].remedy
 
 
+def test_gradients_of_a_loss_over_no_label_are_no_matter_of_the_precision() -> None:
+    records = [
+        {"step": 5 * n, "epoch": n / 24, "loss": 0.0 if n > 8 else 2.0 - n / 50,
+         "grad_norm": math.nan if n > 8 else 1.2, "learning_rate": 1e-4}
+        for n in range(1, 49)
+    ]  # fmt: skip
+    findings = found(log_of({"log_history": records, "max_steps": 240}))
+    exploding = findings.get("grad-norm-explodes")
+    if exploding is not None:
+        assert "-100" in exploding.remedy
+        assert "bf16" not in exploding.remedy
+    assert findings
+
+
 def test_a_loss_that_hardly_falls_lists_what_remains() -> None:
     rng = np.random.default_rng(4)
 

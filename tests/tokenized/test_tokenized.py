@@ -244,6 +244,15 @@ def test_a_broken_cache_is_named(name: str, family: str, tmp_path: Path) -> None
     assert len(found) <= 3, found
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_labels_of_other_tokens_are_not_judged_by_their_place(family: str, tmp_path: Path) -> None:
+    rows = make.healthy(make.probes_of(family))
+    others = make.with_labels(rows, lambda row: [id + 1 for id in row.ids])
+    found = codes(report_on(make.write(others, tmp_path / "rows.parquet"), family))
+    assert any(one.startswith("IDS012") for one in found), found
+    assert not any(one.startswith(("IDS008", "IDS010", "IDS011")) for one in found), found
+
+
 def test_a_row_whose_columns_do_not_fit_is_not_judged(tmp_path: Path) -> None:
     rows = make.healthy(make.probes_of("smollm2"))
     rows[3].labels.pop()

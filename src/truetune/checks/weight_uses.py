@@ -78,6 +78,15 @@ def find_weight_uses(
     return tuple(use._replace(is_named_elsewhere=_is_named_elsewhere(use, files)) for use in uses)
 
 
+def uses_of_files(paths: Iterable[Path]) -> Iterator[WeightUse]:
+    """What files merge, serve or load, each by itself; those that can't be read say nothing."""
+    for path in paths:
+        try:
+            yield from _of_file(path, None)
+        except (TruetuneError, OSError, ValueError):
+            continue
+
+
 def _use_of_stage(stage: TrainingStage) -> WeightUse:
     """A training, as it travels with the uses of weights to the settings that are judged."""
     return WeightUse(stage.file, 1, "", "trains", (), are_adapters=False, stage=stage)
@@ -199,19 +208,44 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
         for verb in OF_LLAMA_FACTORY:
             words = command.behind("llamafactory-cli", verb)
             adapters = last_option(words, "--adapter_name_or_path") if words is not None else None
-            if adapters:
+            if words is not None and adapters:
                 does = "merges" if verb == "export" else "serves"
-                yield _command_use(file, command, does, tuple(adapters.split(",")), True)
-        merged = command.behind("axolotl", "merge-lora")
-        adapter = last_option(merged, "--lora-model-dir") if merged is not None else None
-        if adapter:
-            yield _command_use(file, command, "merges", (adapter,), True)
+                use = _command_use(file, command, does, tuple(adapters.split(",")), True)
+                written = last_option(words, "--export_dir")
+                yield use._replace(writes=(written,) if written else ())
+        yield from _merged_by_axolotl(file, command)
         for name in CONVERTERS:
             words = command.behind(name)
             if words and not words[0].startswith("-"):
                 use = _command_use(file, command, "converts", (words[0],), "lora" in name)
                 written = last_option(words, "--outfile")
                 yield use._replace(writes=(written,) if written else ())
+
+
+def _merged_by_axolotl(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
+    """The adapter that Axolotl merges: the named one, else the output of its settings."""
+    merged = command.behind("axolotl", "merge-lora")
+    if merged is None:
+        return
+    output = _output_of_settings(file, merged)
+    adapter = last_option(merged, "--lora-model-dir") or output
+    if adapter:
+        use = _command_use(file, command, "merges", (adapter,), True)
+        # Axolotl writes the merged model into a folder of the output.
+        written = last_option(merged, "--output-dir") or output or adapter
+        yield use._replace(writes=(f"{written.rstrip('/')}/merged",))
+
+
+def _output_of_settings(file: CommandFile, words: tuple[str, ...]) -> str | None:
+    """The output folder in the settings that a command names; None where they are not here, or name none."""
+    name = next((word for word in words if word.endswith((".yml", ".yaml"))), None)
+    if name is None:
+        return None
+    try:
+        output = read_config(Path(file.path).parent / name).raw.get("output_dir")
+    except (TruetuneError, OSError, ValueError):
+        return None
+    return output if isinstance(output, str) else None
 
 
 def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[WeightUse]:

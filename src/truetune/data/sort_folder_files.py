@@ -9,6 +9,7 @@ another file of training rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from truetune.data.find_data_files import Source, find_sources, open_raw
 from truetune.data.recognise_prediction_columns import normalize_column_name
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError, TruetuneError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
 from truetune.settings.recognise_input_kind import recognise_kinds
 
 MAX_FILES = 200
@@ -63,6 +66,24 @@ REFERENCES = frozenset(
 )
 ENDS = frozenset(["finish_reason", "stop_reason"])
 """Columns that say what ended an answer"""
+REPLY_TEXTS = frozenset(["text", "content", "reply", "message", "assistant", *POSSIBLE_PREDICTIONS])
+"""Columns in which scripts write what a server replied"""
+COUNTS = frozenset(
+    ["completion_tokens", "output_tokens", "generated_tokens", "num_tokens", "usage"]
+)
+"""Columns that count the tokens of a reply"""
+WRITES = re.compile(r"""["']a?w[bt+]*["']|["']a[bt+]*["']|\.write_text|to_json|\btee\b|>>?|--out""")
+"""What writes a file in a script"""
+TRAINS = (
+    "Trainer(",
+    ".backward(",
+    "llamafactory-cli train",
+    "axolotl train",
+    "tune run",
+    "load_dataset(",
+)
+"""Words of scripts that train"""
+MAX_SCRIPTS = 40
 
 
 class FolderFiles(NamedTuple):
@@ -119,7 +140,9 @@ def _is_file_of_predictions(path: str) -> bool:
     if source.kind not in ("jsonl", "json", "csv"):
         return False
     row = _first_row(source)
-    return bool(row) and _is_prediction(row or {}, SURE_PREDICTIONS)
+    if not row:
+        return False
+    return _is_prediction(row, SURE_PREDICTIONS) or _is_written_reply(path, row)
 
 
 def _text_sources(folder: Path) -> list[Source]:
@@ -134,7 +157,7 @@ def _text_sources(folder: Path) -> list[Source]:
 
 def _holds_predictions(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
     """Does a file hold predictions, by the first rows of all files?"""
-    if _is_prediction(rows[path], SURE_PREDICTIONS):
+    if _is_prediction(rows[path], SURE_PREDICTIONS) or _is_written_reply(path, rows[path]):
         return True
     return _is_prediction(rows[path], POSSIBLE_PREDICTIONS) and _has_other_training_rows(path, rows)
 
@@ -161,6 +184,37 @@ def _is_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bo
     """Does a row hold what a model wrote, and a reference or what ended the answer beside it?"""
     texts = {normalize_column_name(name) for name, value in row.items() if isinstance(value, str)}
     return bool(texts & answer_columns) and bool(texts & (REFERENCES | ENDS))
+
+
+def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
+    """Is a row a server's reply, by its columns, that a script beside its file writes and none trains on?
+
+    Rows for training that a model wrote have the same columns: who reads them decides.
+    """
+    names = {normalize_column_name(name) for name in row}
+    if not (names & REPLY_TEXTS and names & ENDS) and not (names & REPLY_TEXTS and names & COUNTS):
+        return False
+    file = Path(path)
+    texts = [_read_script(script) for script in _scripts_beside(file)]
+    naming = [text for text in texts if file.name in text]
+    if any(word in text for text in naming for word in TRAINS):
+        return False
+    return any(WRITES.search(text) for text in naming)
+
+
+def _scripts_beside(file: Path) -> list[Path]:
+    """The scripts in the folder of a file, and in the one above it."""
+    folders = (file.parent, file.parent.parent)
+    found = [one for folder in folders for kind in ("*.py", "*.sh") for one in folder.glob(kind)]
+    return sorted(found)[:MAX_SCRIPTS]
+
+
+def _read_script(path: Path) -> str:
+    """The text of a script; empty where it can't be read."""
+    try:
+        return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
+    except (OSError, TruetuneError):
+        return ""
 
 
 def _fits_a_format(row: Mapping[str, Any]) -> bool:

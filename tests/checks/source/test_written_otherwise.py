@@ -306,6 +306,45 @@ def test_optimizer_that_holds_the_trained_weights(text: str, tmp_path: Path) -> 
     assert severities(tmp_path, UNUSED, train=text) == []
 
 
+GROUPS = {
+    "one of two lists": """
+def groups(model):
+    decay, rest = [], []
+    for name, weight in model.named_parameters():
+        (rest if "norm" in name else decay).append(weight)
+    return [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+optimizer = torch.optim.AdamW(groups(model))
+""",
+    "lists of a dictionary": """
+lists = {"decay": [], "rest": []}
+for name, weight in model.named_parameters():
+    lists["decay" if weight.ndim > 1 else "rest"].append(weight)
+optimizer = torch.optim.AdamW([{"params": lists["decay"]}, {"params": lists["rest"]}])
+""",
+    "modules": """
+groups = []
+for module_name, module in model.named_modules():
+    for name, weight in module.named_parameters(recurse=False):
+        groups += [{"params": weight, "weight_decay": 0.0 if name == "bias" else 0.01}]
+optimizer = torch.optim.AdamW(groups)
+""",
+    "comprehensions": """
+groups = [
+    {"params": [p for n, p in model.named_parameters() if "bias" not in n], "weight_decay": 0.1},
+    {"params": [p for n, p in model.named_parameters() if "bias" in n], "weight_decay": 0.0},
+]
+optimizer = torch.optim.AdamW(groups)
+""",
+}
+PUT_ON = "model = peft.get_peft_model(model, config)\n"
+
+
+@pytest.mark.parametrize("form", GROUPS)
+def test_groups_of_weights_that_are_made_before_the_adapter(form: str, tmp_path: Path) -> None:
+    assert severities(tmp_path, UNUSED, train=LOAD + GROUPS[form] + PUT_ON + STEPS) == ["error"]
+    assert severities(tmp_path, UNUSED, train=LOAD + PUT_ON + GROUPS[form] + STEPS) == []
+
+
 REWRAPPED = "adapter-rewrapped"
 STAGE = """
 from dataclasses import dataclass

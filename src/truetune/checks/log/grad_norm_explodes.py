@@ -45,7 +45,7 @@ from truetune.checks.log.half_precision import overflow_remedy
 from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import end_medians, find_level_shift, fit_trend
-from truetune.logs.run_log import Curve, RunLog
+from truetune.logs.run_log import Curve, Floats, RunLog
 
 MIN_POINTS = 20
 SCALING_STEPS = 20
@@ -54,6 +54,12 @@ MAX_NOT_FINITE = 0.05
 """Share of the records: fp16 doubles its scale every 2,000 steps, and one overflow follows. Chosen, not measured"""
 MIN_NEVER = 8
 """Records without one finite norm: a scale of fp16 that is still looked for has some"""
+MOSTLY = 0.9
+"""Share of such records whose loss is 0: a mean over no label, and no overflow"""
+NO_LABELS = (
+    "transformers logs a loss that is no number as 0 (logging_nan_inf_filter): it is a mean over no label, or the"
+    " weights are no numbers any more"
+)
 TIMES = 10.0
 """Chosen, not measured: at 5, norms that follow a change of the data may fire; at 20, the loss has followed already"""
 
@@ -98,16 +104,27 @@ class GradNormExplodes(LogRule):
             if norm.step.size < MIN_POINTS or broken.sum() <= MAX_NOT_FINITE * norm.step.size:
                 return
         bad = norm.step[broken]
+        has_no_labels = self._is_loss_zero_at(bad)
         yield self.finding(
-            f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps",
-            "train in bf16, or lower the learning rate",
-            evidence=(describe_steps(bad),),
+            f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged steps"
+            + (", and the loss is 0 there" if has_no_labels else ""),
+            "look at the labels of the batches first: where all are -100, the loss is a mean over no token (a response"
+            " marker that is not found, answers behind max_length), and no precision helps"
+            if has_no_labels
+            else "train in bf16, or lower the learning rate",
+            evidence=(describe_steps(bad), *((NO_LABELS,) if has_no_labels else ())),
             count=int(bad.size),
             total=int(norm.step.size),
             figure=draw_curves(
                 "gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True
             ),
         )
+
+    def _is_loss_zero_at(self, steps: Floats) -> bool:
+        """Is the loss exactly 0 at nearly all of these steps?"""
+        loss = self.subject.curve("loss")
+        there = loss.value[np.isin(loss.step, steps)]
+        return there.size >= MIN_NEVER and float(np.mean(there == 0)) >= MOSTLY
 
     def _grown(self, norm: Curve) -> Iterator[Finding]:
         """A level that is ten times the one before, to the end of the run."""

@@ -3,8 +3,10 @@
 ## What it does
 Looks for answers that open a thinking part (`<think>`) and never close it, that open a code fence and don't close it,
 or that begin as JSON and end inside of it. Where at least 8 answers, 3 of 100, of 40 words and more end in the middle
-of a sentence, all at about one length that hardly any other answer exceeds, these count as well: so does a limit of new
-tokens cut what a model wrote. What the prompt has opened (a code fence to be continued) is the answer's to close.
+of a sentence, all at about one length that hardly any other answer exceeds, these count as well, where enough of them
+end before a word that has to follow (an article, a conjunction, a comma) or inside of a word: so does a limit of new
+tokens cut what a model wrote. That a full stop is missing shows nothing: signatures, names, lists and code have none.
+What the prompt has opened (a code fence to be continued) is the answer's to close.
 
 ## Why it is bad
 The model learns to break off there: to stop in the middle of a thought, without an answer, or to leave JSON that no
@@ -48,6 +50,11 @@ from truetune.checks.rule import MAX_CASES, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.generation.cut_answers import ends_in_mid_sentence, have_one_length
+from truetune.generation.cut_ends import (
+    ends_before_its_next_word,
+    ends_inside_a_word,
+    vocabulary_of,
+)
 from truetune.generation.unfinished_answers import unfinished_part
 
 MIN_CUT, MIN_CUT_ONE_IN = 8, 33
@@ -61,6 +68,9 @@ MAX_STYLE_SHARE, SURE_SPREAD = 0.8, 0.8
 the longest one"""
 MAX_KEPT = 20_000
 """Answers whose lengths are compared"""
+MIN_SURE, MIN_SURE_SHARE = 4, 0.15
+"""Answers without a full stop that surely break off, and their share. Chosen: of English cut at any word, a third ends
+behind an article, a preposition, a conjunction or a comma; of signatures, lists and code hardly any"""
 
 
 class AnswerIsIncomplete(AnswerTextRule):
@@ -105,18 +115,30 @@ class AnswerIsIncomplete(AnswerTextRule):
             )
         elif self._are_cut_by_a_limit():
             words = round(median(len(text.split()) for text in self.cut))
+            sure = self._count_sure_cuts()
             yield self.finding(
                 f"{len(self.cut):,} of {self.rows:,} rows have an answer that ends in mid-sentence, all at about one"
                 f" length ({words:,} words), which hardly another one exceeds: a limit of new tokens cut them",
-                "drop these rows, or generate them again with a higher max_tokens, and keep only those whose"
-                " finish_reason is not `length`",
+                "generate these answers again with a higher max_tokens, and keep those whose finish_reason is not"
+                " `length`; where they were not generated, find the step that cuts them",
+                evidence=[
+                    f"{sure:,} of them end inside of a word, or before one that has to follow"
+                ],
                 cases=self.cut_cases,
                 count=len(self.cut),
                 total=self.rows,
             )
 
+    def _count_sure_cuts(self) -> int:
+        """The answers that end inside of a word or a phrase."""
+        vocabulary = vocabulary_of([*self.cut, *self.others])
+        return sum(
+            ends_before_its_next_word(text) or ends_inside_a_word(text, vocabulary)
+            for text in self.cut
+        )
+
     def _are_cut_by_a_limit(self) -> bool:
-        """Are there enough answers in mid-sentence, all at one length?"""
+        """Are there enough answers in mid-sentence, all at one length, and enough of them surely cut?"""
         total = len(self.cut) + len(self.others)
         if len(self.cut) < MIN_CUT or len(self.cut) * MIN_CUT_ONE_IN < total:
             return False
@@ -124,4 +146,6 @@ class AnswerIsIncomplete(AnswerTextRule):
             lengths = sorted(map(len, self.cut))
             if lengths[len(lengths) // 10] < SURE_SPREAD * lengths[-1 - len(lengths) // 10]:
                 return False
-        return have_one_length(self.cut, self.others)
+        if not have_one_length(self.cut, self.others):
+            return False
+        return self._count_sure_cuts() >= max(MIN_SURE, MIN_SURE_SHARE * len(self.cut))

@@ -3,7 +3,9 @@
 ## What it does
 Judges the arguments of `generate`, `GenerationConfig`, pipelines and vLLM's `SamplingParams`: forbidden n-grams,
 penalties on repetition, temperatures, a least length, stop tokens that are not heeded. Lower penalties count where the
-file speaks of JSON, SQL or the like.
+file speaks of JSON, SQL or the like. `ignore_eos` and a least length near the limit are found in bodies of requests,
+`extra_body` and dictionaries too; files that measure speed are left out. Replies beside that all ended at the limit
+are evidence.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets, words of the prompt.
@@ -42,12 +44,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import GENERATION
 from truetune.checks.nearby_chat_files import count_answers_cut_by_stop, find_nearby_chats
+from truetune.checks.replies_beside import replies_at_the_limit
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.find_hyperparameter_arguments import (
@@ -55,6 +59,7 @@ from truetune.checks.source.evidence.find_hyperparameter_arguments import (
     has_judgeable_number,
     out_of_range_arguments,
 )
+from truetune.checks.source.evidence.stopping_switches import stopping_switches
 from truetune.source.module import Module
 
 
@@ -62,6 +67,7 @@ def _generation_calls(module: Module) -> Iterator[object]:
     """The calls that generate, and what sets their options."""
     yield from (given for given in generating_calls(module) if has_judgeable_number(given))
     yield from stop_strings(module)
+    yield from stopping_switches(module)
 
 
 class StopString(NamedTuple):
@@ -105,7 +111,9 @@ class GenerationSettingsDistortAnswers(SourceRule):
     looks_at = CodePlaces("calls that set how answers are generated", _generation_calls)
 
     def findings(self) -> Iterator[Finding]:
+        told = set()
         for given in generating_calls(self.subject):
+            told |= {*given.nodes.values(), given.call.node}
             for found in out_of_range_arguments(self.subject, given, GENERATION):
                 yield self.finding(
                     found.text,
@@ -115,6 +123,16 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     cases=found.cases,
                 )
         yield from self._of_stops()
+        for switch in stopping_switches(self.subject):
+            if switch.node in told:
+                continue
+            replies = list(replies_at_the_limit(Path(self.subject.path).parent))
+            yield self.finding(
+                switch.text,
+                f"leave {switch.name} out, but for benchmarks of speed",
+                evidence=[one.text() for one in replies],
+                cases=[case_at(self.subject, switch.node)],
+            )
 
     def _of_stops(self) -> Iterator[Finding]:
         """Stop strings that stand in the middle of the answers which the model was trained on."""

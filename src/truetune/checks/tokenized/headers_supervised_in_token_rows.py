@@ -34,6 +34,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of,
+    explain_labels_of_other_tokens,
     explain_missing_row_labels,
     explain_missing_turns,
 )
@@ -52,6 +53,8 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
     def findings(self) -> Iterator[Finding]:
         answers, summary = self.subject.summary.answers, self.subject.summary
         if self.subject.learns_everything or summary.prompts_learned.count or not answers.headers:
+            return
+        if explain_labels_of_other_tokens(self.subject) is not None:
             return
         # Some generation prompts end in the middle of the header (gpt-oss: the model writes the
         # channel itself).
@@ -77,6 +80,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
         lacking = (
             super().unmet()
             or explain_missing_row_labels(self.subject)
+            or explain_labels_of_other_tokens(self.subject)
             or explain_missing_turns(self.subject)
         )
         if lacking is None and self.subject.placer.layout.header_is_learned:

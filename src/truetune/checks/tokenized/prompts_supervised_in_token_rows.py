@@ -35,6 +35,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of,
+    explain_labels_of_other_tokens,
     explain_missing_row_labels,
     explain_missing_turns,
 )
@@ -48,6 +49,8 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary, prompts = self.subject.summary, self.subject.summary.prompts_learned
+        if explain_labels_of_other_tokens(self.subject) is not None:
+            return
         if self.subject.learns_everything or not prompts.count or not summary.says_what_is_learned:
             return
         learned, total = self._count_prompt_tokens()
@@ -84,5 +87,6 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         return (
             super().unmet()
             or explain_missing_row_labels(self.subject)
+            or explain_labels_of_other_tokens(self.subject)
             or explain_missing_turns(self.subject)
         )

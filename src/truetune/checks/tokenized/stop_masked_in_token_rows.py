@@ -35,6 +35,7 @@ from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of,
+    explain_labels_of_other_tokens,
     explain_missing_row_labels,
     find_open_rows,
 )
@@ -54,7 +55,7 @@ class StopMaskedInTokenRows(TokenizedRule):
     def findings(self) -> Iterator[Finding]:
         answers, summary = self.subject.summary.answers, self.subject.summary
         masked = answers.closed - answers.stops_learned
-        if masked:
+        if masked and explain_labels_of_other_tokens(self.subject) is None:
             yield self.finding(
                 f"{masked:,} of {answers.closed:,} stop tokens behind learned answers are not in"
                 " the loss",
@@ -106,4 +107,4 @@ class StopMaskedInTokenRows(TokenizedRule):
                 or explain_missing_row_labels(self.subject)
                 or Unmet("no answer was recognised among the labels")
             )
-        return super().unmet()
+        return super().unmet() or explain_labels_of_other_tokens(self.subject)

@@ -1144,9 +1144,13 @@ class Interpreter:
     ) -> Value:
         """A call of `receiver.name(...)`."""
         if isinstance(receiver, Choice) and any(
-            isinstance(one, Instance | Mapping | Library | ProjectModule | Class)
+            isinstance(one, Instance | Mapping | Sequence | Library | ProjectModule | Class)
             for one in receiver.options
         ):
+            for one in receiver.options:
+                # Which of the lists is changed is not known: `(rest if is_bias else decay).append(p)`.
+                if isinstance(one, Sequence):
+                    one.is_open = True
             return self._choose(
                 [self._call_method(one, name, given, node, home) for one in receiver.options]
             )

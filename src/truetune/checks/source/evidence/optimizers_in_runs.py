@@ -44,6 +44,8 @@ TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 SCHEDULERS = ("torch.optim.lr_scheduler.*", "transformers.get_*")
 """Functions that get an optimizer and step none"""
 PASSES_PARAMETERS_ON = ("filter", "list", "tuple", "iter", "itertools.chain")
+MODULES = ("modules", "named_modules")
+"""Methods that give the modules of a model"""
 MAX_DEPTH = 12
 """Containers around parameters: groups, lists and filters of them are about five"""
 
@@ -82,7 +84,7 @@ def optimizers_before_adapters(module: Module) -> Iterator[WrappedLater]:
 def models_of_parameters(value: Value, depth: int = 0) -> list[Value] | None:
     """The models whose parameters a value holds: a list, groups or a filter of them; None where one is not known."""
     if isinstance(value, Result) and value.call.method in ("parameters", "named_parameters"):
-        return None if value.call.receiver is None else [value.call.receiver]
+        return None if value.call.receiver is None else [_model_of_module(value.call.receiver)]
     parts = _parts_of_parameters(value)
     if not parts or depth > MAX_DEPTH:
         return None
@@ -93,6 +95,16 @@ def models_of_parameters(value: Value, depth: int = 0) -> list[Value] | None:
             return None
         found.extend(one for one in inner if one not in found)
     return found
+
+
+def _model_of_module(value: Value) -> Value:
+    """The model that a module is one of: `for name, module in model.named_modules()`."""
+    inner = value
+    while isinstance(inner, Item | Element):
+        inner = inner.base if isinstance(inner, Item) else inner.iterable
+    if isinstance(inner, Result) and inner.call.method in MODULES:
+        return value if inner.call.receiver is None else inner.call.receiver
+    return value
 
 
 def _parts_of_parameters(value: Value) -> tuple[Value, ...]:

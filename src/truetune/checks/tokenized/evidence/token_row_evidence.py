@@ -57,6 +57,22 @@ def explain_missing_row_labels(data: TokenizedData) -> Unmet | None:
     )
 
 
+MAX_OTHER_LABELS = 0.5
+"""Share of labels that are not the ids of their places, from which a place says nothing of what is learned"""
+
+
+def explain_labels_of_other_tokens(data: TokenizedData) -> Unmet | None:
+    """Why the place of a label does not say which text it is of; labels that were shifted are one place off."""
+    summary = data.summary
+    if 2 * summary.labels_shifted >= summary.labels_differ:
+        return None
+    if summary.labels_differ <= MAX_OTHER_LABELS * summary.labels_compared:
+        return None
+    return Unmet(
+        "the labels are of other tokens than those at their places, which labels-are-of-other-tokens is about"
+    )
+
+
 def explain_missing_turns(data: TokenizedData) -> Unmet | None:
     """Why turns can't be judged."""
     if data.summary.chats:

@@ -1,0 +1,90 @@
+"""A server's options or a request of a shell script switch the stop tokens off.
+
+## What it does
+Looks at the JSON that commands are given (`curl -d`, `--override-generation-config`), and at `--ignore-eos` of
+llama.cpp: `ignore_eos`, and a least number of tokens that is at least half of the most. Commands of benchmarks are
+left out.
+
+## Why it is bad
+Each answer runs to the limit of tokens: behind its end stands whatever comes next, and `finish_reason` is `length` for
+all. Training again with other stop tokens changes nothing.
+
+## Example
+```bash
+vllm serve out/merged --override-generation-config '{"ignore_eos": true}'
+```
+
+## Use instead
+```bash
+vllm serve out/merged
+```
+
+## Fix safety
+Safe, but for measurements of speed, which want answers of one length.
+
+## References
+- vLLM documentation, `SamplingParams`; llama.cpp, tools/server/README.md (`--ignore-eos`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.findings import Finding
+from truetune.checks.replies_beside import replies_at_the_limit
+from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.stopping_switches import MEASURES_SPEED, is_off
+from truetune.errors import TruetuneError
+from truetune.parsing.input_limits import REPLY
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
+
+LLAMA_CPP = ("llama-server", "llama-cli")
+OPTION = "--ignore-eos"
+
+
+class CommandSwitchesStoppingOff(CommandRule):
+    code = "CMD055"
+    symptoms = ("never-stops",)
+    severity = "warning"
+    what = "commands that say when answers end"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[object]:
+        for command in file.commands:
+            if any(True for _ in _settings(command)):
+                yield command
+
+    def findings(self) -> Iterator[Finding]:
+        file = self.subject
+        if MEASURES_SPEED.search(file.text):
+            return
+        for command in file.commands:
+            for settings in _settings(command):
+                found = is_off(settings)
+                if found is None:
+                    continue
+                name, text = found
+                replies = replies_at_the_limit(Path(file.path).parent)
+                yield self.finding(
+                    text,
+                    f"leave {name} out",
+                    evidence=[one.text() for one in replies],
+                    cases=[self.case(command, command.text.strip())],
+                )
+
+
+def _settings(command: ShellCommand) -> Iterator[dict[str, object]]:
+    """The settings that a command is given, as JSON or as an option."""
+    for word in command.words:
+        body = word.rpartition("=")[2] if word.startswith("--") else word
+        if body.lstrip().startswith("{"):
+            try:
+                settings = parse_json(body, REPLY)
+            except (ValueError, TruetuneError):
+                continue
+            if isinstance(settings, dict):
+                yield settings
+    if OPTION in command.words and any(command.behind(name) is not None for name in LLAMA_CPP):
+        yield {"ignore_eos": True}

@@ -1,0 +1,77 @@
+"""A server puts an adapter on weights that it was merged into.
+
+## What it does
+Looks at servers of vLLM with `--lora-modules`, and at what the files beside merge (scripts with `merge_and_unload`,
+`llamafactory-cli export`, `axolotl merge-lora`): the model that is served was written by a merge of the same adapter.
+Folders that are mounted into a container are followed to their place on the host.
+
+## Why it is bad
+The update of the adapter is added twice: the answers overshoot what was trained, loop, or are garbage, and those of
+the merged model alone are as they should be.
+
+## Example
+```bash
+llamafactory-cli export --model_name_or_path some/base --adapter_name_or_path out/lora --export_dir out/merged
+vllm serve out/merged --enable-lora --lora-modules tuned=out/lora
+```
+
+## Use instead
+```bash
+llamafactory-cli export --model_name_or_path some/base --adapter_name_or_path out/lora --export_dir out/merged
+vllm serve out/merged
+```
+
+## Fix safety
+Either the merged model alone, or the base with the adapter is right; both give the same answers.
+
+## References
+- vLLM documentation, "LoRA Adapters"; peft documentation, `merge_and_unload`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.merged_weights import merged_with
+from truetune.checks.rule import CommandRule
+from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
+from truetune.parsing.shell_commands import CommandFile, last_option
+
+
+class ServerAppliesTheAdapterTwice(CommandRule):
+    code = "CMD056"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "error"
+    what = "servers of vLLM with adapters"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[object]:
+        for server in find_vllm_server_commands(file):
+            if adapters_by_served_name(server):
+                yield server
+
+    def findings(self) -> Iterator[Finding]:
+        file = self.subject
+        for server in find_vllm_server_commands(file):
+            adapters = tuple(adapters_by_served_name(server).values())
+            options = server.options
+            first = options[0] if options and not options[0].startswith("-") else None
+            model = last_option(options, "--model") or first
+            merge = merged_with(model, adapters, Path(file.path)) if model and adapters else None
+            if merge is None or model is None:
+                continue
+            yield self.finding(
+                f"{model} was written by a merge of the adapter {merge.adapter}, and the server puts that adapter on"
+                " it again",
+                f"serve {model} without --enable-lora and --lora-modules, or the base with them",
+                cases=[
+                    self.case(server.command, server.command.text.strip()),
+                    Case(
+                        f"merges {merge.adapter} into {merge.folder}",
+                        file=merge.file,
+                        line=merge.line,
+                    ),
+                ],
+            )

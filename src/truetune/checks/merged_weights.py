@@ -1,0 +1,119 @@
+"""Folders of merged weights, and the adapters that are in them: by scripts, settings and commands around a file.
+
+The trade-off: a merge whose adapter or output is known to the run alone says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.weight_uses import is_same_folder, uses_of_files
+from truetune.errors import TruetuneError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS
+from truetune.parsing.shell_commands import ShellCommand, is_command_file, read_commands
+
+MOUNT = re.compile(r"(?<![\w:])([.~]{0,2}/?[\w./-]+):(/[\w./-]+)")
+"""`./out:/models` of docker and compose"""
+ADAPTER_OPTION = re.compile(r"--[\w-]*(?:adapter|lora|peft)[\w-]*")
+OUTPUT_OPTION = re.compile(r"--[\w-]*(?:out|save|dest|export|target|merged)[\w-]*")
+MERGING = b"merge_and_unload"
+MAX_FILES = 100
+
+
+class MergedWeights(NamedTuple):
+    """A folder of weights with an adapter in them."""
+
+    folder: str
+    adapter: str
+    file: str
+    line: int
+
+
+def merged_with(base: str, adapters: tuple[str, ...], file: Path) -> MergedWeights | None:
+    """The merge that wrote the model `base`, where one of the adapters is in it already; else None.
+
+    Args:
+        base: The model that the adapters are put on, as `file` names it.
+        adapters: Folders, as `file` names them.
+        file: What puts them on; what lies beside it is read.
+    """
+    mounts = _mounts(file)
+    names = tuple(_on_the_host(adapter, mounts) for adapter in adapters)
+    model = _on_the_host(base, mounts)
+    for merge in _merges_around(file):
+        is_base = is_same_folder(model, merge.folder)
+        if is_base and any(is_same_folder(name, merge.adapter) for name in names):
+            return merge
+    return None
+
+
+def _merges_around(file: Path) -> Iterator[MergedWeights]:
+    """What the files of a folder merge."""
+    try:
+        files = [one for one in sorted(file.parent.iterdir())[:MAX_FILES] if one.is_file()]
+    except OSError:
+        return
+    for use in uses_of_files(files):
+        if use.verb != "merges" and not use.is_merged:
+            continue
+        for folder in use.writes:
+            for adapter in use.folders:
+                yield MergedWeights(folder, adapter, use.file, use.line)
+    for path in filter(is_command_file, files):
+        try:
+            commands = read_commands(path).commands
+        except (TruetuneError, OSError, ValueError):
+            continue
+        for command in commands:
+            yield from _merged_by_script(path, command)
+
+
+def _merged_by_script(path: Path, command: ShellCommand) -> Iterator[MergedWeights]:
+    """What a command merges that runs a script of the folder: by its options for the adapter and the output."""
+    script = next((word for word in command.words if word.endswith(".py")), None)
+    if script is None or MERGING not in _head(path.parent / script):
+        return
+    adapter = _option(command, ADAPTER_OPTION)
+    folder = _option(command, OUTPUT_OPTION)
+    if adapter and folder:
+        yield MergedWeights(folder, adapter, str(path), command.line)
+
+
+def _option(command: ShellCommand, pattern: re.Pattern[str]) -> str | None:
+    """The value of the first option of such a name; None where there is none, or the shell makes it."""
+    words = command.words
+    for number, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if not pattern.fullmatch(name):
+            continue
+        given = value if equals else words[number + 1] if number + 1 < len(words) else ""
+        return given if given and not given.startswith("-") and "$" not in given else None
+    return None
+
+
+def _head(path: Path) -> bytes:
+    """A script; empty where it can't be read."""
+    try:
+        return read_bounded(path, SETTINGS)
+    except (OSError, TruetuneError, ValueError):
+        return b""
+
+
+def _mounts(file: Path) -> tuple[tuple[str, str], ...]:
+    """Folders of the host and their places in a container, the longest place first."""
+    if file.suffix == ".py":
+        return ()
+    found = MOUNT.findall(_head(file).decode("utf-8", "replace"))
+    return tuple(sorted(found, key=lambda one: len(one[1]), reverse=True))
+
+
+def _on_the_host(name: str, mounts: tuple[tuple[str, str], ...]) -> str:
+    """A folder of a container by its name on the host."""
+    for source, target in mounts:
+        if name == target or name.startswith(f"{target.rstrip('/')}/"):
+            return source + name.removeprefix(target.rstrip("/"))
+    return name

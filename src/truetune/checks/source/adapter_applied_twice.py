@@ -1,0 +1,76 @@
+"""A script puts an adapter on weights that it was merged into.
+
+## What it does
+Looks at adapters that a script loads onto a model (`PeftModel.from_pretrained`, `load_adapter`, `LoRARequest`), and at
+what the files beside merge (scripts with `merge_and_unload`, `llamafactory-cli export`, `axolotl merge-lora`): the
+model was written by a merge of the same adapter.
+
+## Why it is bad
+The update of the adapter is added twice: the answers overshoot what was trained, loop, or are garbage, and those of
+the merged model alone are as they should be.
+
+## Example
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("some/base")
+PeftModel.from_pretrained(base, "out/lora").merge_and_unload().save_pretrained("out/merged")
+
+model = AutoModelForCausalLM.from_pretrained("out/merged")
+model = PeftModel.from_pretrained(model, "out/lora")
+```
+
+## Use instead
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("some/base")
+PeftModel.from_pretrained(base, "out/lora").merge_and_unload().save_pretrained("out/merged")
+
+model = AutoModelForCausalLM.from_pretrained("out/merged")
+```
+
+## Fix safety
+Either the merged model alone, or the base with the adapter is right; both give the same answers.
+
+## References
+- peft documentation, `merge_and_unload`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Case, Finding
+from truetune.checks.merged_weights import merged_with
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+
+
+class AdapterAppliedTwice(SourceRule):
+    code = "SRC189"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "error"
+    looks_at = CodePlaces("adapters that are loaded onto a model", adapted_models)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for one in adapted_models(module):
+            base, adapter = name_of_model(module, one.model), module.flow.value(one.adapter)
+            if not base or not isinstance(adapter, str):
+                continue
+            merge = merged_with(base, (adapter,), Path(module.path))
+            if merge is not None:
+                yield self.finding(
+                    f"{base} was written by a merge of the adapter {adapter}, which is put on it again",
+                    f"ask {base} as it is, or load the base and put the adapter on that",
+                    cases=[
+                        case_at(module, one.call.node),
+                        Case(f"merges {merge.adapter}", file=merge.file, line=merge.line),
+                    ],
+                )

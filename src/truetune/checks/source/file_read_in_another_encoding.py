@@ -1,0 +1,188 @@
+"""A script reads a file of UTF-8 in another encoding.
+
+## What it does
+Looks at `open`, `read_text`, and pandas' and codecs' readers with `encoding="latin-1"`, `"cp1252"` or the like, and at
+the file that they read, where its name is in the script (an option's default too) and the file is here: its bytes are
+valid UTF-8 with characters of several bytes.
+
+## Why it is bad
+Nothing fails, for each byte is some character of these encodings. Every accent becomes two characters (`Ã¼` for
+`ü`), the model learns to write them so, and the search goes to tokenizer and weights.
+
+## Example
+```python
+import json
+
+# rows.json: [{"question": "Wann?", "answer": "Um zwölf für alle"}]
+with open("rows.json", encoding="latin-1") as file:
+    rows = json.load(file)
+```
+
+## Use instead
+```python
+import json
+
+# rows.json: [{"question": "Wann?", "answer": "Um zwölf für alle"}]
+with open("rows.json", encoding="utf-8") as file:
+    rows = json.load(file)
+```
+
+## Fix safety
+Safe: bytes of Latin-1 are hardly ever valid UTF-8.
+
+## References
+- Python documentation, "Unicode HOWTO"
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Result, Value
+
+_NAMES = "latin1 latin iso88591 iso885915 cp1252 windows1252 l1 cp850 cp437 macroman"
+SINGLE_BYTE = frozenset(_NAMES.split())
+"""Encodings in which each byte is a character, without marks"""
+READERS = ("open", "io.open", "codecs.open", "pandas.read_*", "polars.read_*", "*.load_dataset")
+METHODS = ("open", "read_text")
+MAX_BYTES = 1 << 22
+"""Of a file that is looked at"""
+MIN_CHARACTERS = 1
+"""Characters of several bytes that prove UTF-8, where all of the file is valid"""
+
+
+class WrongReading(NamedTuple):
+    """A file, and the place that reads it in another encoding."""
+
+    node: ast.AST
+    name: str
+    encoding: str
+    characters: int
+    """Of several bytes"""
+    sample: str
+
+
+def _encoded_reads(module: Module) -> Iterator[CallEvent]:
+    """The calls of a file that read in an encoding of single bytes."""
+    if not module.mentions("encoding"):
+        return
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for call in trace.all_calls:
+            if call.home.path != module.path or call.node in seen or not _encoding_of(call):
+                continue
+            if call.named(*READERS) or call.method in METHODS:
+                seen.add(call.node)
+                yield call
+
+
+class FileReadInAnotherEncoding(SourceRule):
+    code = "SRC190"
+    symptoms = ("garbage-output",)
+    severity = "error"
+    looks_at = CodePlaces("files that are read in an encoding of single bytes", _encoded_reads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in _encoded_reads(module):
+            found = _wrong_reading(module, call)
+            if found is not None:
+                yield self.finding(
+                    f"{found.name} is UTF-8, and is read as {found.encoding}: its {found.characters:,} characters"
+                    " beyond ASCII become two or more others each",
+                    'read it with encoding="utf-8", and make what was written from it again',
+                    evidence=[f"the script reads {found.sample!r} there"],
+                    cases=[case_at(module, found.node)],
+                )
+
+
+def _encoding_of(call: CallEvent) -> str | None:
+    """The encoding that a call names, where it is one of single bytes."""
+    value = call.keywords.get("encoding")
+    if value is None and call.method == "read_text" and call.args:
+        value = call.args[0]
+    if value is None and call.named("codecs.open"):
+        value = call.argument(2, "encoding")
+    name = constant_of(value) if value is not None else None
+    if not isinstance(name, str):
+        return None
+    bare = "".join(one for one in name.lower() if one.isalnum())
+    return name if bare in SINGLE_BYTE else None
+
+
+def _wrong_reading(module: Module, call: CallEvent) -> WrongReading | None:
+    """What is wrong with one call; None where its file is not here, is written, or is not UTF-8."""
+    encoding, path = _encoding_of(call), _path_of(module, call)
+    mode = constant_of(call.keywords.get("mode") or _positional_mode(call))
+    if encoding is None or path is None or (isinstance(mode, str) and set(mode) & set("wax")):
+        return None
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES)
+    except OSError:
+        return None
+    text = _decode(data)
+    if text is None:
+        return None
+    wide = [number for number, character in enumerate(text) if ord(character) > 0x7F]
+    if len(wide) < MIN_CHARACTERS:
+        return None
+    around = text[max(0, wide[0] - 10) : wide[0] + 10]
+    sample = around.encode("utf-8").decode("latin-1")
+    return WrongReading(call.node, path.name, encoding, len(wide), sample)
+
+
+def _positional_mode(call: CallEvent) -> Value | None:
+    """The mode of `open`, where it is given by its place."""
+    place = 0 if call.method == "open" and not call.named(*READERS) else 1
+    is_open = call.method == "open" or call.named("open", "io.open", "codecs.open")
+    return call.args[place] if is_open and len(call.args) > place else None
+
+
+def _decode(data: bytes) -> str | None:
+    """The text of bytes in UTF-8, of which the last character may be cut; None where they are not."""
+    for end in range(len(data), max(len(data) - 4, -1), -1):
+        try:
+            return data[:end].decode("utf-8")
+        except UnicodeDecodeError:
+            if len(data) < MAX_BYTES:
+                return None
+    return None
+
+
+def _path_of(module: Module, call: CallEvent) -> Path | None:
+    """The file that a call reads, where it is here."""
+    given = call.args[0] if call.args else next(iter(call.keywords.values()), None)
+    value = call.receiver if call.method in METHODS and not call.named(*READERS) else given
+    name = _text_of_path(value)
+    if not name:
+        return None
+    folder = Path(module.path).parent
+    places = (folder / name, folder.parent / name)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _text_of_path(value: Value | None) -> str | None:
+    """A path as text, through `Path(...)`."""
+    if isinstance(value, Result) and value.call.named("pathlib.*Path", "Path", "os.path.join"):
+        parts = [_text_of_path(part) for part in value.call.args]
+        if not parts or any(part is None for part in parts):
+            return None
+        return str(Path(*[part for part in parts if part is not None]))
+    operands = getattr(value, "operands", None)
+    if operands and getattr(value, "operator", "") == "/":
+        parts = [_text_of_path(part) for part in operands]
+        return None if None in parts else str(Path(*[part for part in parts if part is not None]))
+    plain = constant_of(value)
+    return plain if isinstance(plain, str) else None
