@@ -65,6 +65,7 @@ def _words(service: Mapping[str, Any]) -> Iterator[str]:
     for one in [files] if isinstance(files, str) else files if isinstance(files, list) else ():
         if isinstance(one, str):
             yield from ("--env-file", one)
+    yield from _resource_words(service)
     image = service.get("image")
     if isinstance(image, str):
         yield image
@@ -74,6 +75,39 @@ def _words(service: Mapping[str, Any]) -> Iterator[str]:
             yield from _split(given)
         elif isinstance(given, list):
             yield from map(str, given)
+
+
+def _resource_words(service: Mapping[str, Any]) -> Iterator[str]:
+    """The options of `docker run` for the GPUs and the shared memory of a service."""
+    for key, option in (("shm_size", "--shm-size"), ("ipc", "--ipc")):
+        given = service.get(key)
+        if isinstance(given, str | int):
+            yield f"{option}={given}"
+    mounts = service.get("tmpfs")
+    for one in [mounts] if isinstance(mounts, str) else mounts if isinstance(mounts, list) else ():
+        yield f"--tmpfs={one}"
+    gpus = service.get("gpus")
+    if isinstance(gpus, str | int):
+        yield f"--gpus={gpus}"
+    for device in [*(gpus if isinstance(gpus, list) else ()), *_reserved_devices(service)]:
+        if not isinstance(device, dict):
+            continue
+        named = device.get("device_ids")
+        if isinstance(named, list):
+            yield f"--gpus=device={','.join(map(str, named))}"
+        else:
+            yield f"--gpus={device.get('count', 'all')}"
+
+
+def _reserved_devices(service: Mapping[str, Any]) -> list[Any]:
+    """`deploy.resources.reservations.devices`, as far as it names GPUs."""
+    part: Any = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        part = part.get(key) if isinstance(part, dict) else None
+    devices = part if isinstance(part, list) else []
+    return [
+        one for one in devices if isinstance(one, dict) and "gpu" in str(one.get("capabilities"))
+    ]
 
 
 def _split(text: str) -> list[str]:
