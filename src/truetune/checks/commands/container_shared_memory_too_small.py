@@ -3,8 +3,8 @@
 ## What it does
 Reads `docker run` (and podman's) in shell scripts, and the services of compose files, that start a training or a server
 of PyTorch on more than one GPU: by the GPUs that the container is given, or by the processes that its command starts.
-Tells where neither `shm_size` nor `ipc: host` is set and nothing is mounted on /dev/shm; as a note where a `DataLoader` has
-workers on a single GPU, or where the number of GPUs is not known (`--gpus all`). Silent with NCCL_SHM_DISABLE=1.
+Tells where neither `shm_size` nor `ipc: host` is set and nothing is mounted on /dev/shm; as a note where a `DataLoader`
+has workers on a single GPU, or where the number of GPUs is not known (`--gpus all`). Silent with NCCL_SHM_DISABLE=1.
 
 ## Why it is bad
 Docker gives 64 MB to /dev/shm. NCCL lays buffers of 6 to 33 MB there for each pair of GPUs, and workers of a
