@@ -38,13 +38,10 @@ def _says_process(part: ast.AST) -> bool:
         return PROCESS_WORD.search(part.id) is not None
     if isinstance(part, ast.Attribute):
         return PROCESS_WORD.search(part.attr) is not None
-    is_text = isinstance(part, ast.Constant) and isinstance(part.value, str)
-    return (
-        is_text
-        and len(part.value) <= MAX_VARIABLE_CHARACTERS
-        and part.value.isupper()
-        and PROCESS_WORD.search(part.value) is not None
-    )
+    if not isinstance(part, ast.Constant) or not isinstance(part.value, str):
+        return False
+    is_variable = len(part.value) <= MAX_VARIABLE_CHARACTERS and part.value.isupper()
+    return is_variable and PROCESS_WORD.search(part.value) is not None
 
 
 def _is_added_for_a_process(module: Module, part: ast.AST) -> bool:
