@@ -40,6 +40,7 @@ SURE_PREDICTIONS = frozenset(
         "llm_response",
         "actual_output",
         "hypothesis",
+        "hyp",
     )
 )
 """Columns that hold what a model wrote"""

@@ -1,9 +1,9 @@
 """Each node of a job, or each task, starts a run of its own.
 
 ## What it does
-Looks in a Slurm job for `srun torchrun` whose launches do not meet: `--standalone`, or neither `--nnodes` nor a rendezvous,
-on a job of several nodes or with several tasks on a node. Says how many runs that makes, and of how many processes. Silent
-where the number of nodes or tasks is not plain, and for a job array.
+Looks in a Slurm job for `srun torchrun` whose launches do not meet: `--standalone`, or neither `--nnodes` nor a
+rendezvous, on a job of several nodes or with several tasks on a node. Says how many runs that makes. Silent where the
+number of nodes or tasks is not plain, and for a job array.
 
 ## Why it is bad
 torchrun then takes itself for the only one. Each run has all rows, the same seed and the same output folder: the job
@@ -30,7 +30,8 @@ srun torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint 
 ```
 
 ## Fix safety
-The effective batch becomes as many times as large as there were runs: lower the accumulation, or choose the rate for it.
+The effective batch becomes as many times as large as there were runs: lower the accumulation, or choose the rate for
+it.
 
 ## References
 - https://docs.pytorch.org/docs/stable/elastic/run.html (`--standalone`); Slurm documentation, srun
