@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from truetune.checks.check_paths import check_paths
-from truetune.data.sort_folder_files import sort_folder_files
+from truetune.data.sort_folder_files import list_prediction_files, sort_folder_files
 from truetune.settings.run_spec import RunSpec
 
 CHAT = {
@@ -116,3 +116,10 @@ def test_a_folder_of_answers_alone_is_not_taken_for_training_rows(tmp_path: Path
     (unjudged,) = [one for one in report.not_judged if one.what == "the answers"]
     assert unjudged.asked
     assert not any("--map" in f"{one.reason}{one.unlock}" for one in report.not_judged)
+
+
+def test_hypotheses_beside_references_are_predictions(tmp_path: Path) -> None:
+    predictions, training = tmp_path / "predictions.csv", tmp_path / "train.csv"
+    predictions.write_text("src,ref,hyp\nHello,Hallo,Hallo Welt\n")
+    training.write_text("prompt,completion\nHello,Hallo\n")
+    assert list_prediction_files([str(predictions), str(training)]) == (str(predictions),)
