@@ -29,7 +29,7 @@ def severities(folder: Path, name: str, text: str) -> list[str]:
     (folder / name).write_text(text, encoding="utf-8")
     (folder / "workers.yaml").write_text("base_model: m\ndataloader_num_workers: 4\n")
     (folder / "plain.yaml").write_text("base_model: m\n")
-    return [one.severity for one in lint([folder / name], select=["CMD053"]).findings]
+    return [one.severity for one in lint([folder / name], select=["CMD057"]).findings]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ JOB = "#!/bin/bash\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node={}\n#SBATCH --
 def messages(folder: Path, text: str) -> list[str]:
     """What the rule says of a job."""
     (folder / "job.sbatch").write_text(text)
-    return [one.message for one in lint([folder / "job.sbatch"], select=["CMD054"]).findings]
+    return [one.message for one in lint([folder / "job.sbatch"], select=["CMD058"]).findings]
 
 
 @pytest.mark.parametrize(

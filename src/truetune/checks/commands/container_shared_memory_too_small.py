@@ -77,7 +77,7 @@ class _SharedMemoryUse(NamedTuple):
 
 
 class ContainerSharedMemoryTooSmall(CommandRule):
-    code = "CMD053"
+    code = "CMD057"
     symptoms = ("several-gpus",)
     severity = "warning"
     stability = "preview"

@@ -76,7 +76,7 @@ class _LaunchesApart(NamedTuple):
 
 
 class NodesTrainApart(CommandRule):
-    code = "CMD054"
+    code = "CMD058"
     symptoms = ("several-gpus",)
     severity = "error"
     stability = "preview"
