@@ -150,3 +150,10 @@ def test_replies_that_a_script_beside_writes_are_predictions(
     assert list_prediction_files([file]) == ((file,) if is_prediction else ())
     found = list_prediction_files([str(tmp_path)])
     assert [Path(one).name for one in found] == (["replies.jsonl"] if is_prediction else [])
+
+
+def test_hypotheses_beside_references_are_predictions(tmp_path: Path) -> None:
+    predictions, training = tmp_path / "predictions.csv", tmp_path / "train.csv"
+    predictions.write_text("src,ref,hyp\nHello,Hallo,Hallo Welt\n")
+    training.write_text("prompt,completion\nHello,Hallo\n")
+    assert list_prediction_files([str(predictions), str(training)]) == (str(predictions),)

@@ -275,3 +275,10 @@ def test_a_file_of_no_known_stack_is_not_read_as_one(settings: dict[str, Any]) -
 )
 def test_our_own_settings_stay_ours(settings: dict[str, Any]) -> None:
     assert identify_stack(settings) == "truetune"
+
+
+@pytest.mark.parametrize("key", ["warmup_ratio", "evaluation_strategy", "group_by_length"])
+def test_a_key_of_an_earlier_transformers_is_no_scripts_own(key: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**TRL, key: 0.1}))
+    notes = read_config(tmp_path / "config.yaml").notes
+    assert not any("keys of its own" in note for note in notes)

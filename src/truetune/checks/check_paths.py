@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -862,7 +863,10 @@ def _check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         else:
             seen.add(CHECK_BY_KIND[kinds[0]](path, seen))
     except TruetuneError as error:
-        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=False),)))
+        unread = _unread_path(path, error, is_named=False)
+        # Who keeps a log beside a run thinks that it was read; notes in a text file are no log.
+        is_log = kinds[0] in ("log", "run") and Path(path).suffix != ".txt"
+        seen.judged.append(Judgement(not_judged=(replace(unread, always_told=is_log),)))
 
 
 def _unread_path(path: str, error: TruetuneError, *, is_named: bool) -> NotJudged:
@@ -1034,6 +1038,12 @@ def _lint_commands(path: str, seen: PathsCheck) -> Report:
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 
+LOG_NAME = re.compile(
+    r"(?:^|[\W_])(?:log|std(?:out|err)|console|nohup|output|traceback|error)s?(?:$|[\W_\d])", re.I
+)
+"""Text files whose name says that they are printed output, and not notes or a list of packages"""
+
+
 def _diagnose_log(path: str, seen: PathsCheck) -> Report:
     """What the rules on logs say; a text file that is no log is not judged."""
     from truetune.checks.diagnose_log import diagnose
@@ -1052,6 +1062,7 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
             place=path,
             unlock="name the log of a run",
             asked=not is_text,
+            always_told=LOG_NAME.search(Path(path).stem) is not None,
         )
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 

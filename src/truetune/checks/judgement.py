@@ -46,6 +46,8 @@ class NotJudged:
     """The one flag, file or step that would let it be judged"""
     asked: bool = True
     """Was it asked for? If so, the exit code is 3 unless there are findings. Else it is told, and no more."""
+    always_told: bool = False
+    """Is it told without -v although nobody named it: a log in a folder, which its user thinks was read?"""
 
     def __str__(self) -> str:
         where = f" ({self.place})" if self.place else ""

@@ -43,6 +43,7 @@ SURE_PREDICTIONS = frozenset(
         "llm_response",
         "actual_output",
         "hypothesis",
+        "hyp",
     )
 )
 """Columns that hold what a model wrote"""

@@ -18,6 +18,7 @@ from truetune.logs.console.line_prefixes import TERMINAL_CODES
 from truetune.logs.console.progress_bars import ProgressBar, parse_bar
 from truetune.logs.metric_names import RUN_RESULT_KEYS
 from truetune.logs.run_log_builder import RunLogBuilder, parse_number
+from truetune.logs.shared_prefixes import without_shared_prefixes
 from truetune.logs.text_stream import console_pieces
 from truetune.parsing.input_limits import LOG_RECORD
 from truetune.parsing.json_reader import parse_json
@@ -101,7 +102,8 @@ PIECES_TO_THE_BAR = 4
 
 def read_console_file(path: Path, log_builder: RunLogBuilder) -> None:
     """The records and the messages in the console output at `path`."""
-    read_console_pieces(console_pieces(path, log_builder.note_skipped), path.name, log_builder)
+    pieces = without_shared_prefixes(console_pieces(path, log_builder.note_skipped))
+    read_console_pieces(pieces, path.name, log_builder)
 
 
 def read_console_pieces(

@@ -67,6 +67,7 @@ def _words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
     for one in [files] if isinstance(files, str) else files if isinstance(files, list) else ():
         if isinstance(one, str):
             yield from ("--env-file", one)
+    yield from _resource_words(service)
     image = _base_of_build(service, folder) or service.get("image")
     if isinstance(image, str):
         yield image
@@ -83,7 +84,7 @@ def _gpu_options(service: Mapping[str, Any]) -> Iterator[str]:
     # What a service that is extended asks for stands in another file.
     if "extends" in service:
         yield from ("--gpus", "$EXTENDED")
-    if service.get("gpus") or _reserves_gpu(service):
+    if _reserves_generic_resources(service):
         yield from ("--gpus", "all")
     runtime = service.get("runtime")
     if isinstance(runtime, str):
@@ -95,15 +96,17 @@ def _gpu_options(service: Mapping[str, Any]) -> Iterator[str]:
         yield "--privileged"
 
 
-def _reserves_gpu(service: Mapping[str, Any]) -> bool:
-    """Does `deploy.resources.reservations.devices` hold a GPU?"""
-    inside: Any = service
+def _reserves_generic_resources(service: Mapping[str, Any]) -> bool:
+    """Does a service of a swarm reserve `generic_resources`, by which GPUs are given out there?"""
+    return bool(_reservations(service).get("generic_resources"))
+
+
+def _reservations(service: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`deploy.resources.reservations`; empty where a service has none."""
+    part: Any = service
     for key in ("deploy", "resources", "reservations"):
-        inside = inside.get(key) if isinstance(inside, dict) else None
-    # `devices` of compose, `generic_resources` of a swarm
-    return isinstance(inside, dict) and bool(
-        inside.get("devices") or inside.get("generic_resources")
-    )
+        part = part.get(key) if isinstance(part, dict) else None
+    return part if isinstance(part, dict) else {}
 
 
 def _base_of_build(service: Mapping[str, Any], folder: Path) -> str | None:
@@ -122,6 +125,38 @@ def _base_of_build(service: Mapping[str, Any], folder: Path) -> str | None:
         return None
     images = FROM.findall(text)
     return images[-1] if images else None
+
+
+def _resource_words(service: Mapping[str, Any]) -> Iterator[str]:
+    """The options of `docker run` for the GPUs and the shared memory of a service."""
+    for key, option in (("shm_size", "--shm-size"), ("ipc", "--ipc")):
+        given = service.get(key)
+        if isinstance(given, str | int):
+            yield f"{option}={given}"
+    mounts = service.get("tmpfs")
+    for one in [mounts] if isinstance(mounts, str) else mounts if isinstance(mounts, list) else ():
+        yield f"--tmpfs={one}"
+    gpus = service.get("gpus")
+    if isinstance(gpus, str | int):
+        yield f"--gpus={gpus}"
+    for device in [*(gpus if isinstance(gpus, list) else ()), *_reserved_devices(service)]:
+        if not isinstance(device, dict):
+            continue
+        named = device.get("device_ids")
+        if isinstance(named, list):
+            yield f"--gpus=device={','.join(map(str, named))}"
+        else:
+            yield f"--gpus={device.get('count', 'all')}"
+
+
+def _reserved_devices(service: Mapping[str, Any]) -> list[Any]:
+    """`deploy.resources.reservations.devices`, as far as it names GPUs."""
+    devices = _reservations(service).get("devices")
+    return [
+        one
+        for one in (devices if isinstance(devices, list) else [])
+        if isinstance(one, dict) and "gpu" in str(one.get("capabilities", "gpu"))
+    ]
 
 
 def _split(text: str) -> list[str]:

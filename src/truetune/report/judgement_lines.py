@@ -39,9 +39,12 @@ def judgement_lines(report: Report, *, verbose: bool) -> Iterator[str]:
     # What was asked for by name and could not be judged is said without -v: it decides the exit
     # code.
     missing = report.missing() or (report.not_judged[:MAX_REASONS] if report.lacks() else ())
+    told = [part for part in report.not_judged if part.always_told and part not in missing]
     if verbose:
         yield from (f"fine: {describe_examined(part)}" for part in report.examined)
-    yield from (f"not judged: {part}" for part in (report.not_judged if verbose else missing))
+    yield from (
+        f"not judged: {part}" for part in (report.not_judged if verbose else (*missing, *told))
+    )
 
 
 def describe_examined(part: Examined) -> str:

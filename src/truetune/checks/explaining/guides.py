@@ -391,6 +391,14 @@ GUIDES = (
             Cause("the nodes wait at MASTER_ADDR=localhost, each at itself",
                   "RendezvousTimeoutError; two nodes, and no process has started",
                   ("nodes-wait-for-themselves",)),
+            Cause("each node or task starts a run of its own: `srun torchrun --standalone`, or no --nnodes",
+                  "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
+                  " of one node",
+                  ("nodes-train-apart",)),
+            Cause("the container has 64 MB of shared memory (/dev/shm): `shm_size: 16gb` or `ipc: host`",
+                  "Error while creating shared memory segment; No space left on device in docker; bus error,"
+                  " insufficient shared memory (shm); ncclSystemError in a container",
+                  ("container-shared-memory-too-small", "fault-named-in-the-output", "run-ended-in-an-exception")),
             Cause("one process was started, and the other GPUs are not used",
                   "a single GPU of several is busy and the rest are idle; nvidia-smi shows work on one card",
                   ("gpus-idle", "job-gpus-differ-from-processes")),

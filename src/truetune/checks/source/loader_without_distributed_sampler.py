@@ -57,7 +57,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.multi_process_loops import mentions_process
+from truetune.checks.source.evidence.rows_of_processes import are_divided_by_process
 from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -209,18 +209,7 @@ def _is_divided(module: Module, call: Call) -> bool:
         ]
         if any(BY_RANK.search(module.text_of(part)) for part in (node, *classes)):
             return True
-        if _is_part_for_a_process(module, node):
-            return True
-    return False
-
-
-def _is_part_for_a_process(module: Module, node: ast.AST) -> bool:
-    """Is it cut out of a list by numbers that say which process this is: `lines[R::W]`?"""
-    return any(
-        mentions_process(module, part.slice)
-        for part in ast.walk(node)
-        if isinstance(part, ast.Subscript)
-    )
+    return are_divided_by_process(module, rows)
 
 
 def _is_trained_on(module: Module, call: Call) -> bool:

@@ -1,9 +1,12 @@
 """Each process divides the rows in an order of its own.
 
 ## What it does
-Looks, in a loop of DistributedDataParallel that starts its processes itself, for a shuffle or a random split that no
-seed makes alike on all processes, and whose rows are then divided by rank: `random.shuffle(rows)` before
-`rows[rank::world]`, `random_split(rows, ...)` without a generator before `DistributedSampler`.
+Looks, in a script of several processes, for a shuffle, a sample or a random split whose generator nothing seeds alike
+on all processes, and whose rows are then divided: `random.shuffle(rows)` before `rows[rank::world]` or before
+`rows[:900]` and `rows[900:]`, `random_split` and `train_test_split` without a seed before a `DistributedSampler`,
+`prepare` or a Trainer. Python's `random`, numpy and PyTorch have a generator each: `torch.manual_seed` leaves the other
+two as they are. A script runs as several processes where it wraps its model for them, uses Accelerate, or a command of
+the project starts it so. Silent where one process draws alone, or sends its order to the others.
 
 ## Why it is bad
 Every process starts with a random state of its own. The parts of a list that each shuffles its own way overlap, and
@@ -47,6 +50,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -58,95 +62,165 @@ from truetune.checks.source.evidence.multi_process_loops import (
     mentions_process,
     wrapped_models,
 )
+from truetune.checks.source.evidence.random_draws import RandomDraw, is_seeded_alike, random_draws
+from truetune.checks.source.evidence.rows_of_processes import depends_on_process
+from truetune.settings.stacks.find_config_consumer import launches_of_several
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
 
-SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
-SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
-ORDERS = ("numpy.random.permutation", "torch.randperm")
-SEEDS = re.compile(
-    r"seed\w*\s*\(|default_rng\(|RandomState\(|Random\(|broadcast|scatter_object", re.I
-)
-"""Signs that processes draw alike, or that one gives the others its order; said of all files together"""
+AGREES = re.compile(r"broadcast|scatter_object|main_process_first", re.I)
+"""Signs that one process gives the others its order; said of all files together"""
+GENERATORS = {
+    "random": "Python's random",
+    "numpy": "numpy's generator",
+    "torch": "PyTorch's generator",
+}
+TRAIN_ROWS = "train_dataset"
 
 
-def _random_orders(module: Module) -> Iterator[Call]:
-    """Random orders in a script that starts its processes itself."""
-    if any(wrapped_models(module)):
-        yield from module.calls(*SPLITS)
-        yield from module.calls(*SHUFFLES)
-        yield from module.calls(*ORDERS)
+def _draws_of_processes(module: Module) -> Iterator[RandomDraw]:
+    """Random orders in a script that runs as several processes."""
+    if _runs_as_several(module):
+        yield from random_draws(module)
 
 
 class RowsDividedDifferently(SourceRule):
     code = "SRC092"
+    symptoms = ("several-gpus",)
     severity = "error"
-    looks_at = CodePlaces("random orders in scripts of several processes", _random_orders)
+    looks_at = CodePlaces("random orders in scripts of several processes", _draws_of_processes)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(SEEDS.search(part.text) for part in module.with_linked):
+        parts = module.with_linked
+        if any(AGREES.search(part.text) for part in parts):
             return
-        for call in _random_orders(module):
-            if call.named(*SPLITS):
-                # With a generator each process draws alike; without a sampler the parts are not dealt out to
-                # processes.
-                is_wrong = call.argument(2, "generator") is None and _is_sampled(module, call)
-                text = "each process splits the rows another way: one trains on what another validates on"
-                fix = "give random_split generator=torch.Generator().manual_seed(0)"
-            else:
-                is_wrong = _is_cut_by_rank(module, call)
-                text = "each process shuffles the rows another way before it takes its part: parts overlap"
-                fix = (
-                    "seed alike on all processes before (random.seed(0)), or use DistributedSampler"
-                )
-            if is_wrong and not call.open:
+        for draw in _draws_of_processes(module):
+            if is_seeded_alike(parts, draw.generator) or _is_of_one_process(module, draw):
+                continue
+            text = _what_happens(module, draw)
+            if text:
                 yield self.finding(
                     text,
-                    fix,
+                    f"seed alike on all processes before it ({draw.seed}), or divide the rows with a generator of"
+                    " their own",
+                    severity="error" if any(wrapped_models(module)) else "warning",
                     evidence=[
-                        "every process starts with a random state of its own, and no seed is set"
+                        "every process starts with a random state of its own, and nothing seeds"
+                        f" {GENERATORS[draw.generator]} alike"
                     ],
-                    cases=[case_at(module, call.node)],
+                    cases=[case_at(module, draw.call.node)],
                 )
 
 
-def _is_sampled(module: Module, split: Call) -> bool:
-    """Does a DistributedSampler deal out a part of the split?"""
+def _runs_as_several(module: Module) -> bool:
+    """Does a script wrap its model for several processes, or does a command of the project start several?"""
+    if any(wrapped_models(module)):
+        return True
+    parts = module.with_linked
+    if any(next(launches_of_several(Path(part.path)), None) is not None for part in parts):
+        return True
+    starts = ("torch.distributed.init_process_group",)
+    return any(True for part in parts for _ in part.calls(*starts))
+
+
+def _is_of_one_process(module: Module, draw: RandomDraw) -> bool:
+    """Does one process draw alone? It may send its order to the others."""
+    guards = (one for one in module.parents(draw.call.node) if isinstance(one, ast.If))
+    return any(mentions_process(module, guard.test) for guard in guards)
+
+
+def _what_happens(module: Module, draw: RandomDraw) -> str:
+    """What comes of the draw; empty where nothing divides what was drawn."""
+    if draw.is_split:
+        if _is_dealt_out(module, draw) or _is_cut_by_process(module, draw):
+            return (
+                "each process splits the rows another way: one trains on what another validates on"
+            )
+        return ""
+    if _is_cut_by_process(module, draw) or _is_dealt_out(module, draw):
+        return "each process shuffles the rows another way before it takes its part: parts overlap"
+    if _is_cut_in_two(module, draw):
+        return (
+            "each process shuffles the rows another way before they are split: one trains on what another"
+            " validates on"
+        )
+    return ""
+
+
+def _is_dealt_out(module: Module, draw: RandomDraw) -> bool:
+    """Does a sampler of PyTorch, Accelerate or a Trainer deal out what was drawn to the processes?"""
+    dealt: list[ast.expr] = []
     for sampler in module.calls("torch.*.DistributedSampler"):
-        rows = sampler.argument(0, "dataset")
-        if rows is not None and any(part is split.node for part in backward_slice(module, rows)):
-            return True
-    return False
+        dealt += [rows for rows in (sampler.argument(0, "dataset"),) if rows is not None]
+    for trainer in module.all_calls:
+        if TRAIN_ROWS in trainer.keywords:
+            dealt.append(trainer.keywords[TRAIN_ROWS])
+    for call in module.methods("prepare"):
+        if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
+            dealt += [one for one in call.args if "loader" in module.flow.types(one)]
+    return any(_comes_from(module, rows, draw) for rows in dealt)
 
 
-def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
-    """Is the shuffled list, or the order, cut behind it by numbers that say which process this is, in one function?"""
-    name = _shuffled_name(module, shuffle)
-    if name is None:
-        return False
-    guards = (one for one in module.parents(shuffle.node) if isinstance(one, ast.If))
-    # One process shuffles alone, and may send its order to the others.
-    if any(mentions_process(module, guard.test) for guard in guards):
-        return False
+def _is_cut_by_process(module: Module, draw: RandomDraw) -> bool:
+    """Is what was drawn cut behind it by numbers that say which process this is?"""
+    return any(
+        depends_on_process(module, part.slice) and _comes_from(module, part.value, draw)
+        for part in module.nodes(ast.Subscript)
+    )
+
+
+def _is_cut_in_two(module: Module, draw: RandomDraw) -> bool:
+    """Is what was drawn cut into a part before and a part behind one place: `rows[:n]` and `rows[n:]`?"""
+    ends: set[str] = set()
+    begins: set[str] = set()
     for part in module.nodes(ast.Subscript):
-        is_of_list = isinstance(part.value, ast.Name) and part.value.id == name.id
-        # Above the shuffle the list still has its own order.
-        if not is_of_list or part.lineno <= shuffle.node.lineno:
+        if not isinstance(part.slice, ast.Slice) or not _comes_from(module, part.value, draw):
             continue
-        is_beside = _enclosing_function(module, part) is _enclosing_function(module, name)
-        if is_beside and mentions_process(module, part.slice):
+        if part.slice.lower is None and part.slice.upper is not None:
+            ends.add(ast.unparse(part.slice.upper))
+        if part.slice.upper is None and part.slice.lower is not None:
+            begins.add(ast.unparse(part.slice.lower))
+    return bool(ends & begins)
+
+
+def _comes_from(module: Module, rows: ast.expr, draw: RandomDraw) -> bool:
+    """Do rows come from what was drawn?"""
+    drawn = _drawn_name(module, draw)
+    function = _enclosing_function(module, draw.call.node)
+    for part in backward_slice(module, rows):
+        if part is draw.call.node:
             return True
-    return False
+        is_same = isinstance(part, ast.Name) and drawn is not None and part.id == drawn.id
+        # Above the shuffle the list still has its own order.
+        if is_same and _enclosing_function(module, part) is function:
+            if getattr(part, "lineno", 0) > draw.call.node.lineno:
+                return True
+    return drawn is not None and _is_returned_and_used(module, rows, drawn)
 
 
-def _shuffled_name(module: Module, shuffle: Call) -> ast.Name | None:
-    """The name of the list that is shuffled in place, or that a drawn order is assigned to."""
-    name = shuffle.args[0] if shuffle.args else None
-    if shuffle.named(*ORDERS):
-        statement = module.statement(shuffle.node)
-        name = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    return name if isinstance(name, ast.Name) else None
+def _is_returned_and_used(module: Module, rows: ast.expr, drawn: ast.Name) -> bool:
+    """Are rows what a function gives back, that shuffles a list in place?"""
+    function = _enclosing_function(module, drawn)
+    if function is None:
+        return False
+    returned = any(
+        isinstance(part, ast.Return)
+        and isinstance(part.value, ast.Name)
+        and part.value.id == drawn.id
+        for part in ast.walk(function)
+    )
+    if not returned:
+        return False
+    # The value of a call is followed to where the function made the list.
+    made = {id(origin.node) for origin in module.flow.origins(drawn)}
+    made |= {id(call) for call in module.flow.calls_of(function)}
+    return any(id(part) in made for part in backward_slice(module, rows))
+
+
+def _drawn_name(module: Module, draw: RandomDraw) -> ast.Name | None:
+    """The name of the list that is shuffled in place; None for a draw that gives a new one."""
+    first = draw.call.args[0] if draw.is_in_place and draw.call.args else None
+    return first if isinstance(first, ast.Name) else None
 
 
 def _enclosing_function(module: Module, node: ast.AST) -> ast.AST | None:

@@ -22,6 +22,7 @@ PROCESS_PREFIX = re.compile(
     r"|(?P<srun>\d{1,4}): (?=\S|  )"  # srun --label
     r"|\((?P<ray>[\w.]{1,60} pid=\d{1,9})(?:, ip=[\d.]{7,15})?\) ?"  # Ray
     r"|(?P<host>[a-z][\w.-]{0,40}-\d{1,4})(?::|\s{1,9}\|) (?=\S|  )"  # DeepSpeed's pdsh, docker compose
+    r"|\[source (?P<source>[^\]]{1,160})\] ?"  # one of several containers (truetune.logs.shared_prefixes)
 )
 TYPED_KEYS = re.compile(r"(?:\^[CZ\\])+")
 """What a terminal echoes of Ctrl-C, Ctrl-Z and Ctrl-\\: it stands in front of the traceback that the key caused"""

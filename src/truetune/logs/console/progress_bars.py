@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from truetune.logs.console.line_prefixes import PROCESS_PREFIX
+
 BAR_PATTERN = re.compile(
     r"(?P<percent>\d{1,3})%\|[^|\r\n]{0,200}\| *(?P<done>\d{1,9})/(?P<total>\d{1,9})"
     r" \[[\d:?]{4,12}<[^\],]{1,20}"
@@ -48,7 +50,8 @@ def parse_bar(text: str) -> ProgressBar | None:
     match = BAR_PATTERN.search(text)
     if match is None:
         return None
-    described = BAR_DESCRIPTION.match(text)
+    launched = PROCESS_PREFIX.match(text)
+    described = BAR_DESCRIPTION.match(text[launched.end() :] if launched is not None else text)
     epoch = EPOCH_NUMBER.search(described["unit"]) if described else None
     return ProgressBar(
         done=int(match["done"]),

@@ -170,11 +170,13 @@ def _put_template(draft: ConfigDraft) -> None:
 
 def _note_own_keys(draft: ConfigDraft, document: LocatedDocument) -> None:
     """Say which keys a script that merges its own settings with TRL's must have brought."""
+    # A key that transformers has given up is one of an earlier release, and no script's.
+    known = trl_keys() | RENAMED_KEYS["transformers"].keys()
     own = [
         key
         for key in document.value
         if key in SCRIPT_ONLY_KEYS
-        or (key not in trl_keys() and find_misspelt_key(str(key), trl_keys()) is None)
+        or (key not in known and find_misspelt_key(str(key), trl_keys()) is None)
     ]
     draft.own_keys = bool(own)
     if own:

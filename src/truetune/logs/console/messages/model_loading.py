@@ -43,8 +43,9 @@ MESSAGES = (
         "load_state_dict(strict=False) leaves out what does not match; a wrapper put its own name before"
         " each key (model. of a LightningModule, module. of DDP, _orig_mod. of torch.compile); where all"
         " are missing, the model keeps the weights that it had before, random ones after from_config",
-        "take the prefix off: {name.removeprefix('model.'): weight for name, weight in state.items()}, and"
-        " load with strict=True, which refuses what does not fit",
+        "take the prefix off that the unexpected keys have ('module.', 'model.', '_orig_mod.'):"
+        " {name.removeprefix(PREFIX): weight for name, weight in state.items()}, and load with strict=True,"
+        " which refuses what does not fit",
         "torch/nn/modules/module.py",
         shown="notice",
         severity="error",

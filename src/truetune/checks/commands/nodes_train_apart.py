@@ -1,0 +1,180 @@
+"""Each node of a job, or each task, starts a run of its own.
+
+## What it does
+Looks in a Slurm job for `srun torchrun` whose launches do not meet: `--standalone`, or neither `--nnodes` nor a
+rendezvous, on a job of several nodes or with several tasks on a node. Says how many runs that makes. Silent where the
+number of nodes or tasks is not plain, and for a job array.
+
+## Why it is bad
+torchrun then takes itself for the only one. Each run has all rows, the same seed and the same output folder: the job
+takes as long as on one node, every line is printed once for each run, and the runs overwrite one another's checkpoints.
+Several launches on one node also put several processes on each GPU.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:8
+srun torchrun --standalone --nproc-per-node 8 train.py
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:8
+HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint $HEAD:29500 train.py
+```
+
+## Fix safety
+The effective batch becomes as many times as large as there were runs: lower the accumulation, or choose the rate for
+it.
+
+## References
+- https://docs.pytorch.org/docs/stable/elastic/run.html (`--standalone`); Slurm documentation, srun
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.findings import Finding
+from truetune.checks.job_gpus_and_processes import TORCHRUN, gpus_requested_by_job
+from truetune.checks.node_rendezvous import node_count_of_job
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
+
+MEETINGS = (
+    "--rdzv-endpoint",
+    "--rdzv-id",
+    "--rdzv-backend",
+    "--rdzv-conf",
+    "--master-addr",
+    "--node-rank",
+)
+"""Options that let launches find one another"""
+TASKS_PER_NODE, TASKS, NODES = ("--ntasks-per-node",), ("--ntasks", "-n"), ("--nodes", "-N")
+
+
+class _LaunchesApart(NamedTuple):
+    """Launches of one command that know nothing of each other."""
+
+    command: ShellCommand
+    nodes: int
+    tasks: int
+    """On each node"""
+    reason: str
+
+
+class NodesTrainApart(CommandRule):
+    code = "CMD058"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    stability = "preview"
+    what = "launches that srun starts on several nodes or in several tasks"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[ShellCommand]:
+        for command in file.commands:
+            if _options_of_torchrun(command) is not None and command.words[0] == "srun":
+                nodes, tasks = _nodes_and_tasks(file, command)
+                if nodes and tasks and nodes * tasks > 1:
+                    yield command
+
+    def findings(self) -> Iterator[Finding]:
+        if "--array" in self.subject.requests:
+            return
+        for command in self.places(self.subject):
+            apart = _launches_apart(self.subject, command)
+            if apart is None:
+                continue
+            runs = apart.nodes * apart.tasks
+            where = f"{apart.nodes} nodes" if apart.nodes > 1 else f"{apart.tasks} tasks of a node"
+            if apart.nodes > 1 and apart.tasks > 1:
+                where = f"{apart.nodes} nodes with {apart.tasks} tasks each"
+            yield self.finding(
+                f"srun starts torchrun {runs} times ({where}), and {apart.reason}: {runs} runs train apart, each on"
+                " all rows",
+                _advice(self.subject, apart),
+                cases=[self.case(command, command.text[:300])],
+            )
+
+
+def _options_of_torchrun(command: ShellCommand) -> tuple[str, ...] | None:
+    """What stands behind torchrun, up to the script; None where the command does not start it."""
+    behind = (command.behind(*words) for words in TORCHRUN)
+    options = next((words for words in behind if words is not None), None)
+    if options is None:
+        return None
+    script = next((n for n, word in enumerate(options) if word.endswith(".py")), len(options))
+    return options[:script]
+
+
+def _nodes_and_tasks(file: CommandFile, command: ShellCommand) -> tuple[int | None, int | None]:
+    """The nodes that a command of srun runs on, and its tasks on each; None for what is not plain."""
+    launcher = next(
+        (n for n, word in enumerate(command.words) if word.rpartition("/")[2] == "torchrun"), None
+    )
+    own = command.words[:launcher]
+    asked = last_option(own, *NODES)
+    nodes = parse_whole_number(asked) if asked is not None else node_count_of_job(file) or 1
+    per_node = last_option(own, *TASKS_PER_NODE)
+    total = last_option(own, *TASKS)
+    if per_node is None and total is None:
+        per_node = _request(file, *TASKS_PER_NODE)
+        total = _request(file, *TASKS) if per_node is None else None
+    if per_node is not None:
+        return nodes, parse_whole_number(per_node)
+    if total is None:
+        return nodes, 1
+    count = parse_whole_number(total)
+    return nodes, count // nodes if count and nodes and count % nodes == 0 else None
+
+
+def _request(file: CommandFile, *names: str) -> str | None:
+    """What the job asks its scheduler for by one of these names."""
+    return next((file.requests[name][0] for name in names if name in file.requests), None)
+
+
+def _launches_apart(file: CommandFile, command: ShellCommand) -> _LaunchesApart | None:
+    """Why the launches of a command do not meet; None where they do, or may."""
+    options = _options_of_torchrun(command)
+    nodes, tasks = _nodes_and_tasks(file, command)
+    if options is None or not nodes or not tasks:
+        return None
+    if "--standalone" in options:
+        return _LaunchesApart(command, nodes, tasks, "--standalone makes each a run of its own")
+    if last_option(options, *MEETINGS) is not None or any("$" in word for word in options[:1]):
+        return None
+    count = last_option(options, "--nnodes")
+    if count not in (None, "1", "1:1"):
+        return None
+    # The launcher takes its options from variables too (PET_NNODES).
+    if "PET_" in file.text:
+        return None
+    said = "neither --nnodes nor a rendezvous is given" if count is None else "--nnodes is 1"
+    return _LaunchesApart(command, nodes, tasks, said)
+
+
+def _advice(file: CommandFile, apart: _LaunchesApart) -> str:
+    """How the launches become one run."""
+    parts = []
+    if apart.tasks > 1:
+        parts.append("set --ntasks-per-node=1: torchrun starts the processes of a node itself")
+    gpus = gpus_requested_by_job(file)
+    if apart.nodes > 1:
+        processes = f" --nproc-per-node {gpus.gpus}" if gpus is not None else ""
+        parts.append(
+            f"give torchrun --nnodes {apart.nodes}{processes} --rdzv-backend c10d --rdzv-endpoint"
+            " FIRST_NODE:29500, without --standalone"
+        )
+    return "; ".join(parts)

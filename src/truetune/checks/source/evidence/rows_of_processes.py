@@ -1,0 +1,71 @@
+"""Rows that a script divides among its processes by itself: by a slice, a condition or a file's name."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.source.module import Module
+
+PROCESS_WORD = re.compile(
+    r"rank|world_?size|process_?index|process_?id|num_?(?:processes|replicas|shards)|shard"
+    r"|split_dataset_by_node|procid",
+    re.IGNORECASE,
+)
+"""In names, and in the variables of launchers (RANK, WORLD_SIZE, SLURM_PROCID): which process this is"""
+MAX_VARIABLE_CHARACTERS = 20
+"""Of a text that names a variable of a launcher; a longer one is a text"""
+LOOPS = (ast.For, ast.While)
+
+
+def are_divided_by_process(module: Module, rows: ast.expr) -> bool:
+    """Does it depend on the process which rows these are: does its number take part in making them?"""
+    return any(
+        _says_process(part) or _is_added_for_a_process(module, part)
+        for part in backward_slice(module, rows)
+    )
+
+
+def depends_on_process(module: Module, expression: ast.expr) -> bool:
+    """Is an expression computed from the number of this process, or of all?"""
+    return any(_says_process(part) for part in backward_slice(module, expression))
+
+
+def _says_process(part: ast.AST) -> bool:
+    """Is it a name, an attribute, or a variable of the environment that says which process this is?"""
+    if isinstance(part, ast.Name):
+        return PROCESS_WORD.search(part.id) is not None
+    if isinstance(part, ast.Attribute):
+        return PROCESS_WORD.search(part.attr) is not None
+    if not isinstance(part, ast.Constant) or not isinstance(part.value, str):
+        return False
+    is_variable = len(part.value) <= MAX_VARIABLE_CHARACTERS and part.value.isupper()
+    return is_variable and PROCESS_WORD.search(part.value) is not None
+
+
+def _is_added_for_a_process(module: Module, part: ast.AST) -> bool:
+    """Is it a list to which rows are added under a condition on the process, or behind one that leaves rows out?"""
+    if not isinstance(part, ast.Name):
+        return False
+    return any(
+        depends_on_process(module, test)
+        for added in module.additions_to(part)
+        for test in _conditions_of_loop(module, added)
+    )
+
+
+def _conditions_of_loop(module: Module, node: ast.AST) -> list[ast.expr]:
+    """The conditions that decide in a loop whether a place is reached: around it, and of a `continue` before it."""
+    tests: list[ast.expr] = []
+    for parent in module.parents(node):
+        if isinstance(parent, ast.If):
+            tests.append(parent.test)
+        if isinstance(parent, LOOPS):
+            tests += [
+                one.test
+                for one in parent.body
+                if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Continue)
+            ]
+            break
+    return tests
