@@ -684,9 +684,13 @@ def test_no_two_outputs_of_a_command_are_one(
 ) -> None:
     first, second = places(world)
     words = [name, *long_option(name, one), first, *long_option(name, other), second]
-    inputs = {"run": ["--", "true"], "rehearse": ["--", "true"], "init": [], "doctor": []}.get(
-        name, ["x"]
-    )
+    inputs = {
+        "run": ["--", "true"],
+        "rehearse": ["--", "true"],
+        "init": [],
+        "doctor": [],
+        "troubleshoot": ["loss is flat", "x"],
+    }.get(name, ["x"])
     if name == "export" and "out" not in (one, other):
         inputs = ["x", "-o", "out"]
     before = tree(world.root)

@@ -3,7 +3,7 @@
 ## What it does
 Looks in a Slurm job for `srun torchrun` whose launches do not meet: `--standalone`, or neither `--nnodes` nor a
 rendezvous, on a job of several nodes or with several tasks on a node. Says how many runs that makes. Silent where the
-number of nodes or tasks is not plain, and for a job array.
+number of nodes or tasks is not plain, for a job array, and where the processes of one node are more than its GPUs.
 
 ## Why it is bad
 torchrun then takes itself for the only one. Each run has all rows, the same seed and the same output folder: the job
@@ -95,7 +95,7 @@ class NodesTrainApart(CommandRule):
             return
         for command in self.places(self.subject):
             apart = _launches_apart(self.subject, command)
-            if apart is None:
+            if apart is None or _has_more_processes_than_gpus(self.subject, apart):
                 continue
             runs = apart.nodes * apart.tasks
             where = f"{apart.nodes} nodes" if apart.nodes > 1 else f"{apart.tasks} tasks of a node"
@@ -163,6 +163,16 @@ def _launches_apart(file: CommandFile, command: ShellCommand) -> _LaunchesApart 
         return None
     said = "neither --nnodes nor a rendezvous is given" if count is None else "--nnodes is 1"
     return _LaunchesApart(command, nodes, tasks, said)
+
+
+def _has_more_processes_than_gpus(file: CommandFile, apart: _LaunchesApart) -> bool:
+    """Do the tasks of one node start more processes than it has GPUs? `job-gpus-differ-from-processes` says so then."""
+    gpus = gpus_requested_by_job(file)
+    options = _options_of_torchrun(apart.command) or ()
+    each = parse_whole_number(last_option(options, "--nproc-per-node", "--nproc_per_node"))
+    if apart.nodes > 1 or gpus is None or each is None:
+        return False
+    return apart.tasks * each > gpus.gpus
 
 
 def _advice(file: CommandFile, apart: _LaunchesApart) -> str:
