@@ -61,6 +61,7 @@ READS = {
     "result",
     "predictions",
     "verify",
+    "symptom",
 }
 """Parameters that name what is read, or start it"""
 PLAIN = {
@@ -83,7 +84,6 @@ PLAIN = {
     "ADAPTER",
     "N|all",
     "OURS=YOURS,...",
-    "SYMPTOM",
 }
 """What stands for a parameter that names no path"""
 REPORTING = (
