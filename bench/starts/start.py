@@ -40,6 +40,8 @@ Author = Literal[
     "fresh reader, eighth set",
     "fresh reader, ninth set",
     "fresh reader, tenth set",
+    "fresh reader, eleventh set",
+    "fresh reader, twelfth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
