@@ -50,7 +50,6 @@ TRAIN_EXTRA_MODULES = {
     "datasets",
     "safetensors",
     "psutil",
-    "py3langid",
 }
 """Modules of the extra `train`"""
 
