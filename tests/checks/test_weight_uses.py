@@ -240,6 +240,11 @@ def test_names_of_one_folder() -> None:
     assert is_same_folder("./saves/dpo/", "saves/dpo")
     assert is_same_folder("/data/run/saves/dpo", "saves/dpo")
     assert not is_same_folder("/data/dpo", "saves/dpo")
+    assert is_same_folder("$PWD/saves/dpo", "saves/dpo")
+    assert is_same_folder("${SLURM_SUBMIT_DIR}/saves/dpo", "/data/run/saves/dpo")
+    assert is_same_folder("$(pwd)/saves/dpo/", "./saves/dpo")
+    assert not is_same_folder("$OUT/dpo", "saves/dpo")
+    assert not is_same_folder("$OUT", "saves/dpo")
     assert is_within("saves/dpo/checkpoint-40", "./saves/dpo")
     assert not is_within("saves/dpo-2", "saves/dpo")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -54,6 +55,9 @@ MODELS = ("transformers.Auto*.from_pretrained",)
 HEAD = 1 << 20
 MANY = 300
 """Entries of a folder that are looked at, as for the files around settings"""
+
+BEGINS_WITH_VARIABLE = re.compile(r"(?:\$\w+|\$\{\w+\}|\$\(pwd\))/+(?=\w)")
+"""`$PWD/out` in a command: the shell knows the folder"""
 
 
 def find_weight_uses(
@@ -141,8 +145,13 @@ def is_within(one: str, folder: str) -> bool:
 
 
 def _normal_name(name: str) -> str:
-    """A path without `~`, `.` and `..`."""
-    return os.path.normpath(os.path.expanduser(name))
+    """A path without `~`, `.` and `..`; of one that begins with a variable of the shell, what follows.
+
+    `$PWD/out/adapter` and `$SLURM_SUBMIT_DIR/out/adapter` of a job are the `out/adapter` of its scripts.
+    """
+    below_variable = BEGINS_WITH_VARIABLE.match(name)
+    rest = name if below_variable is None else name[below_variable.end() :]
+    return os.path.normpath(os.path.expanduser(rest))
 
 
 def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
