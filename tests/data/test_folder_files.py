@@ -126,6 +126,15 @@ REPLY = {
 }
 ROLES = {**CHAT, "text": "Yes.", "completion_tokens": 12}
 ASKS = "from openai import OpenAI\nwith open('replies.jsonl', 'w') as out:\n    out.write(line)\n"
+WRITES_TO_AN_OPTION = """
+import sys
+from openai import OpenAI
+def ask(question):
+    reply = OpenAI().chat.completions.create(model="m", messages=[])
+    return {"question": question, "answer": reply, "finish_reason": "stop", "completion_tokens": 1}
+with open(sys.argv[1], "w") as out:
+    out.write(str(ask("a")))
+"""
 LOADS = (
     "trainer = SFTTrainer(model, train_dataset=load_dataset('json', data_files='replies.jsonl'))\n"
 )
@@ -136,6 +145,8 @@ LOADS = (
     [
         (REPLY, {"ask.py": ASKS}, True),
         (ROLES, {"ask.py": ASKS}, True),
+        (REPLY, {"ask.py": WRITES_TO_AN_OPTION}, True),
+        ({**REPLY, "topic": "a"}, {"ask.py": WRITES_TO_AN_OPTION}, False),
         (REPLY, {"ask.sh": "python ask.py >> replies.jsonl\n"}, True),
         (REPLY, {"ask.py": ASKS, "train.py": LOADS}, False),
         (REPLY, {}, False),

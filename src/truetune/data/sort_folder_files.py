@@ -197,10 +197,16 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
         return False
     file = Path(path)
     texts = [_read_script(script) for script in _scripts_beside(file)]
-    naming = [text for text in texts if file.name in text]
+    # A file that is named on the command line is known by its columns, where one script writes all of them.
+    naming = [text for text in texts if file.name in text or _spells_all(text, row)]
     if any(word in text for text in naming for word in TRAINS):
         return False
     return any(WRITES.search(text) for text in naming)
+
+
+def _spells_all(text: str, row: Mapping[str, Any]) -> bool:
+    """Does a script have all columns of a row as texts?"""
+    return all(f'"{name}"' in text or f"'{name}'" in text for name in row)
 
 
 def _scripts_beside(file: Path) -> list[Path]:

@@ -31,6 +31,10 @@ def post(prompt, **extra):
     return urllib.request.urlopen(URL, data=json.dumps(body).encode())
 post("hi", ignore_eos=True)
 """,
+    "copied from a script that measures": CLIENT
+    + "# same body as in scripts/throughput.py\nBODY = dict(extra_body={'ignore_eos': True})\n"
+    + ASK
+    + "**BODY)\n",
     "an item": """
 import httpx
 body = {"model": "m", "messages": [], "max_tokens": 400}
