@@ -60,6 +60,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "merge-into-quantized-base": ("four-bit-computed-in-float32",),
     "modelfile-context-left-to-default": ("modelfile-template-differs",),
     "modelfile-parameters-distort-answers": ("modelfile-template-differs",),
+    "compiled-generation-recompiles": ("generation-row-by-row",),
     "parser-scores-empty-answers": ("parser-misses-gold-answers", "parser-scores-shuffled-golds"),
 }
 """Rule -> what else its example is found to be"""

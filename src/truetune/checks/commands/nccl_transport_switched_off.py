@@ -16,7 +16,7 @@ for TCP, ten to forty times as long; without P2P or shared memory the GPUs of on
 #SBATCH --nodes=2
 #SBATCH --gpus-per-node=8
 export NCCL_IB_DISABLE=1
-srun torchrun --nnodes 2 --nproc-per-node 8 train.py
+srun torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint $HEAD:29500 train.py
 ```
 
 ## Use instead
@@ -25,7 +25,7 @@ srun torchrun --nnodes 2 --nproc-per-node 8 train.py
 #SBATCH --nodes=2
 #SBATCH --gpus-per-node=8
 export NCCL_DEBUG=INFO
-srun torchrun --nnodes 2 --nproc-per-node 8 train.py
+srun torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint $HEAD:29500 train.py
 ```
 
 ## Fix safety

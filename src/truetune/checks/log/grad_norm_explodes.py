@@ -15,7 +15,7 @@ shortened to almost nothing.
 ## Example
 ```yaml
 curve:
-  loss: {from: 1.5, to: 1.5, steps: 100, noise: 0.02}
+  loss: {from: 2.0, to: 1.5, steps: 100, noise: 0.02}
   grad_norm: {values: [1, 1, 1, 40, 60, 80], steps: 100, noise: 0.1}
 ```
 

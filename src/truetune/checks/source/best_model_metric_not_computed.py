@@ -18,7 +18,13 @@ def score(pair):
     return {"accuracy": (pair.predictions.argmax(-1) == pair.label_ids).mean()}
 
 
-args = TrainingArguments("out", load_best_model_at_end=True, metric_for_best_model="f1")
+args = TrainingArguments(
+    "out",
+    eval_strategy="epoch",
+    save_strategy="epoch",
+    load_best_model_at_end=True,
+    metric_for_best_model="f1",
+)
 trainer = Trainer(model, args, train_dataset=rows, eval_dataset=held_out, compute_metrics=score)
 trainer.train()
 ```
@@ -32,7 +38,13 @@ def score(pair):
     return {"accuracy": (pair.predictions.argmax(-1) == pair.label_ids).mean()}
 
 
-args = TrainingArguments("out", load_best_model_at_end=True, metric_for_best_model="accuracy")
+args = TrainingArguments(
+    "out",
+    eval_strategy="epoch",
+    save_strategy="epoch",
+    load_best_model_at_end=True,
+    metric_for_best_model="accuracy",
+)
 trainer = Trainer(model, args, train_dataset=rows, eval_dataset=held_out, compute_metrics=score)
 trainer.train()
 ```
