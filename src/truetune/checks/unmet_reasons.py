@@ -6,6 +6,7 @@ from truetune.checks.judgement import Unmet
 
 LOG_MORE = "log more often (logging_steps: 1), or name the log of a longer run"
 LOGGED_BY = {
+    "epoch": "log the epoch, as transformers does",
     "loss": "log the loss (logging_steps; report_to for a file that holds it)",
     "eval_loss": "evaluate while training (eval_strategy and an eval_dataset)",
     "grad_norm": "log the gradient norm (transformers from 4.38 on does)",
