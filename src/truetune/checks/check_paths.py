@@ -230,12 +230,10 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     if lacking is not None:
         seen.judged.append(Judgement(not_judged=(lacking,)))
         run = run.model_copy(update={"model": None})
-    of_script = _judge_ids_of_script(run, seen, progress)
-    if of_script is not None:
-        return of_script
     tokenized = [path for path in run.data if is_tokenized(path, run)]
     if not tokenized:
-        return _judge_rows(run, seen, progress)
+        of_script = _judge_ids_of_script(run, seen, progress)
+        return _judge_rows(run, seen, progress) if of_script is None else of_script
     of_ids = _check_tokenized(run, tokenized, seen, progress)
     rest = tuple(path for path in run.data if path not in tokenized)
     if not rest:
