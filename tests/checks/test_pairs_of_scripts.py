@@ -9,8 +9,6 @@ from truetune.checks.check_paths import check_paths
 from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.settings.run_spec import RunSpec
 
-pytestmark = pytest.mark.fast
-
 TOWNS = (
     "Graz",
     "Linz",

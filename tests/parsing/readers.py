@@ -473,6 +473,19 @@ TYPES_ALONE = (
 )
 OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
+    "checks.commands.command_switches_stopping_off": TYPES_ALONE,
+    "checks.commands.container_shared_memory_too_small": TYPES_ALONE,
+    "checks.commands.nodes_train_apart": TYPES_ALONE,
+    "checks.commands.server_applies_the_adapter_twice": TYPES_ALONE,
+    "checks.commands.server_gets_no_gpu": TYPES_ALONE,
+    "checks.commands.server_puts_adapter_on_another_base": TYPES_ALONE,
+    "checks.config.own_rows_not_trained": SWALLOWS,
+    "checks.config.settings_name_another_base": SWALLOWS,
+    "checks.merged_weights": SWALLOWS,
+    "checks.replies_beside": SWALLOWS,
+    "checks.source.evidence.weight_sharding": SWALLOWS,
+    "data.sort_folder_files": SWALLOWS,
+    "logs.shared_prefixes": SWALLOWS,
     "checks.source.evidence.gpu_jobs_beside": SWALLOWS,
     "checks.commands.nodes_talk_over_a_local_interface": TYPES_ALONE,
     "checks.modelfile.trained_format_beside": SWALLOWS,

@@ -17,6 +17,9 @@ from truetune.parsing.json_reader import parse_json
 
 CLOCK_OF_SYSLOG = r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 CLOCK_OF_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+CLOCK_OF_CONTAINER = (
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+)
 SHARED_FORMS = tuple(
     re.compile(form)
     for form in (
@@ -26,7 +29,8 @@ SHARED_FORMS = tuple(
         # journald and syslog: a clock, the host, the program and its number
         rf"(?:{CLOCK_OF_SYSLOG}|{CLOCK_OF_ISO}) [\w.-]{{1,80}} (?P<source>[\w./@:-]{{1,80}}(?:\[\d{{1,9}}\])?): ?",
         r"(?P<source>[a-z0-9][a-z0-9.-]{0,80}-[a-z0-9]{1,12}) [a-z][a-z0-9-]{0,40} (?:› |> |\| )",  # stern
-        rf"\[?(?:{CLOCK_OF_SYSLOG}|{CLOCK_OF_ISO})\]?(?: |$)",  # kubectl logs --timestamps, ts
+        # kubectl logs --timestamps, ts; a clock of the program itself has no `T`, and says how long a step took
+        rf"(?:\[(?:{CLOCK_OF_SYSLOG}|{CLOCK_OF_ISO})\]|{CLOCK_OF_SYSLOG}|{CLOCK_OF_CONTAINER})(?: |$)",
         r"\[(?:rank|default)(?P<source>\d{1,5})\]:? ?",  # torchrun, its own and with --tee
     )
 )

@@ -8,8 +8,6 @@ import pytest
 from truetune.checks.check_paths import check_paths
 from truetune.settings.run_spec import RunSpec
 
-pytestmark = pytest.mark.fast
-
 WORDS = (
     "The boiler in the cellar was bled, filled and started again before the evening shift came in. "
 )

@@ -28,6 +28,9 @@ NO_PLACE = {
     "chat-template-of-another-family": "the tokenizer keeps the template that it has",
     "option-ids-are-the-first-token": "the last id of each option is taken",
     "random-weights-trained": "the model is loaded with its weights",
+    "rows-divided-differently": "the order is that of a seed",
+    "nccl-transport-switched-off-in-code": "no variable of NCCL is set",
+    "file-read-in-another-encoding": "the file is read as UTF-8",
 }
 """Rules whose healthy example has none of their places, with the reason"""
 GENERATES = """

@@ -118,7 +118,8 @@ LIST = "n = len(tok.apply_chat_template(chat))\n"
         ("get_ipython().system('pip install transformers==4.56.2')", 0),
         ("#     get_ipython().system('pip install \"transformers<5\"')", 0),
         (r"# get_ipython().run_cell_magic('capture', '', '!pip install trl\n!pip install transformers==4.56.2\n')", 0),
-        (r"# get_ipython().run_cell_magic('capture', '', '!pip list\n# !pip install transformers==4.56.2\n')", 0),
+        # A command that is commented out in the cell installs nothing.
+        (r"# get_ipython().run_cell_magic('capture', '', '!pip list\n# !pip install transformers==4.56.2\n')", 1),
         ("# get_ipython().system('uv pip install transformers==5.3.0')", 1),
         ("# get_ipython().system('pip install transformers')", 1),
         ("# pip install transformers==4.56.2", 0),

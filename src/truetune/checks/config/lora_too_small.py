@@ -86,7 +86,7 @@ class LoraTooSmall(ConfigRule):
             yield self.finding(
                 f"the adapter is of rank 1, on {targets[0]} alone: it can learn hardly anything, and answers stay"
                 " those of the base",
-                "set the rank to 16 and alpha to 32, and adapt all linear layers",
+                "give the adapter a rank of 16 with an alpha of 32, and adapt all linear layers",
                 cases=[
                     setting_case(config, 1, "training.lora.r"),
                     setting_case(config, targets[0], "training.lora.target_modules"),

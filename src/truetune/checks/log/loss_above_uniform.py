@@ -56,7 +56,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
-from truetune.logs.run_log import Curve
+from truetune.logs.run_log import Curve, RunLog
 from truetune.logs.summed_loss import count_summed_means, find_loss_parts
 from truetune.settings.run_spec import Severity
 
@@ -70,6 +70,16 @@ HARDLY_FALLS = 0.05
 """Of the first loss. Chosen, not measured: an untrained model falls by a third in its first hundred steps"""
 MAX_VOCABULARY = 1_000_000
 """Above that of any published model: a loss beyond its guessing is wrong whatever the vocabulary is"""
+
+
+NEGLIGIBLE_RATE = 5e-8
+"""Learning rate below which nothing moves: a twentieth of DPO's default of 1e-6, as `flat-loss` takes it"""
+
+
+def _is_rate_negligible(log: RunLog) -> bool:
+    """Is the rate that was logged so small throughout that no weight moves?"""
+    rate = log.curve("learning_rate").finite()
+    return bool(rate) and float(rate.value.max()) < NEGLIGIBLE_RATE
 
 
 class LossAboveUniform(LogRule):
@@ -110,9 +120,11 @@ class LossAboveUniform(LogRule):
             return
         size, guess = self._size(), self._guess()
         known = bool(size)
-        if known and self._stays(guess):
+        # A rate at which nothing moves explains a loss that stays, and flat-loss names it.
+        may_learn = not _is_rate_negligible(log)
+        if known and may_learn and self._stays(guess):
             yield self._found_at_guessing(guess)
-        if not known and self._stays_where_models_guess():
+        if not known and may_learn and self._stays_where_models_guess():
             yield self._found_at_some_guessing(loss)
         if self._first() > TIMES * guess and not (count_summed_means(log) or find_loss_parts(log)):
             yield from self._begins_above(loss, size, guess)

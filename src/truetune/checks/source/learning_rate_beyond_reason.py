@@ -66,7 +66,7 @@ ADAM_NAMES = (
 )
 ADAM_OPTIMIZERS = tuple(
     f"{home}.{name}"
-    for home in ("torch.optim", "bitsandbytes", "transformers")
+    for home in ("torch.optim", "bitsandbytes.optim", "transformers")
     for name in ADAM_NAMES
 )
 SGD_OPTIMIZERS = ("torch.optim.SGD",)
