@@ -89,9 +89,11 @@ def test_an_error_of_the_check_stops_it_and_frees_the_folder(base: Path, tmp_pat
 
 
 def test_rows_that_are_all_too_long(base: Path, tmp_path: Path) -> None:
-    given = settings(base, rows(tmp_path, tiny.chats(12)))
+    given = {**settings(base, rows(tmp_path, tiny.chats(12))), "max_length": 4}
+    with pytest.raises(FindingsError, match="rows-surely-cut"):
+        truetune.train(out=tmp_path / "out", **given)
     with pytest.raises(DataError, match="none of 12 rows could be encoded"):
-        truetune.train(out=tmp_path / "out", **{**given, "max_length": 4})
+        truetune.train(out=tmp_path / "out", force=True, **given)
 
 
 def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> None:
