@@ -160,7 +160,7 @@ class PreferencePairsIdentical(PairRule):
         if self.cut > self.same + self.spaced:
             return "raise max_length so that their difference is kept, or drop these pairs"
         if self.same + self.spaced >= ERROR_SHARE * self.pairs:
-            # Too few are left to train on, so that the program which wrote them is to be mended.
+            # Too few are left to train on, so that the program which wrote them has to be fixed.
             return (
                 "drop these pairs, and look at what writes the two answers: one column taken for both, one object"
                 " that is changed, or two answers generated without sampling"

@@ -137,7 +137,7 @@ class UnusedColumns(DataRule):
         if script is not None and is_script_format(script):
             if set(_lost_columns(script)).intersection(columns):
                 return (
-                    f"look where {script} writes the messages or texts anew: it reads these columns,"
+                    f"look where {script} rewrites the messages or texts: it reads these columns,"
                     " and nothing of them is left in the rows that it trains"
                 )
             return f"let {script} read them: it shapes the rows, and reads these columns nowhere"

@@ -72,7 +72,7 @@ LOADS_WEIGHTS = (
 WEIGHT_METHODS = ("load_adapter", "load_state_dict", "load_checkpoint", "load_lora_weights")
 
 
-def _asked(module: Module) -> Iterator[AskedModels]:
+def _asked_without_training(module: Module) -> Iterator[AskedModels]:
     """The models that a script asks which trains none."""
     if trains_a_model(module) or not ASKS.search(module.text):
         return
@@ -85,7 +85,7 @@ class BaseLoadedForEvaluation(SourceRule):
     code = "SRC172"
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
-    looks_at = CodePlaces("scripts that load a model to ask it", _asked)
+    looks_at = CodePlaces("scripts that load a model to ask it", _asked_without_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -93,7 +93,7 @@ class BaseLoadedForEvaluation(SourceRule):
             return
         if any(map(_loads_weights, module.with_linked)):
             return
-        for asked in _asked(module):
+        for asked in _asked_without_training(module):
             for training, trained in trainings_of_project(module):
                 if not asked.names.keys() <= trained.bases or _evaluates(training):
                     continue

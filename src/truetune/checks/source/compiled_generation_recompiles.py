@@ -7,7 +7,7 @@ and to no multiple (`padding="max_length"`, `pad_to_multiple_of`).
 
 ## Why it is bad
 A compilation takes from ten seconds to minutes, and holds for one shape. With `dynamic=False` each new prompt length
-compiles again, up to `recompile_limit` (8), from where on the model runs uncompiled. A static cache is made anew for
+compiles again, up to `recompile_limit` (8), from where on the model runs uncompiled. A static cache is rebuilt for
 each prompt that is longer than those before. The answers are right, and slower than without compilation.
 
 ## Example

@@ -4,7 +4,7 @@
 Follows the sides of `zip`, of `pandas.concat(axis=1)`, and of columns that a frame or data set gets back to what was
 read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
 speaks where both sides come from one source and one of them went through a step that the other did not. Frames join by
-their index: there it speaks where one was numbered anew (`reset_index`) or is a plain array (`.values`).
+their index: there it speaks where one was renumbered (`reset_index`) or is a plain array (`.values`).
 
 ## Why it is bad
 From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter

@@ -68,7 +68,7 @@ from truetune.checks.source.evidence.thinking_in_runs import (
 from truetune.source.module import Module
 
 
-def _asked(module: Module) -> Iterator[Thinking]:
+def _asked_templates(module: Module) -> Iterator[Thinking]:
     """The questions of a file that may reason or not."""
     yield from asked_thinking(module)
 
@@ -77,7 +77,7 @@ class ThinkingSwitchedOtherwise(SourceRule):
     code = "SRC173"
     symptoms = ("garbage-output", "good-here-bad-there")
     severity = "warning"
-    looks_at = CodePlaces("questions to a model by a chat template", _asked)
+    looks_at = CodePlaces("questions to a model by a chat template", _asked_templates)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

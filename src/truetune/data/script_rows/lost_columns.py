@@ -1,7 +1,7 @@
 """Columns that a script reads, and of whose texts nothing stands in what is trained.
 
 How it works: pieces of each text are looked for in the row that comes out, whatever the case, spaces and signs. A
-column is lost where no row holds a piece of its text: a later step wrote the messages anew, or a variable was
+column is lost where no row holds a piece of its text: a later step rewrote the messages, or a variable was
 overwritten.
 
 The trade-off: a script reads columns to choose rows as well. So only columns whose texts are long and differ from row

@@ -29,7 +29,7 @@ class WrongJoin(NamedTuple):
     what: str
     change: Change
     is_by_index: bool
-    """Would the index of frames have joined them rightly, had it not been made anew?"""
+    """Would the index of frames have joined them rightly, had it not been rebuilt?"""
 
 
 def wrong_joins(module: Module) -> Iterator[WrongJoin]:
@@ -97,7 +97,7 @@ def _compared(
 def _compared_by_index(
     trace: Trace, node: ast.AST, what: str, sides: list[Value]
 ) -> Iterator[WrongJoin]:
-    """Frames, which are joined by their index: wrong only where one of them was numbered anew."""
+    """Frames, which are joined by their index: wrong only where one of them was renumbered."""
     ways = [alignment_of(trace, side) for side in sides]
     if any(way.is_renumbered or way.is_positional for way in ways):
         change = _change_of_one(ways, ANY)

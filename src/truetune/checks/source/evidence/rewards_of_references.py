@@ -167,7 +167,7 @@ def _judge(
     if shown is None:
         return None
     left, right, node = shown
-    return NeverRewarded(function, len(rows), _shown(left), _shown(right), node)
+    return NeverRewarded(function, len(rows), _quote_value(left), _quote_value(right), node)
 
 
 def _final_of_row(columns: dict[str, Value]) -> str | None:
@@ -275,7 +275,7 @@ def _is_plain_word(other: Any) -> bool:
     )
 
 
-def _shown(plain: Any) -> str:
+def _quote_value(plain: Any) -> str:
     """A value as Python writes it, its middle left out where it is long."""
     text = repr(plain)
     return text if len(text) <= 60 else f"{text[:20]}...{text[-36:]}"
