@@ -66,8 +66,12 @@ SHAPES: dict[str, dict[str, Any]] = {
         model_type="olmoe", hidden_size=2048, intermediate_size=1024, num_hidden_layers=16, num_attention_heads=16,
         num_key_value_heads=16, num_experts=64, num_experts_per_tok=8, vocab_size=50304, tie_word_embeddings=False,
     ),
+    "tiny-llama": _shape(
+        model_type="llama", hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=4096, tie_word_embeddings=True,
+    ),
 }  # fmt: skip
-"""config.json of published models, as far as shapes go"""
+"""config.json of published models, as far as shapes go; `tiny-llama` is for tests"""
 ALL = {"r": 16, "target_modules": "all-linear"}
 
 
@@ -299,7 +303,9 @@ def main() -> None:
             if options.json:
                 print(json.dumps(found), flush=True)
                 continue
-            line = f"{found['case']:62} {found['estimate_memory'] / GIB:8.2f} {found['measured'] / GIB:8.2f} "
+            line = (
+                f"{found['case']:62} {found['estimate'] / GIB:8.2f} {found['measured'] / GIB:8.2f} "
+            )
             print(
                 f"{line} {found['error']:+7.1%}  {found['moment']} ({found['seconds']:.1f} s)",
                 flush=True,

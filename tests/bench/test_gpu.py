@@ -1,0 +1,104 @@
+"""The GPU bench in small on a CPU: its sections measure, and neither a failing nor a hanging one stops the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.gpu import __main__ as gpu
+from bench.gpu import messages, page
+from bench.gpu.entries import Budget, Entry, append_entry, measure_guarded, read_entries
+from bench.gpu.size import CARD, TINY
+from bench.memory import SHAPES
+
+
+def test_sections_measure_in_small(tmp_path: Path) -> None:
+    names = ["environment", "correctness", "memory", "throughput"]
+    assert gpu.run_bench(tmp_path, TINY, 5, only=names, in_process=True) == 0
+    document = json.loads((tmp_path / gpu.RESULTS).read_text(encoding="utf-8"))
+    entries = page.read_results(tmp_path / gpu.RESULTS)
+    assert document["entries"]
+    assert document["size"] == "tiny"
+    assert {entry.section for entry in entries if entry.status != "not run"} == set(names)
+    by_name = {entry.name: entry for entry in entries}
+    packed = by_name["packed = alone: llama float32 sdpa"]
+    assert packed.status == "passed"
+    assert float(packed.figures["control without borders"] or 0) > 1
+    assert by_name["laws: control: packed without borders"].figures["broken"] == "packing-isolation"
+    assert by_name["tiny-llama 2x64 full float32 amp"].status == "passed"
+    assert by_name["tiny-llama lora: truetune / TRL packed"].figures["runs"] == 1
+    text = (tmp_path / gpu.PAGE).read_text(encoding="utf-8")
+    assert all(page.TITLES[name] in text for name in names)
+    # What was left out is named, not dropped.
+    assert "section: not run (not asked for (--only))" in text
+
+
+@pytest.mark.parametrize("name", ["mixed dtypes in a product", "no card is visible"])
+def test_diagnose_names_a_provoked_failure(name: str, tmp_path: Path) -> None:
+    failure = next(failure for failure in messages.FAILURES if failure.name == name)
+    entry = messages._measure_failure(failure, tmp_path, Budget.of(100))
+    assert entry.status == "passed", entry
+    assert "Traceback" in entry.text
+    assert str(tmp_path) not in entry.text
+    assert page.write_logs([entry], tmp_path / "logs")[0].read_text(encoding="utf-8") == entry.text
+
+
+def test_a_section_that_raises_stops_no_other(tmp_path: Path) -> None:
+    sections = (gpu.Section("no_such_section", 10), gpu.Section("environment", 10))
+    assert gpu.run_bench(tmp_path, TINY, 1, in_process=True, sections=sections) == 1
+    failed, *others = read_entries(tmp_path / gpu.ENTRIES)
+    assert (failed.section, failed.status) == ("no_such_section", "error")
+    assert "ModuleNotFoundError" in failed.note
+    assert {entry.section for entry in others} == {"environment"}
+
+
+def test_a_section_that_takes_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "GRACE_S", 0.1)
+    gpu._run_in_child("correctness", TINY, 0.1, tmp_path)
+    (entry,) = read_entries(tmp_path / gpu.ENTRIES)
+    assert entry.status == "error"
+    assert "ended" in entry.note
+
+
+def test_what_the_time_does_not_reach_is_named(tmp_path: Path) -> None:
+    assert gpu.run_bench(tmp_path, TINY, 0) == 0
+    entries = read_entries(tmp_path / gpu.ENTRIES)
+    assert [entry.section for entry in entries] == [section.name for section in gpu.SECTIONS]
+    assert {entry.status for entry in entries} == {"not run"}
+
+    def never() -> Entry:
+        raise AssertionError
+
+    assert measure_guarded("memory", "case", Budget.of(1), 60, never).status == "not run"
+    assert measure_guarded("memory", "case", Budget.of(99), 60, never).status == "error"
+
+
+def test_entries_survive_a_half_written_line(tmp_path: Path) -> None:
+    path = tmp_path / gpu.ENTRIES
+    append_entry(path, Entry("memory", "case", "measured", {"GiB": 1.5}))
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"section": "mem')
+    (entry,) = read_entries(path)
+    assert entry.figures == {"GiB": 1.5}
+
+
+def test_page_goes_between_the_markers_of_a_document(tmp_path: Path) -> None:
+    document = tmp_path / "bench.md"
+    document.write_text(f"before\n{page.BEGIN}old\n{page.END}\nafter\n", encoding="utf-8")
+    page.write_document("new", document)
+    assert document.read_text(encoding="utf-8") == (
+        f"before\n{page.BEGIN}\nnew\n{page.END}\nafter\n"
+    )
+    assert page.BEGIN in page.DOCUMENT.read_text(encoding="utf-8")
+    document.write_text("no markers", encoding="utf-8")
+    with pytest.raises(ValueError, match="expected <!-- gpu -->"):
+        page.write_document("new", document)
+
+
+def test_shapes_of_the_card_are_known() -> None:
+    shapes = {case.shape for case in CARD.memory} | {race.shape for race in CARD.races}
+    assert shapes <= SHAPES.keys()
