@@ -10,6 +10,7 @@ from transformers import DataCollatorForSeq2Seq, Trainer
 
 import truetune
 from tests.auditing import tiny
+from truetune.probe.laws import gradient_accumulation
 
 GIVEN: list[Any] = []
 LAWS = ("loss-targets", "loss-weights", "gradient-flow", "loss-alive")
@@ -93,3 +94,28 @@ def test_the_laws_give_what_the_run_gives(mixed: bool) -> None:
     assert len(GIVEN) == 4
     # The first batch once more: which function computes the loss is seen as it is computed.
     assert by_laws == [GIVEN[0], *GIVEN]
+
+
+class MeanOfMeans(Trainer):
+    """Takes the mean of each micro-batch, and is not divided by their number: what many own losses do."""
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = shifted(outputs, labels, (labels[:, 1:] != -100).sum())
+        return (loss, outputs) if return_outputs else loss
+
+
+@pytest.mark.parametrize("law", ["gradient-accumulation", "process-count"])
+@pytest.mark.parametrize("noisy_from", [gradient_accumulation.COARSE, 0.0])
+def test_rounding_in_16_bits_is_measured_before_it_is_blamed(
+    law: str, noisy_from: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 0, the noise is measured for every run: it explains the right trainer, and never the wrong one."""
+    monkeypatch.setattr(gradient_accumulation, "COARSE", noisy_from)
+    right = truetune.audit(make(bf16=True), laws=[law]).laws[law]
+    wrong = truetune.audit(make(MeanOfMeans, bf16=True), laws=[law]).laws[law]
+    assert 0 < right["value"] <= right["tolerance"]
+    assert wrong["value"] > wrong["tolerance"] > 0

@@ -14,7 +14,7 @@ MESSAGES = (
         r" bitsandbytes"
         r"|libbitsandbytes_cpu\.so: undefined symbol|CUDA Setup failed despite (?:GPU|CUDA) being"
         r" available"
-        r"|requires bitsandbytes: `pip|Could not find the bitsandbytes CUDA binary",
+        r"|Could not find the bitsandbytes CUDA binary",
         "no GPU that torch sees; a bitsandbytes without a build for this CUDA",
         "`truetune doctor` lists GPU, CUDA and packages; `pip install -U bitsandbytes`, then"
         " `python -m bitsandbytes`; without a GPU: no 4-bit or 8-bit, optim='adamw_torch'",
