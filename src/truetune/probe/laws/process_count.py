@@ -46,8 +46,6 @@ def measure_law(trial: Trial) -> Measured:
                 for batch, n in zip(ranks, items, strict=True)
             ]
         gradients = gradient_distance(one, [(a + b) / 2 for a, b in zip(*each, strict=True)])
-        with pretend_process_count(trial, 1):
-            tolerance = gradient_tolerance(trial, rows[: 2 * half], gradients["relative"])
     args = trial.trainer.args
     evidence = gradients | {
         "tokens": [None if count is None else int(count) for count in counts],
@@ -56,7 +54,7 @@ def measure_law(trial: Trial) -> Measured:
     }
     return Measured(
         gradients["relative"],
-        tolerance,
+        gradient_tolerance(trial),
         "relative difference of gradients",
         evidence,
     )
