@@ -93,14 +93,21 @@ def count_of(folder: Path, body: str, trainer: str) -> int:
 @pytest.mark.parametrize("trainer", ["DPO", "ORPO"])
 @pytest.mark.parametrize(
     "body",
-    [WHOLE_COLUMNS, BUILT_IN_A_LAMBDA, WITH_EOS, IN_BATCHES, IN_A_LOOP, OLD_COLUMN_STAYS, MESSAGES, JOINED],
+    [
+        WHOLE_COLUMNS,
+        BUILT_IN_A_LAMBDA,
+        WITH_EOS,
+        IN_BATCHES,
+        IN_A_LOOP,
+        OLD_COLUMN_STAYS,
+        MESSAGES,
+        JOINED,
+    ],
 )
 def test_the_prompt_stands_twice(body: str, trainer: str, tmp_path: Path) -> None:
     assert count_of(tmp_path, body, trainer) == 9
 
 
-@pytest.mark.parametrize(
-    "body", [NO_PROMPT, EXTRACTED, LAST_TURN, CUT, ANSWERS, PROMPT_TAKEN_AWAY]
-)
+@pytest.mark.parametrize("body", [NO_PROMPT, EXTRACTED, LAST_TURN, CUT, ANSWERS, PROMPT_TAKEN_AWAY])
 def test_the_prompt_stands_once(body: str, tmp_path: Path) -> None:
     assert count_of(tmp_path, body, "DPO") == 0

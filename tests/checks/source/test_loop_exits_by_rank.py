@@ -134,7 +134,9 @@ def indented(text: str, spaces: int) -> str:
 
 
 def loop(before: str = "pass", after: str = "pass") -> str:
-    return LOOP.replace("        BEFORE", indented(before, 8)).replace("        AFTER", indented(after, 8))
+    return LOOP.replace("        BEFORE", indented(before, 8)).replace(
+        "        AFTER", indented(after, 8)
+    )
 
 
 def found(text: str, folder: Path) -> list[str]:

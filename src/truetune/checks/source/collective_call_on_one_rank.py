@@ -184,7 +184,9 @@ class CollectiveCallOnOneRank(SourceRule):
                 "let the exception end the run (smaller batches, shorter rows), or all_reduce a flag in each step and skip"
                 " the step on all processes"
             )
-            evidence = f"what is caught in line {place}: {module.text_of(left.test).partition(chr(10))[0]}"
+            evidence = (
+                f"what is caught in line {place}: {module.text_of(left.test).partition(chr(10))[0]}"
+            )
         else:
             skips = isinstance(left.node, ast.Continue)
             does = "leaves a backward pass out" if skips else "leaves the loop"

@@ -139,10 +139,7 @@ class CollectiveTimeoutReader:
         elif self._before and self._before not in self._last_of.values():
             yield f"printed last before it: {self._before}"
 
-
-    def _lines_of_odd_ranks(
-        self, ranks_of: Mapping[PendingCollective, list[int]]
-    ) -> Iterator[str]:
+    def _lines_of_odd_ranks(self, ranks_of: Mapping[PendingCollective, list[int]]) -> Iterator[str]:
         """Which ranks do something else than most, how far apart they are, and what they printed."""
         most = max(ranks_of, key=lambda waiting: len(ranks_of[waiting]))
         for waiting, ranks in ranks_of.items():
