@@ -1,5 +1,6 @@
 """Settings and commands of TRL that train a chat model on plain strings, and rows that go through its template."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 import json

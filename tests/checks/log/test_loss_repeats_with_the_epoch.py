@@ -1,5 +1,6 @@
 """Losses that take the same course in each epoch, and losses that only fall, swing or restart."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 import json

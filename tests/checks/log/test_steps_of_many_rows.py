@@ -1,5 +1,6 @@
 """Runs of a handful of steps by what their trainers print, and runs that have steps enough or learned in spite of them."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,6 @@
 """Pairs that a script renders whole beside a prompt, followed without a tokenizer; and pairs whose prompt stands once."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 import json

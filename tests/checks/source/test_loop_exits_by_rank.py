@@ -1,5 +1,6 @@
 """Loops of several processes that one of them leaves alone, and loops that all leave together."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from pathlib import Path
