@@ -56,7 +56,7 @@ class RowsBeside(NamedTuple):
     """The training rows that a file of settings names, as far as its files are here."""
 
     settings: str
-    count: int
+    rows: int
     why: str
     """How they were counted, one line"""
     files: tuple[str, ...]

@@ -126,8 +126,8 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
         yield self.finding(
             f"{config.spec.model} is a chat model, and its {what} are plain strings, which skip the chat template"
             f" ({columns})",
-            f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL applies the"
-            " template to those alone, also where its log says `Applying chat template`",
+            f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL applies"
+            " the template to those alone, also where its log says `Applying chat template`",
             cases=[*cases, *self._asked_by_template()],
             count=found.plain,
             total=found.rows,

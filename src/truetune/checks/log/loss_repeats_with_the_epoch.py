@@ -8,9 +8,9 @@ return. Also where the loss goes one way within each of three epochs and back at
 learning rate that restarts, and batches grouped by length, are told apart and left alone.
 
 ## Why it is bad
-Rows in the order of their file are mostly sorted: by task, source, length or date. Each block is trained alone, the loss
-leaps where the next begins, and what the block before taught is partly forgotten. The leaps look like a rate that is too
-high, and a lower one does not help.
+Rows in the order of their file are mostly sorted: by task, source, length or date. Each block is trained alone, the
+loss leaps where the next begins, and what the block before taught is partly forgotten. The leaps look like a rate that
+is too high, and a lower one does not help.
 
 ## Example
 ```yaml
@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -160,7 +161,7 @@ def measure_course(log: RunLog, curve: Curve) -> _Course | None:
     values, steps = epochs
     level = float(np.median(np.abs(values)))
     centred = np.array([_without_trend(row) for row in values])
-    alike = min(_correlation(one, other) for one, other in zip(centred, centred[1:], strict=False))
+    alike = min(_correlation(one, other) for one, other in pairwise(centred))
     profile = centred.mean(axis=0)
     swing = float(np.percentile(profile, 90) - np.percentile(profile, 10))
     return _Course(
@@ -227,16 +228,16 @@ def _steps_an_epoch(log: RunLog) -> float:
 
 
 def _without_trend(values: Floats) -> Floats:
-    """Values without their level, slope and bend: each epoch falls, and the first ones steeply, whatever the rows are."""
+    """Values without their level, slope and bend: each epoch falls, the first ones steeply, whatever the rows are."""
     place = np.linspace(-1, 1, values.size)
     rest: Floats = values - np.polyval(np.polyfit(place, values, 2), place)
     return rest
 
 
 def _turns_at_each_epoch(values: Floats, level: float) -> float:
-    """By how much of the level the loss goes one way within each epoch and back at each of its ends; 0 where it doesn't.
+    """By how much of the level the loss goes one way within each epoch and back at its ends; 0 where it doesn't.
 
-    Rows that are sorted by length or difficulty make a slope within the epoch, which leaves no course of its own.
+    Rows that are sorted by length or difficulty make a slope within the epoch, and it leaves no course of its own.
     """
     fifth = max(4, values.shape[1] // 5)
     begins, ends = np.median(values[:, :fifth], axis=1), np.median(values[:, -fifth:], axis=1)

@@ -18,7 +18,7 @@ output: |
     Num Epochs = 1
     Total optimization steps = 52
   {'loss': 1.31, 'epoch': 0.5}
-rows: [{settings: sft.yaml, count: 600, why: rows.jsonl holds 600 rows, files: [], limit: 1024, is_packed: false}]
+rows: [{settings: sft.yaml, rows: 600, why: rows.jsonl holds 600 rows, files: [], limit: 1024, is_packed: false}]
 ```
 
 ## Use instead
@@ -29,7 +29,7 @@ output: |
     Num Epochs = 1
     Total optimization steps = 75
   {'loss': 1.31, 'epoch': 0.5}
-rows: [{settings: sft.yaml, count: 600, why: rows.jsonl holds 600 rows, files: [], limit: 1024, is_packed: false}]
+rows: [{settings: sft.yaml, rows: 600, why: rows.jsonl holds 600 rows, files: [], limit: 1024, is_packed: false}]
 ```
 
 ## Fix safety
@@ -102,18 +102,18 @@ class RowsLostBeforeTraining(OutputRule):
     def figure(self) -> str:
         rows = self._rows()
         assert rows is not None, "else the rule is not judged"
-        return f"the trainer counts {self._examples():,} rows, the files hold {rows.count:,}"
+        return f"the trainer counts {self._examples():,} rows, the files hold {rows.rows:,}"
 
     def findings(self) -> Iterator[Finding]:
         rows, examples = self._rows(), self._examples()
         if rows is None or not examples:
             return
-        lost = rows.count - examples
-        if lost < max(MIN_LOST, MIN_SHARE * rows.count):
+        lost = rows.rows - examples
+        if lost < max(MIN_LOST, MIN_SHARE * rows.rows):
             return
         reasons = list(_reasons(rows, lost))
         yield self.finding(
-            f"{lost:,} of {rows.count:,} rows are lost before the training: the trainer counts {examples:,}",
+            f"{lost:,} of {rows.rows:,} rows are lost before the training: the trainer counts {examples:,}",
             "raise the length limit to the longest row, mend empty and malformed rows, and delete the cache of prepared"
             " rows (overwrite_cache, dataset_prepared_path, HF_DATASETS_CACHE); then count again",
             evidence=[f"{Path(rows.settings).name}: {rows.why}", *reasons],
@@ -127,7 +127,7 @@ class RowsLostBeforeTraining(OutputRule):
     def _rows(self) -> RowsBeside | None:
         """The rows of the one run whose settings were given; None where there are several, or it packs them."""
         given = self.subject.files_beside.rows
-        counts = {one.count for one in given}
+        counts = {one.rows for one in given}
         if len(counts) != 1 or any(one.is_packed for one in given):
             return None
         return None if self.subject.facts.get("packing") else given[0]

@@ -2,8 +2,8 @@
 
 ## What it does
 Reads the counts that the trainer prints at its start: rows, rows of a step, and steps in all. It speaks below 10 steps
-over all rows, and below 30 where several processes made the step as large. Silent where the loss fell by a third, and in
-a trial that ends within the first epoch. It needs no curve, so a run that logged no loss at all is judged.
+over all rows, and below 30 where several processes made the step as large. Silent where the loss fell by a third, and
+in a trial that ends within the first epoch. It needs no curve, so a run that logged no loss at all is judged.
 
 ## Why it is bad
 A step has rows on a GPU x accumulation x processes. Eight GPUs, or accumulation that was copied from a large data set,
@@ -127,8 +127,8 @@ class StepsOfManyRows(OutputRule):
             else "a step takes rows on a GPU x accumulation x processes ="
         )
         yield self.finding(
-            f"the whole run is {plan.steps:,} optimizer step{'s' * (plan.steps != 1)} over {plan.rows:,} rows, too few to"
-            f" learn from; {grew} {plan.product}",
+            f"the whole run is {plan.steps:,} optimizer step{'s' * (plan.steps != 1)} over {plan.rows:,} rows, too few"
+            f" to learn from; {grew} {plan.product}",
             _remedy(plan, by_processes=by_processes),
             evidence=[*self._evidence(plan)],
         )

@@ -119,8 +119,8 @@ class PairPromptNotShared(PairRule):
         """What is wrong with the pairs, where it is the same in all; else what they have in common."""
         if self.kinds["twice"] == count:
             return (
-                f"the prompt stands twice in {count:,} of {self.pairs:,} pairs: before the answers, and once more inside"
-                " of chosen or rejected"
+                f"the prompt stands twice in {count:,} of {self.pairs:,} pairs: before the answers, and once more"
+                " inside of chosen or rejected"
             )
         return f"{count:,} of {self.pairs:,} pairs do not share one prompt"
 

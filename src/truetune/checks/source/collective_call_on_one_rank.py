@@ -9,10 +9,10 @@ accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`, `fu
 starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part; so does each in
 `generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says so, it is a
 warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. A callback that sets
-`control.should_training_stop` on one process alone does the same. In a loop of
-one's own (DistributedDataParallel, FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` that each process
-decides by a loss or by rows of its own, by its clock, or by an exception that it catches: one process leaves, and the
-others wait in the next backward pass.
+`control.should_training_stop` on one process alone does the same. In a loop of one's own (DistributedDataParallel,
+FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` that each process decides by a loss or by rows of
+its own, by its clock, or by an exception that it catches: one process leaves, and the others wait in the next backward
+pass.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
@@ -181,8 +181,8 @@ class CollectiveCallOnOneRank(SourceRule):
         if left.cause == OWN_EXCEPTION:
             does = "leaves a backward pass out"
             remedy = (
-                "let the exception end the run (smaller batches, shorter rows), or all_reduce a flag in each step and skip"
-                " the step on all processes"
+                "let the exception end the run (smaller batches, shorter rows), or all_reduce a flag in each step and"
+                " skip the step on all processes"
             )
             evidence = (
                 f"what is caught in line {place}: {module.text_of(left.test).partition(chr(10))[0]}"
@@ -191,8 +191,8 @@ class CollectiveCallOnOneRank(SourceRule):
             skips = isinstance(left.node, ast.Continue)
             does = "leaves a backward pass out" if skips else "leaves the loop"
             remedy = (
-                "all_reduce the figure (or broadcast the decision of rank 0) before the condition, so that all processes"
-                " decide the same"
+                "all_reduce the figure (or broadcast the decision of rank 0) before the condition, so that all"
+                " processes decide the same"
             )
             evidence = f"the condition in line {place}: {ast.unparse(left.test)}"
         return self.finding(
@@ -210,8 +210,8 @@ class CollectiveCallOnOneRank(SourceRule):
         return self.finding(
             f"{name} is set on one process alone: its trainer goes another way, and the others wait for it in the next"
             " backward pass or evaluation",
-            "decide on every process by the same figures (metrics of Trainer.evaluate are the same on all), or broadcast"
-            " the decision of rank 0",
+            "decide on every process by the same figures (metrics of Trainer.evaluate are the same on all), or"
+            " broadcast the decision of rank 0",
             evidence=[f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"],
             cases=[case_at(module, decision)],
         )

@@ -161,7 +161,8 @@ class CollectiveTimeoutReader:
             if not text or is_shared:
                 continue
             alone = (
-                ": it left the loop or skipped a step by itself, and the others wait for it; all_reduce what decides this"
+                ": it left the loop or skipped a step by itself, and the others wait for it; all_reduce what decides"
+                " this"
                 if DECISION.search(text)
                 else ""
             )

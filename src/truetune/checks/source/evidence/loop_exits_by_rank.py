@@ -1,9 +1,9 @@
 """Loops that one process leaves by figures of its own, while the others continue and wait for it.
 
 How it works: a `break`, `return` or `continue` of a training loop is judged by what its condition is computed from
-(`backward_slice`): rows that are dealt out to this process, its own clock, or an exception that it alone may meet. It is
-no exit of one process where the condition comes out of a collective call, or where what it is computed from goes through
-one.
+(`backward_slice`): rows that are dealt out to this process, its own clock, or an exception that it alone may meet. It
+is no exit of one process where the condition comes out of a collective call, or where what it is computed from goes
+through one.
 
 The trade-off: agreement is looked for by the names in the condition, whatever their scope. So an exit that agrees is
 never told; one whose names also go through a collective call for another reason is missed.
@@ -157,7 +157,7 @@ def _cause_of(module: Module, parts: list[ast.AST]) -> str:
     return OWN_CLOCK if any(call.named(*CLOCKS) for call in calls) else ""
 
 
-def _conditions_around(module: Module, node: ast.stmt) -> tuple[list[ast.If], ast.AST | None]:
+def _conditions_around(module: Module, node: ast.AST) -> tuple[list[ast.If], ast.AST | None]:
     """The conditions around a statement, up to the loop that it leaves or begins again."""
     conditions: list[ast.If] = []
     for parent in module.parents(node):
