@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
@@ -12,7 +13,7 @@ from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDe
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
-from truetune.logs.files_beside import FilesBeside, RunBeside, SettingBeside
+from truetune.logs.files_beside import FilesBeside, RowsBeside, RunBeside, SettingBeside
 from truetune.logs.read_run import read_run
 from truetune.parsing.environment_settings import environment_of
 from truetune.parsing.shell_commands import (
@@ -73,7 +74,8 @@ def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBesid
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
     settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
     runs = [run for log in logs[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
-    return FilesBeside(tuple(settings), tuple(runs))
+    rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]
+    return FilesBeside(tuple(settings), tuple(runs), tuple(rows))
 
 
 def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
@@ -115,6 +117,33 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
     except (TruetuneError, OSError, ValueError):
         pass  # who looks at the file itself says what is wrong with it
     return []
+
+
+def _rows_of_file(file: Path) -> list[RowsBeside]:
+    """The training rows that settings or commands name; nothing for a script, which may do anything with its rows."""
+    try:
+        if file.suffix in SCRIPT_SUFFIXES:
+            return []
+        if is_command_file(file):
+            configs = list(configs_of_commands(read_commands(file)))
+        elif recognise_kinds(file)[0] in config_readers():
+            configs = [read_config(file)]
+        else:
+            return []
+        return [rows for config in configs if (rows := _rows_of_config(config)) is not None]
+    except (TruetuneError, OSError, ValueError):
+        return []
+
+
+def _rows_of_config(config: Config) -> RowsBeside | None:
+    """The rows of one run, where all of its files are here; None elsewhere."""
+    counted = training_rows(config)
+    if counted is None or not config.spec.data:
+        return None
+    is_packed = bool(config.spec.training.packing)
+    return RowsBeside(
+        config.path, counted.count, counted.why, config.spec.data, config.limit, is_packed
+    )
 
 
 def _settings_of_config(config: Config) -> Iterator[SettingBeside]:

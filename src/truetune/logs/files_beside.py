@@ -52,12 +52,27 @@ class RunBeside(NamedTuple):
     """Do its steps come at an even pace?"""
 
 
+class RowsBeside(NamedTuple):
+    """The training rows that a file of settings names, as far as its files are here."""
+
+    settings: str
+    rows: int
+    why: str
+    """How they were counted, one line"""
+    files: tuple[str, ...]
+    limit: int | None
+    """The longest example in tokens"""
+    is_packed: bool
+
+
 @dataclass(frozen=True, slots=True)
 class FilesBeside:
     """What stands in the files beside a log."""
 
     settings: tuple[SettingBeside, ...] = ()
     runs: tuple[RunBeside, ...] = ()
+    rows: tuple[RowsBeside, ...] = ()
+    """Of settings and commands; a script may do anything with its rows"""
 
     def all_named(self, *names: str) -> Iterator[SettingBeside]:
         """All settings of these names."""

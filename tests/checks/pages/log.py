@@ -3,7 +3,7 @@
 The blocks are YAML: `log` is a list of records; or `curve` makes one from `{name: {from, to, steps, noise, every}}`
 (`from` and `to` may be a list `values`, between which lines are drawn), `eval_...` curves as records of their own;
 `state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts, `beside` those
-of RunSize for other runs, `runs` those of RunBeside; or `output` is what the run printed.
+of RunSize for other runs, `runs` those of RunBeside; or `output` is what the run printed, beside `rows` (RowsBeside).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.logs.files_beside import FilesBeside, RunBeside
+from truetune.logs.files_beside import FilesBeside, RowsBeside, RunBeside
 from truetune.logs.read_run import read_run
 from truetune.logs.run_log import DataFacts
 from truetune.logs.sibling_runs import RunSize
@@ -38,7 +38,11 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     example = yaml.safe_load(text)
     if "output" in example:
         (folder / "run.log").write_text(example["output"], encoding="utf-8")
-        return tuple(rule(read_run(folder / "run.log")).findings())
+        log = read_run(folder / "run.log")
+        rows = tuple(
+            RowsBeside(**{**one, "files": tuple(one["files"])}) for one in example.get("rows", ())
+        )
+        return tuple(rule(dataclasses.replace(log, files_beside=FilesBeside(rows=rows))).findings())
     records = example.get("log") or _records(example["curve"])
     state = {"log_history": records, **(example.get("state") or {})}
     (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")

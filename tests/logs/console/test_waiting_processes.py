@@ -61,6 +61,40 @@ def test_what_ranks_waited_in(
     assert (part in said(tmp_path, timeouts(*ranks))) == is_there
 
 
+GRADIENTS = (91, "ALLREDUCE", 6684672)
+OWN_LINES = "[rank 0] val 0.98 bad 0\n[rank 1] val 1.03 bad 3\n[rank 1] no improvement for 3 evaluations, stopping\n"
+SAVING = "[rank 0] val 0.98\n[rank 1] val 0.97\n[rank 0] writing checkpoint\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "odd", "part"),
+    [
+        (OWN_LINES, (1, 91, "ALLREDUCE", 1), "rank 1 printed last before it: no improvement for 3 evaluations, stopping: it left the loop"),
+        (OWN_LINES, (1, 91, "ALLREDUCE", 1), "rank 1 is at another place of the code than most others"),
+        (OWN_LINES, (1, 91, "ALLREDUCE", 1), "a barrier, or the sum of figures"),
+        (OWN_LINES, (1, 90, "ALLREDUCE", 6684672), "rank 1 is 1 operations behind most others"),
+        (OWN_LINES, (1, 95, "ALLREDUCE", 1), "rank 1 is 4 operations ahead of most others"),
+        (SAVING, (0, 91, "ALLGATHER", 12), "rank 0 printed last before it: writing checkpoint"),
+        ("[rank 2] skipping batch: loss is nan\n", (2, 92, "ALLREDUCE", 6684672), "loss is nan: it left the loop or skipped a step"),
+    ],
+)  # fmt: skip
+def test_which_rank_stands_apart(
+    lines: str, odd: tuple[int, int, str, int], part: str, tmp_path: Path
+) -> None:
+    others = [(rank, *GRADIENTS) for rank in range(4) if rank != odd[0]]
+    text = said(tmp_path, timeouts(*others, odd).replace("saving step-200", lines))
+    assert part in text
+
+
+@pytest.mark.parametrize("lines", ["[rank 0] step 200\n[rank 1] step 200\n", "", "epoch 0\n"])
+def test_ranks_that_wait_in_the_same_operation_stand_together(lines: str, tmp_path: Path) -> None:
+    ranks = [(rank, *GRADIENTS) for rank in range(4)]
+    text = said(tmp_path, timeouts(*ranks).replace("saving step-200", lines))
+    assert "ranks 0, 1, 2, 3 waited in ALLREDUCE" in text
+    assert "most others" not in text
+    assert "left the loop" not in text
+
+
 def test_an_exception_of_a_rank_stays_before_the_timeouts(tmp_path: Path) -> None:
     error = traceback("KeyError: 'messages'")
     text = said(tmp_path, f"{error}\n{timeouts((0, 7, 'ALLREDUCE', 1))}".replace(RECORD + "\n", ""))

@@ -249,7 +249,7 @@ GUIDES = (
                   "same answers as the base model", ("weights-equal-the-base", "adapter-is-not-served")),
             Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",
                   "it was over within minutes; only 3 steps; max_steps 60 of a notebook",
-                  ("setting-out-of-range", "run-ended-after-few-steps")),
+                  ("setting-out-of-range", "run-ended-after-few-steps", "steps-of-many-rows")),
             Cause("the base is asked in place of the tuned model: no adapter, a new one, none in the request",
                   "same answers as the base model; lora_request is missing; get_peft_model at inference",
                   ("base-asked-instead", "modelfile-serves-the-base")),
@@ -440,7 +440,7 @@ GUIDES = (
                   "trained on 8 gpus instead of one, finishes 8x faster but the model is worse; fewer steps "
                   "than on one"
                   " gpu; effective batch size and learning rate with several gpus",
-                  ("fewer-steps-than-the-run-beside",)),
+                  ("fewer-steps-than-the-run-beside", "steps-of-many-rows")),
             Cause("copies from GPU to GPU (P2P) are caught by the IOMMU or ACS: NCCL_P2P_DISABLE=1 proves it",
                   "hangs at step 0 with all gpus at 100 %; vllm hangs with tensor parallel size 2; "
                   "IO_PAGE_FAULT in dmesg;"

@@ -149,7 +149,7 @@ class LossDiverges(LogRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    moot_where = ("loss-climbs-above-guessing",)
+    moot_where = ("loss-climbs-above-guessing", "loss-repeats-with-the-epoch")
     kinds = ("language", "preference", "reward")
     needs = ("loss",)
     least = MIN_POINTS

@@ -63,7 +63,12 @@ class LossIsChaotic(LogRule):
     kinds = ("language",)
     needs = ("loss",)
     least = MIN_POINTS
-    moot_where = ("loss-climbs-above-guessing", "loss-diverges", "loss-oscillates")
+    moot_where = (
+        "loss-climbs-above-guessing",
+        "loss-diverges",
+        "loss-oscillates",
+        "loss-repeats-with-the-epoch",
+    )
 
     def figure(self) -> str:
         loss = self._loss()

@@ -59,7 +59,7 @@ class LossOscillates(LogRule):
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     since = "0.1.0"
-    moot_where = ("loss-climbs-above-guessing",)
+    moot_where = ("loss-climbs-above-guessing", "loss-repeats-with-the-epoch")
     kinds = ("language",)
     needs = ("loss",)
     least = MIN_POINTS

@@ -103,7 +103,7 @@ class PairPromptNotShared(PairRule):
         count = self.kinds.total()
         if count:
             yield self.finding(
-                f"{count:,} of {self.pairs:,} pairs do not share one prompt",
+                self._describe(count),
                 "give the prompt once (in its own column, or at the beginning of both sides) and"
                 " the answers alone",
                 severity="error" if count >= ERROR_SHARE * self.pairs else "warning",
@@ -114,6 +114,15 @@ class PairPromptNotShared(PairRule):
                 count=count,
                 total=self.pairs,
             )
+
+    def _describe(self, count: int) -> str:
+        """What is wrong with the pairs, where it is the same in all; else what they have in common."""
+        if self.kinds["twice"] == count:
+            return (
+                f"the prompt stands twice in {count:,} of {self.pairs:,} pairs: before the answers, and once more"
+                " inside of chosen or rejected"
+            )
+        return f"{count:,} of {self.pairs:,} pairs do not share one prompt"
 
 
 def _check_messages(row: Conversation) -> PromptFault:

@@ -8,9 +8,11 @@ accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`, `fu
 `torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script, the command that
 starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part; so does each in
 `generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says so, it is a
-warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. In a loop of DistributedDataParallel, a
-`break` by a validation loss of this process alone is another: one process leaves, and the others wait in the next
-backward pass.
+warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. A callback that sets
+`control.should_training_stop` on one process alone does the same. In a loop of one's own (DistributedDataParallel,
+FSDP, DeepSpeed, accelerate, Fabric), so is a `break` or `continue` that each process decides by a loss or by rows of
+its own, by its clock, or by an exception that it catches: one process leaves, and the others wait in the next backward
+pass.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
@@ -54,8 +56,12 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
-from truetune.checks.source.evidence.multi_process_loops import wrapped_models
+from truetune.checks.source.evidence.loop_exits_by_rank import (
+    OWN_EXCEPTION,
+    LoopExit,
+    exits_by_rank,
+    training_loops_of_several,
+)
 from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
@@ -86,6 +92,8 @@ GATHERED_FIRST = re.compile(
     r"GatheredParameters|summon_full_params|unwrap_model_for_generation|vllm"
 )
 """Signs that a model which generates holds all its weights, or is another one"""
+DECISIONS = frozenset(("should_training_stop", "should_epoch_stop", "should_evaluate"))
+"""What a callback of a Trainer sets, and each process follows by itself"""
 WAITING_METHODS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
 ONE_PROCESS_TEST = re.compile(
@@ -117,10 +125,20 @@ def _collective_calls(module: Module) -> Iterator[Call]:
     )
 
 
+def _decisions_of_callbacks(module: Module) -> Iterator[ast.Assign]:
+    """Where a callback tells the trainer to stop or to evaluate: `control.should_training_stop = True`."""
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Attribute) and target.attr in DECISIONS:
+            if isinstance(node.value, ast.Constant) and node.value.value is True:
+                yield node
+
+
 def _collective_places(module: Module) -> Iterator[object]:
     """Such calls, and models that a loop of one's own wraps for several processes."""
     yield from _collective_calls(module)
-    yield from wrapped_models(module)
+    yield from training_loops_of_several(module)
+    yield from _decisions_of_callbacks(module)
 
 
 class CollectiveCallOnOneRank(SourceRule):
@@ -150,15 +168,53 @@ class CollectiveCallOnOneRank(SourceRule):
                 yield self._finding(call, guard, sharding)
 
         for left in exits_by_rank(module):
-            yield self.finding(
-                "one process leaves the loop by figures of its own rows, and the others wait for it in the next"
-                " backward pass",
-                "all_reduce the figure (or broadcast the decision of rank 0) before the condition",
-                evidence=[
-                    f"the condition in line {module.place(left.test)[0]}: {ast.unparse(left.test)}"
-                ],
-                cases=[case_at(module, left.node)],
+            yield self._report_exit(left)
+        for decision in _decisions_of_callbacks(module):
+            guard = _one_process_condition(module, decision)
+            if guard is not None:
+                yield self._report_decision(decision, guard)
+
+    def _report_exit(self, left: LoopExit) -> Finding:
+        """A process that goes another way through the loop than the others."""
+        module = self.subject
+        place = module.place(left.test)[0]
+        if left.cause == OWN_EXCEPTION:
+            does = "leaves a backward pass out"
+            remedy = (
+                "let the exception end the run (smaller batches, shorter rows), or all_reduce a flag in each step and"
+                " skip the step on all processes"
             )
+            evidence = (
+                f"what is caught in line {place}: {module.text_of(left.test).partition(chr(10))[0]}"
+            )
+        else:
+            skips = isinstance(left.node, ast.Continue)
+            does = "leaves a backward pass out" if skips else "leaves the loop"
+            remedy = (
+                "all_reduce the figure (or broadcast the decision of rank 0) before the condition, so that all"
+                " processes decide the same"
+            )
+            evidence = f"the condition in line {place}: {ast.unparse(left.test)}"
+        return self.finding(
+            f"one process {does} {left.cause}, and the others wait for it in the next backward pass",
+            remedy,
+            severity="error" if left.is_certain else "warning",
+            evidence=[evidence],
+            cases=[case_at(module, left.node)],
+        )
+
+    def _report_decision(self, decision: ast.Assign, guard: ast.expr) -> Finding:
+        """What a callback tells the trainer of one process alone."""
+        module = self.subject
+        name = ast.unparse(decision.targets[0])
+        return self.finding(
+            f"{name} is set on one process alone: its trainer goes another way, and the others wait for it in the next"
+            " backward pass or evaluation",
+            "decide on every process by the same figures (metrics of Trainer.evaluate are the same on all), or"
+            " broadcast the decision of rank 0",
+            evidence=[f"the condition in line {module.place(guard)[0]}: {ast.unparse(guard)}"],
+            cases=[case_at(module, decision)],
+        )
 
     def _finding(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
         """What one call under a condition does; `sharding` where only that makes it wait."""

@@ -50,7 +50,6 @@ Rows of messages go through the template. Where the model is asked in plain text
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,10 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.bare_text_to_chat_model import CHAT_MODEL_NAME, TURN_MARKS
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.prompt_forms import scripts_beside
+from truetune.checks.source.evidence.prompt_forms import (
+    line_asking_by_template,
+    scripts_beside,
+)
 from truetune.data.script_rows.trained_rows import read_trained_rows
 from truetune.errors import TruetuneError
 from truetune.source.module import Module
@@ -71,10 +73,6 @@ from truetune.source.symbolic_execution.traces import traces_of
 
 TRAINERS = ("trl.*Trainer",)
 PAIRS = (("prompt", "chosen", "rejected"), ("prompt", "completion"))
-ASKS_BY_TEMPLATE = re.compile(
-    r"apply_chat_template\(|chat\.completions\.create|/v1/chat/completions|ollama\.chat\("
-)
-"""What asks a model, or a server of it, in turns"""
 MAX_ROWS = 200
 """Rows that are looked at; a script shapes all in the same way"""
 
@@ -132,10 +130,9 @@ def _asking_by_template(module: Module) -> Iterator[tuple[Module, str, int]]:
     for other in scripts_beside(module):
         if any(other.methods("train", "backward")):
             continue
-        for number, line in enumerate(other.text.splitlines(), 1):
-            if ASKS_BY_TEMPLATE.search(line):
-                yield other, line.strip(), number
-                break
+        place = line_asking_by_template(other)
+        if place is not None:
+            yield other, place[1], place[0]
 
 
 def _rows_of(module: Module) -> list[tuple[str, int, Mapping[str, Any]]]:

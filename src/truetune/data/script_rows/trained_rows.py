@@ -11,6 +11,7 @@ way is not known, there are no rows, and the reason is said: half of the rows wo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from functools import lru_cache
 from os.path import commonpath
@@ -73,6 +74,7 @@ MAX_STEPS_TO_LOADER = 6
 """Calls between a loop and its loader: `enumerate(tqdm(accelerator.prepare(loader)))` has three"""
 MAX_INDEXED_ROWS = 300
 """Rows whose texts are looked up in each other: a script goes the same way with all rows"""
+SIDES = ("chosen", "rejected")
 TOKEN_COLUMNS = ("input_ids", "labels")
 CLASS = "class"
 """In a row of token ids, the one label that a classifier learns of it"""
@@ -538,13 +540,36 @@ def _plain_columns(row: Row, columns: tuple[str, ...]) -> PlainRow | None:
     """The plain values of the columns that a trainer reads; None where one is not known."""
     if len(columns) == 1:
         return _row_of_text(row.entries[columns[0]])
+    entries = {name: row.entries[name] for name in columns if name in row.entries}
+    chats = _pair_of_rendered_chats(entries)
+    if chats is not None:
+        return chats
     plain: dict[str, Any] = {}
-    for name in columns:
-        if name in row.entries:
-            plain[name] = constant_of(_with_texts(row.entries[name]))
-            if plain[name] is NO_CONSTANT:
-                return None
+    for name, value in entries.items():
+        plain[name] = constant_of(_with_texts(value))
+        if plain[name] is NO_CONSTANT:
+            return None
     return plain or None
+
+
+def _pair_of_rendered_chats(entries: MappingOf[str, Value]) -> PlainRow | None:
+    """A pair as turns, where a template renders each side and its texts are not known; None for any other row.
+
+    The trainer gets texts, and joins the prompt with each. A prompt of plain text is a question of the user here: as
+    text beside chats it would be taken for a column that TRL leaves out.
+    """
+    sides = [entries.get(name) for name in SIDES]
+    if not all(isinstance(side, RenderedChat) and side.text is None for side in sides):
+        return None
+    plain: dict[str, Any] = {}
+    for name, value in entries.items():
+        given = value.messages if isinstance(value, RenderedChat) else value
+        plain[name] = constant_of(_with_texts(given))
+        if plain[name] is NO_CONSTANT:
+            return None
+    if isinstance(plain.get("prompt"), str):
+        plain["prompt"] = [{"role": "user", "content": plain["prompt"]}]
+    return plain
 
 
 MAX_FOLLOWED_ROWS = MAX_ROWS

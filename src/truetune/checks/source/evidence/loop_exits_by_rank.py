@@ -1,56 +1,163 @@
-"""Loops that one process leaves by figures of its own, while the others continue and wait for it."""
+"""Loops that one process leaves by figures of its own, while the others continue and wait for it.
+
+How it works: a `break`, `return` or `continue` of a training loop is judged by what its condition is computed from
+(`backward_slice`): rows that are dealt out to this process, its own clock, or an exception that it alone may meet. It
+is no exit of one process where the condition comes out of a collective call, or where what it is computed from goes
+through one.
+
+The trade-off: agreement is looked for by the names in the condition, whatever their scope. So an exit that agrees is
+never told; one whose names also go through a collective call for another reason is missed.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
-from truetune.checks.source.evidence.multi_process_loops import LOOPS, wrapped_models
+from truetune.checks.source.evidence.multi_process_loops import (
+    FUNCTIONS,
+    LOOPS,
+    mentions_process,
+    wrapped_models,
+)
+from truetune.checks.source.evidence.process_counts import launch_command
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.settings.stacks.find_config_consumer import COUNT_IN_CONFIG
 from truetune.source.module import Module
 
-AGREEMENT_SIGNS = re.compile(
-    r"all_?reduce|broadcast|all_?gather|\.gather\(|dist\.reduce\(|monitored_barrier|\bJoin\(|\.join\(\)"
+AGREEING_CALL = re.compile(
+    r"all_?reduce|broadcast|all_?gather|gather|dist\.reduce|accelerator\.reduce|fabric\.reduce|barrier|trigger"
+    r"|sync(?!hronize)|agree|across|any_rank|all_ranks|over_ranks",
+    re.I,
 )
-"""Signs that processes agree on what they do, or that a wrapper lets one of them leave"""
+"""Names of calls by which processes agree on what they do"""
+LETS_LEAVE = re.compile(r"monitored_barrier|\bJoin\(|\.join\(\)")
+"""Signs that a wrapper lets one process leave"""
+SHARDED_MODELS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard", "deepspeed.initialize")
+DEALING_CALLS = (
+    "torch.*.DistributedSampler",
+    "datasets.distributed.split_dataset_by_node",
+    "deepspeed.initialize",
+)
+"""What gives each process rows of its own"""
+PREPARING_METHODS = frozenset(("prepare", "prepare_data_loader", "setup_dataloaders"))
+"""Of accelerate and Fabric: they give back a loader of this process's rows"""
+CLOCKS = ("time.time", "time.monotonic", "time.perf_counter", "datetime.datetime.now")
+# RuntimeError is what CUDA's errors were before torch 2; a bare `except` catches them too.
+CATCHES_A_BATCH = re.compile(r"OutOfMemoryError|RuntimeError|AcceleratorError|\bException\b")
+LEAVES = (ast.Raise, ast.Return)
+EXITS = re.compile(r"\b(?:sys\.exit|os\._exit|exit|abort|destroy_process_group)\(")
+MAX_CONFIGS = 20
+"""Files beside a script in which processes may be counted"""
+DEPTH = 2
+"""Functions of the project that are opened for a backward pass"""
+
+OWN_ROWS = "by figures of its own rows"
+OWN_CLOCK = "by its own clock"
+OWN_EXCEPTION = "after an exception that it alone may meet"
 
 
 class LoopExit(NamedTuple):
     """A `break`, `return` or `continue` of a training loop that each process takes by itself."""
 
-    node: ast.stmt
-    test: ast.expr
-    """The condition that each process computes from rows of its own"""
+    node: ast.AST
+    test: ast.AST
+    """The condition that each process computes by itself, or the exception that it catches"""
+    cause: str
+    is_certain: bool
+    """Is it certain to run as several processes, and by figures that differ?"""
+
+
+def training_loops_of_several(module: Module) -> Iterator[ast.AST]:
+    """What makes a loop of one's own one of several processes: models that are wrapped, sharded or prepared for it."""
+    yield from (call.node for call in wrapped_models(module))
+    yield from (call.node for call in module.calls(*SHARDED_MODELS))
+    for call in module.methods("prepare", "setup"):
+        if call.receiver is not None and _is_accelerator(module, call.receiver):
+            yield call.node
 
 
 def exits_by_rank(module: Module) -> Iterator[LoopExit]:
     """The places where a process may leave a loop of training alone."""
-    if not any(wrapped_models(module)) or any(
-        AGREEMENT_SIGNS.search(part.text) for part in module.with_linked
-    ):
+    if not any(True for _ in training_loops_of_several(module)):
         return
+    if any(LETS_LEAVE.search(part.text) for part in module.with_linked):
+        return
+    starts_several = _is_surely_of_several(module)
     kinds: tuple[type[ast.stmt], ...] = (ast.Break, ast.Continue, ast.Return)
     for kind in kinds:
         for node in module.nodes(kind):
-            test = _own_condition(module, node)
-            if test is not None:
-                yield LoopExit(node, test)
+            found = _own_condition(module, node)
+            if found is not None:
+                test, cause = found
+                yield LoopExit(node, test, cause, starts_several and cause == OWN_ROWS)
+    for handler in module.nodes(ast.ExceptHandler):
+        if _leaves_out_backward(module, handler):
+            yield LoopExit(handler, handler.type or handler, OWN_EXCEPTION, False)
 
 
-def _own_condition(module: Module, node: ast.stmt) -> ast.expr | None:
-    """The condition on figures of this process under which a training loop is left; None where there is none."""
+def _is_accelerator(module: Module, receiver: ast.expr) -> bool:
+    """Is it an Accelerator, or Lightning's Fabric?"""
+    if "accelerator" in module.flow.types(receiver):
+        return True
+    made = module.flow.producing_call(receiver)
+    return made is not None and made.named("*.Fabric")
+
+
+def _is_surely_of_several(module: Module) -> bool:
+    """Is the script certain to run as several processes: by its code, a command, or a configuration beside it?"""
+    if any(True for _ in wrapped_models(module)):
+        return True
+    return launch_command(module) is not None or _is_counted_beside(str(Path(module.path).parent))
+
+
+@lru_cache(maxsize=64)
+def _is_counted_beside(folder: str) -> bool:
+    """Does a configuration of accelerate in the folder start several processes?"""
+    for path in islice(sorted(Path(folder).glob("*.y*ml")), MAX_CONFIGS):
+        try:
+            count = COUNT_IN_CONFIG.search(read_bounded(path, SETTINGS).decode("utf-8", "replace"))
+        except (OSError, InputLimitError):
+            continue
+        if count is not None and int(count[1]) > 1:
+            return True
+    return False
+
+
+def _own_condition(module: Module, node: ast.stmt) -> tuple[ast.expr, str] | None:
+    """The condition of this process alone under which a training loop is left, and why it is; None where there is
+    none."""
     around, loop = _conditions_around(module, node)
-    if loop is None or not _backward_is_left_out(loop, node):
+    if loop is None or not _backward_is_left_out(module, loop, node):
         return None
     tests = [part.test for part in around]
-    counters = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
-    tests += _conditions_of_counters(module, loop, counters)
-    return next((test for test in tests if _depends_on_own_rows(module, test)), None)
+    names = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
+    tests += _conditions_of_counters(module, loop, names)
+    tests += _given_to_objects(loop, names)
+    for test in tests:
+        parts = list(backward_slice(module, test))
+        cause = _cause_of(module, parts)
+        if cause and not _is_agreed(module, parts):
+            return test, cause
+    return None
 
 
-def _conditions_around(module: Module, node: ast.stmt) -> tuple[list[ast.If], ast.AST | None]:
+def _cause_of(module: Module, parts: list[ast.AST]) -> str:
+    """Why a condition may differ between processes; empty where it does not."""
+    if _depends_on_own_rows(module, parts):
+        return OWN_ROWS
+    calls = (module.flow.call(part) for part in parts if isinstance(part, ast.Call))
+    return OWN_CLOCK if any(call.named(*CLOCKS) for call in calls) else ""
+
+
+def _conditions_around(module: Module, node: ast.AST) -> tuple[list[ast.If], ast.AST | None]:
     """The conditions around a statement, up to the loop that it leaves or begins again."""
     conditions: list[ast.If] = []
     for parent in module.parents(node):
@@ -63,45 +170,168 @@ def _conditions_around(module: Module, node: ast.stmt) -> tuple[list[ast.If], as
     return conditions, None
 
 
-def _backward_is_left_out(loop: ast.AST, node: ast.stmt) -> bool:
+def _backward_is_left_out(module: Module, loop: ast.AST, node: ast.stmt) -> bool:
     """Does the loop make a backward pass that is left out by this statement?
 
     A `continue` leaves out only what stands behind it.
     """
-    passes = [
-        part.lineno
-        for part in ast.walk(loop)
-        if isinstance(part, ast.Attribute) and part.attr == "backward"
-    ]
     behind = node.lineno if isinstance(node, ast.Continue) else 0
-    return any(line > behind for line in passes)
+    return any(line > behind for line in _lines_of_backward(module, loop))
+
+
+def _lines_of_backward(module: Module, block: ast.AST, depth: int = DEPTH) -> Iterator[int]:
+    """The lines of a block where a backward pass is made: by itself, or in a function of the project that it calls."""
+    for part in ast.walk(block):
+        if isinstance(part, ast.Attribute) and part.attr == "backward":
+            yield part.lineno
+        elif isinstance(part, ast.Call) and depth:
+            function = module.flow.function(part.func)
+            if isinstance(function, FUNCTIONS) and any(
+                True for _ in _lines_of_backward(module, function, depth - 1)
+            ):
+                yield part.lineno
 
 
 def _conditions_of_counters(module: Module, loop: ast.AST, names: set[str]) -> list[ast.expr]:
-    """The conditions under which the loop counts: `if loss < best: bad = 0` ... `else: bad += 1`."""
-    tests: list[ast.expr] = []
+    """The conditions under which the loop counts, or sets a flag: `if loss < best: bad = 0` ... `else: bad += 1`."""
+    return [
+        up.test
+        for part in ast.walk(loop)
+        if names & _names_set(part)
+        for up in module.parents(part)
+        if isinstance(up, ast.If)
+    ]
+
+
+def _names_set(part: ast.AST) -> set[str]:
+    """The names that a statement counts, or sets to a constant."""
+    if isinstance(part, ast.AugAssign):
+        targets: list[ast.expr] = [part.target]
+    elif isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant):
+        targets = part.targets
+    else:
+        return set()
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _given_to_objects(loop: ast.AST, names: set[str]) -> list[ast.expr]:
+    """What the loop gives to objects that the condition asks: `stopper(val); if stopper.early_stop: break`."""
+    given: list[ast.expr] = []
     for part in ast.walk(loop):
-        is_counted = (
-            isinstance(part, ast.AugAssign)
-            and isinstance(part.target, ast.Name)
-            and part.target.id in names
+        if not isinstance(part, ast.Call):
+            continue
+        owner = part.func.value if isinstance(part.func, ast.Attribute) else part.func
+        if isinstance(owner, ast.Name) and owner.id in names:
+            given += part.args
+    return given
+
+
+def _depends_on_own_rows(module: Module, parts: list[ast.AST]) -> bool:
+    """Is a condition computed from rows that are dealt out to this process, or from what the model gives for them?"""
+    if not any(_deals_rows(module, part) for part in parts):
+        return False
+    calls = [part for part in parts if isinstance(part, ast.Call)]
+    if any("model" in module.flow.types(part.func) or _is_wrapped(module, part) for part in calls):
+        return True
+    # Without the model, only what the rows hold counts: the number of the batch is the same on each process.
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    return bool(names & _names_of_batches(module))
+
+
+def _deals_rows(module: Module, part: ast.AST) -> bool:
+    """Does a part of a computation stand for rows of this process alone?"""
+    if isinstance(part, ast.Name):
+        return any(
+            isinstance(origin.node, ast.Call) and _prepares_loader(module, origin.node)
+            for origin in module.flow.origins(part)
+            if "loader" in module.flow.types(part)
         )
-        if is_counted:
-            tests += [up.test for up in module.parents(part) if isinstance(up, ast.If)]
-    return tests
+    if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
+        return mentions_process(module, part.slice)
+    if not isinstance(part, ast.Call):
+        return False
+    call = module.flow.call(part)
+    if call.method == "shard":
+        return any(mentions_process(module, given) for given in _arguments(part))
+    return call.named(*DEALING_CALLS)
 
 
-def _depends_on_own_rows(module: Module, test: ast.expr) -> bool:
-    """Is a condition computed from what the model gives for rows that a sampler deals out to this process?"""
-    calls = [part for part in backward_slice(module, test) if isinstance(part, ast.Call)]
-    runs = any(
-        "model" in module.flow.types(part.func) or _is_wrapped_model(module, part) for part in calls
+def _prepares_loader(module: Module, node: ast.Call) -> bool:
+    """Is it `accelerator.prepare(...)` or its like?"""
+    call = module.flow.call(node)
+    return (
+        call.method in PREPARING_METHODS
+        and call.receiver is not None
+        and _is_accelerator(module, call.receiver)
     )
-    return runs and any(
-        module.flow.call(part).named("torch.*.DistributedSampler") for part in calls
-    )
 
 
-def _is_wrapped_model(module: Module, call: ast.Call) -> bool:
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    """What a call is given."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _names_of_batches(module: Module) -> set[str]:
+    """What loops over loaders call a batch; not the number in front of it."""
+    names: set[str] = set()
+    for loop in module.nodes(ast.For):
+        numbers = isinstance(loop.iter, ast.Call) and module.text_of(loop.iter.func) == "enumerate"
+        target: ast.AST = loop.target
+        if numbers and isinstance(target, ast.Tuple) and len(target.elts) > 1:
+            target = target.elts[1]
+        if any("loader" in module.flow.types(part) for part in _expressions(loop.iter)):
+            names |= {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+    return names
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions in one."""
+    return (part for part in ast.walk(node) if isinstance(part, ast.expr))
+
+
+def _is_wrapped(module: Module, call: ast.Call) -> bool:
     """Is it a call of a model that is wrapped for several processes?"""
-    return module.flow.call(call).named("torch.*.DistributedDataParallel")
+    return module.flow.call(call).named("torch.*.DistributedDataParallel", *SHARDED_MODELS)
+
+
+def _is_agreed(module: Module, parts: list[ast.AST]) -> bool:
+    """Does a condition come out of a collective call, or is what it is computed from given to one?"""
+    names = {
+        part.id
+        for part in parts
+        if isinstance(part, ast.Name) and not module.flow.types(part) & {"model", "loader"}
+    }
+    slice_calls = {id(part) for part in parts if isinstance(part, ast.Call)}
+    for linked in module.with_linked:
+        for call in linked.nodes(ast.Call):
+            if not AGREEING_CALL.search(linked.text_of(call.func)):
+                continue
+            given = {
+                part.id
+                for one in _arguments(call)
+                for part in ast.walk(one)
+                if isinstance(part, ast.Name)
+            }
+            if id(call) in slice_calls or given & names:
+                return True
+    return False
+
+
+def _leaves_out_backward(module: Module, handler: ast.ExceptHandler) -> bool:
+    """Does an exception in a training loop, such as an out-of-memory error, leave out a backward pass of this process
+    alone?"""
+    caught = "Exception" if handler.type is None else ast.unparse(handler.type)
+    attempt = module.scopes.parent.get(handler)
+    if not CATCHES_A_BATCH.search(caught) or not isinstance(attempt, ast.Try):
+        return False
+    if any(isinstance(part, LEAVES) for part in handler.body) or _is_left_for_good(module, handler):
+        return False
+    _, loop = _conditions_around(module, handler)
+    block = ast.Module(body=attempt.body, type_ignores=[])
+    return loop is not None and any(True for _ in _lines_of_backward(module, block))
+
+
+def _is_left_for_good(module: Module, handler: ast.ExceptHandler) -> bool:
+    """Does the handler end the process, or tell the others?"""
+    text = "\n".join(module.text_of(part) for part in handler.body)
+    return EXITS.search(text) is not None or AGREEING_CALL.search(text) is not None

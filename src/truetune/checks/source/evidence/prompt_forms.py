@@ -48,6 +48,10 @@ CHAT_WRITERS = (
 )
 """Functions of Unsloth and TRL that train by a chat template"""
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+ASKS_BY_TEMPLATE = re.compile(
+    r"apply_chat_template\(|chat\.completions\.create|/v1/chat/completions|ollama\.chat\("
+)
+"""What asks a model, or a server of it, in turns"""
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
 """Made by scripts that train, also where the loop itself stands in a library"""
 ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
@@ -196,9 +200,18 @@ def training_scripts_beside(module: Module) -> Iterator[Module]:
 
 def scripts_beside(module: Module) -> Iterator[Module]:
     """The other scripts and notebooks of the same project, where the file stands on a disk."""
-    own = Path(module.path)
     # What runs with other files is judged with them: names that they import have values then.
     group = {} if module.program is None else {one.path: one for one in module.program.modules}
+    return scripts_around(Path(module.path), group)
+
+
+def scripts_around(own: Path, group: Mapping[str, Module] | None = None) -> Iterator[Module]:
+    """The scripts and notebooks of the project that a file belongs to, but for the file itself.
+
+    Args:
+        own: A script, or a file of settings.
+        group: Modules that are parsed already, by their path.
+    """
     places = [own.parent, *_folders_below(own.parent)]
     if own.absolute().parent.name.lower() in FOLDERS:
         places += [own.parent / "..", *_folders_below(own.parent / "..")]
@@ -209,9 +222,17 @@ def scripts_beside(module: Module) -> Iterator[Module]:
             if path == own or count >= MAX_FILES:
                 continue
             count += 1
-            other = group.get(str(path)) or _read_module(path)
+            other = (group or {}).get(str(path)) or _read_module(path)
             if other is not None:
                 yield other
+
+
+def line_asking_by_template(module: Module) -> tuple[int, str] | None:
+    """The first line of a file that asks a model, or a server of it, in turns: its number and text."""
+    for number, line in enumerate(module.text.splitlines(), 1):
+        if ASKS_BY_TEMPLATE.search(line):
+            return number, line.strip()
+    return None
 
 
 class TrainedBySettings(NamedTuple):

@@ -1,0 +1,203 @@
+"""Settings of TRL train a chat model on rows of plain strings, which skip its chat template.
+
+## What it does
+Reads the first local rows that settings of TRL name: a file, or the options of `trl dpo` and its like. It speaks where
+the texts of all rows are plain strings without any mark of a turn, and the model is a chat model by its name (instruct,
+chat, it). Silent where a script shapes the rows, and where the scripts beside ask the model in plain text. Where the
+tokenizer is on this machine, `plain-string-pair-skips-template` judges the rows by its template.
+
+## Why it is bad
+TRL applies the chat template to lists of messages alone, and joins strings as they are. The curves look perfect. The
+model is then asked through its template, in a form that it was never trained on: it answers as before, or repeats and
+does not stop.
+
+## Example
+```yaml
+files:
+  pairs.jsonl:
+    - {prompt: "When is the shop open?", chosen: At nine., rejected: Who knows.}
+config:
+  model_name_or_path: some/model-instruct
+  dataset_name: pairs.jsonl
+  beta: 0.1
+```
+
+## Use instead
+```yaml
+files:
+  pairs.jsonl:
+    - prompt: [{role: user, content: "When is the shop open?"}]
+      chosen: [{role: assistant, content: At nine.}]
+      rejected: [{role: assistant, content: Who knows.}]
+config:
+  model_name_or_path: some/model-instruct
+  dataset_name: pairs.jsonl
+  beta: 0.1
+```
+
+## Fix safety
+Rows of messages go through the template. Where the model is asked in plain text as well, the strings are right.
+
+## References
+- huggingface/trl#3468, huggingface/trl#3140; TRL documentation, dataset formats
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
+from truetune.checks.config.evidence.training_file_columns import training_sources
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import ConfigRule
+from truetune.checks.source.bare_text_to_chat_model import CHAT_MODEL_NAME, TURN_MARKS
+from truetune.checks.source.evidence.prompt_forms import (
+    asks_a_model,
+    line_asking_by_template,
+    scripts_around,
+    trains_a_model,
+)
+from truetune.data.file_records import read_records
+from truetune.data.find_data_files import Source, open_raw
+from truetune.errors import DataError
+from truetune.parsing.decompression import UNREADABLE
+from truetune.settings.row_formats import is_script_format
+
+MAX_ROWS = 200
+"""Rows of a file that are read; a file is written in one form"""
+ANSWERED = (
+    ("prompt", "chosen", "rejected"),
+    ("chosen", "rejected"),
+    ("prompt", "completion"),
+)
+"""The columns of strings that TRL's trainers join as they are"""
+ASKED_ALONE = ("grpo", "rloo")
+"""Methods that read a prompt and make the answer themselves"""
+
+
+class _PlainRows(NamedTuple):
+    """What the first rows of a run are."""
+
+    rows: int
+    plain: int
+    columns: tuple[str, ...]
+    first: Case | None
+    """The first row of plain strings"""
+
+
+class ChatModelTrainedOnPlainStrings(ConfigRule):
+    code = "CFG080"
+    symptoms = ("garbage-output", "dpo-without-effect", "good-here-bad-there")
+    severity = "warning"
+    stacks = ("trl",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        config = self.subject
+        if not CHAT_MODEL_NAME.search(config.spec.model or ""):
+            return Unmet("it is about models whose name says that they chat (instruct, chat, it)")
+        if has_tokenizer(config):
+            return Unmet("the tokenizer is here, and the rows are judged by its template")
+        if self._is_shaped_by_script():
+            return Unmet("a script reads the settings, and may shape the rows")
+        return None if self._plain_rows().rows else NO_ROWS
+
+    def figure(self) -> Measurement:
+        found = self._plain_rows()
+        return count_measurement("rows of plain strings without a turn", found.plain, found.rows)
+
+    def findings(self) -> Iterator[Finding]:
+        if self.unmet() is not None:
+            return
+        config, found = self.subject, self._plain_rows()
+        if found.first is None or found.plain < found.rows or self._is_asked_in_plain_text():
+            return
+        what = "preference pairs" if "chosen" in found.columns else "rows"
+        columns = ", ".join(found.columns)
+        cases = [setting_case(config, config.spec.model or "", "model"), found.first]
+        yield self.finding(
+            f"{config.spec.model} is a chat model, and its {what} are plain strings, which skip the chat template"
+            f" ({columns})",
+            f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL applies"
+            " the template to those alone, also where its log says `Applying chat template`",
+            cases=[*cases, *self._asked_by_template()],
+            count=found.plain,
+            total=found.rows,
+        )
+
+    def _is_shaped_by_script(self) -> bool:
+        """Does a script of the project read these settings, or may one?"""
+        config = self.subject
+        if is_script_format(config.path):
+            return True
+        if config.read_by:
+            return not config.read_by.startswith(("trl ", "--trainer trl"))
+        return any(trains_a_model(script) for script in scripts_around(Path(config.path)))
+
+    def _asked_by_template(self) -> Iterator[Case]:
+        """Where a script beside asks by the template; the first such place."""
+        for script in scripts_around(Path(self.subject.path)):
+            place = None if trains_a_model(script) else line_asking_by_template(script)
+            if place is not None:
+                yield Case(place[1], file=script.path, line=place[0])
+                return
+
+    def _is_asked_in_plain_text(self) -> bool:
+        """Do the scripts beside ask a model, and none of them through a chat template?"""
+        asking = [one for one in scripts_around(Path(self.subject.path)) if asks_a_model(one)]
+        return bool(asking) and all(line_asking_by_template(one) is None for one in asking)
+
+    def _plain_rows(self) -> _PlainRows:
+        """How many of the first rows are plain strings."""
+        rows = plain = 0
+        columns: tuple[str, ...] = ()
+        first: Case | None = None
+        is_asked_alone = self.subject.spec.training.method in ASKED_ALONE
+        for path, line, row in self._first_rows():
+            names = _columns_of(row, is_asked_alone)
+            rows += bool(names)
+            texts = [row[name] for name in names]
+            if not texts or not _are_plain(texts):
+                continue
+            plain += 1
+            columns = columns or names
+            first = first or Case(f"{names[0]} {texts[0][-60:]!r}", file=path, line=line)
+        return _PlainRows(rows, plain, columns, first)
+
+    def _first_rows(self) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+        """The first rows of each file, with their places."""
+        for source in training_sources(self.subject):
+            yield from _rows_of(source)
+
+
+def _rows_of(source: Source) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """The first rows of one file."""
+    try:
+        with open_raw(source.path) as raw:
+            for record in islice(read_records(source, raw), MAX_ROWS):
+                if isinstance(record.row, Mapping):
+                    yield str(source.path), record.line, record.row
+    except (DataError, *UNREADABLE):
+        return
+
+
+def _columns_of(row: Mapping[str, Any], is_asked_alone: bool) -> tuple[str, ...]:
+    """The columns that TRL's trainer reads of a row; none where it has none of them."""
+    if is_asked_alone:
+        return ("prompt",) if "prompt" in row else ()
+    return next((names for names in ANSWERED if all(name in row for name in names)), ())
+
+
+def _are_plain(texts: list[Any]) -> bool:
+    """Are all of them strings, and is no mark of a turn in any?"""
+    return all(isinstance(text, str) for text in texts) and not any(
+        TURN_MARKS.search(text) for text in texts
+    )

@@ -1,0 +1,302 @@
+"""The loss takes the same course in each epoch: the rows come in the same order every time.
+
+## What it does
+Lays the whole epochs of a run over each other, each without its level, slope and bend, and correlates them. Where each
+epoch is like the one before (0.6 and more over 20 records at least) by a tenth of the level, the rows came in the same
+order. It is a warning where the course is smooth, as blocks of like rows make it, and a note where single batches
+return. Also where the loss goes one way within each of three epochs and back at its end, as sorted rows make it. A
+learning rate that restarts, and batches grouped by length, are told apart and left alone.
+
+## Why it is bad
+Rows in the order of their file are mostly sorted: by task, source, length or date. Each block is trained alone, the
+loss leaps where the next begins, and what the block before taught is partly forgotten. The leaps look like a rate that
+is too high, and a lower one does not help.
+
+## Example
+```yaml
+curve:
+  loss: {values: [2.0, 1.1, 1.9, 0.9, 1.9, 1.0, 1.8, 0.8, 1.9, 1.0, 1.8, 0.8, 1.8], steps: 121, noise: 0.02}
+  epoch: {from: 0.0, to: 3.0, steps: 121}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 2.0, to: 0.8, steps: 121, noise: 0.2}
+  epoch: {from: 0.0, to: 3.0, steps: 121}
+```
+
+## Fix safety
+Shuffling changes no row. A curriculum that is meant to be repeated in each epoch stays as it is.
+
+## References
+- PyTorch documentation, `DataLoader(shuffle=...)` (False by default) and `DistributedSampler.set_epoch`
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.log_figures import draw_curves
+from truetune.checks.rule import LogRule
+from truetune.logs.periodic_events import (
+    GROUPED_STEPS,
+    STRETCHES_OF_SHORT_EPOCH,
+    USUAL_PROCESS_COUNTS,
+    may_group_by_length,
+)
+from truetune.logs.restart_detection import find_restarts
+from truetune.logs.robust_statistics import noise_sigma
+from truetune.logs.run_log import Curve, Floats, RunLog
+
+MIN_RECORDS = 20
+"""Records of an epoch. Chosen: epochs of independent rows are alike to 0.6 once in a thousand pairs of 20 records"""
+MAX_RECORDS = 200
+"""Records of an epoch that are compared: more are averaged"""
+ALIKE = 0.6
+"""Correlation of each epoch with the one before"""
+ALIKE_TWICE = 0.75
+"""The same where there are two epochs, and so one pair"""
+MIN_SWING = 0.1
+"""Of the level, from the 10th to the 90th percentile of what all epochs have in common"""
+SMOOTH = 0.5
+"""Correlation of neighbouring records from which blocks of like rows make the course, and not single batches"""
+RATE_SWING = 0.3
+"""Of the highest learning rate: one that swings by more in each epoch may make the loss swing"""
+CHANCES = 4.0
+"""Times the chance by which a turn at the end of an epoch has to pass"""
+LEAP = 0.5
+"""Of the swing, that one record in a smooth course leaps upwards where a block begins"""
+
+
+class _Course(NamedTuple):
+    """What the epochs of a run have in common."""
+
+    epochs: int
+    records: int
+    """Of an epoch, as they are compared"""
+    steps: float
+    """Of an epoch"""
+    alike: float
+    """The lowest correlation of an epoch with the one before"""
+    swing: float
+    """Of the level"""
+    is_smooth: bool
+    leaps: tuple[float, ...]
+    """Where in the epoch it leaps upwards, as shares of it"""
+    turns: float
+    """By how much of the level the loss goes one way in each epoch, and back at its end"""
+    profile: Floats
+
+
+class LossRepeatsWithTheEpoch(LogRule):
+    code = "LOG081"
+    symptoms = ("loss-does-not-fall", "odd-metrics")
+    severity = "warning"
+    kinds = ("language", "preference", "reward")
+    needs = ("loss", "epoch")
+    least = 2 * MIN_RECORDS
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        if self._course() is None:
+            return Unmet(f"it compares two whole epochs of {MIN_RECORDS} records at least")
+        return None
+
+    def figure(self) -> str:
+        course = self._course()
+        assert course is not None, "else the rule is not judged"
+        return (
+            f"{course.epochs} epochs of {course.steps:,.0f} steps are alike to {course.alike:.2f}"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        log, course = self.subject, self._course()
+        if course is None or log.kind not in self.kinds:
+            return
+        is_sorted = course.turns >= MIN_SWING and course.epochs > 2
+        if not is_sorted and not _is_same(course):
+            return
+        if _rate_restarts(log) or find_restarts(log) or _may_be_grouped(log, course):
+            return
+        blocks = ""
+        if is_sorted and not _is_same(course):
+            blocks = ", sorted (it goes one way within each epoch, and back at its end)"
+        elif course.is_smooth and course.leaps:
+            places = ", ".join(f"{share:.0%}" for share in course.leaps)
+            blocks = f", in blocks of like rows (it leaps at {places} of the epoch)"
+        yield self.finding(
+            f"the loss takes the same course in each epoch, every {course.steps:,.0f} steps: the rows come in the same"
+            f" order each time{blocks}",
+            "shuffle the rows: DataLoader(shuffle=True), DistributedSampler.set_epoch(epoch), no sequential sampler and"
+            " shuffle: true in settings; a lower learning rate does not help",
+            severity="warning" if course.is_smooth or is_sorted else "info",
+            evidence=[
+                f"{course.epochs} epochs of {course.steps:,.0f} steps are alike to {course.alike:.2f} (0 is chance), by"
+                f" {max(course.swing, course.turns):.0%} of the level",
+                "no restart of the learning rate has this period",
+            ],
+            figure=draw_curves("loss", {"loss": log.curve("loss").finite()}),
+        )
+
+    def _course(self) -> _Course | None:
+        """What the epochs have in common; None where there are not enough of them."""
+        return measure_course(self.subject, self.subject.curve("loss").finite())
+
+
+def measure_course(log: RunLog, curve: Curve) -> _Course | None:
+    """What the whole epochs of a curve have in common; None where there are fewer than two, or too few records."""
+    epochs = _whole_epochs(log, curve)
+    if epochs is None:
+        return None
+    values, steps = epochs
+    level = float(np.median(np.abs(values)))
+    centred = np.array([_without_trend(row) for row in values])
+    alike = min(_correlation(one, other) for one, other in pairwise(centred))
+    profile = centred.mean(axis=0)
+    swing = float(np.percentile(profile, 90) - np.percentile(profile, 10))
+    return _Course(
+        epochs=len(values),
+        records=values.shape[1],
+        steps=steps,
+        alike=alike,
+        swing=swing / level if level else 0.0,
+        is_smooth=_correlation(profile[1:], profile[:-1]) >= SMOOTH,
+        leaps=_leaps_of(profile, swing),
+        turns=_turns_at_each_epoch(values, level),
+        profile=profile,
+    )
+
+
+def _is_same(course: _Course) -> bool:
+    """Are the epochs alike by more than chance, and by as much that it matters?"""
+    return (
+        course.alike >= (ALIKE if course.epochs > 2 else ALIKE_TWICE) and course.swing >= MIN_SWING
+    )
+
+
+def _whole_epochs(log: RunLog, curve: Curve) -> tuple[Floats, float] | None:
+    """A curve's values, one row for each whole epoch on a grid of their own, and the steps of an epoch."""
+    steps = _steps_an_epoch(log)
+    if steps <= 0 or curve.step.size < 2 * MIN_RECORDS:
+        return None
+    origin = float(curve.step[0])
+    position = (curve.step - origin) / steps
+    # The last epoch may lack a record or two that were not logged.
+    count = math.floor(
+        float(position[-1]) + 1.5 / max(1.0, curve.step.size / max(position[-1], 1e-9))
+    )
+    records = min(MAX_RECORDS, int(np.sum(position < 1)))
+    if count < 2 or records < MIN_RECORDS:
+        return None
+    # Records of long epochs are averaged in equal parts; those of short ones stand for themselves.
+    edges = np.arange(count * records + 1) / records
+    part = np.clip(
+        np.searchsorted(edges, position + 1e-6, side="right") - 1, 0, count * records - 1
+    )
+    inside = position < count
+    sums = np.bincount(part[inside], weights=curve.value[inside], minlength=count * records)
+    sizes = np.bincount(part[inside], minlength=count * records)
+    filled = np.flatnonzero(sizes)
+    if filled.size < 0.8 * sizes.size:
+        return None
+    means = np.interp(np.arange(sizes.size), filled, sums[filled] / sizes[filled])
+    return means.reshape(count, records), steps
+
+
+def _steps_an_epoch(log: RunLog) -> float:
+    """Steps of one epoch, by the logged epochs; 0 where they do not pass."""
+    epoch = log.curve("epoch").finite()
+    if not epoch or epoch.step.size < 2:
+        return 0.0
+    numbers = np.unique(epoch.value)
+    if np.array_equal(numbers, np.round(numbers)) and numbers.size > 1:
+        # Whole numbers: the first steps of the epochs stand one epoch apart.
+        firsts = [float(epoch.step[epoch.value == number][0]) for number in numbers]
+        return float(np.median(np.diff(firsts)))
+    passed = float(np.ptp(epoch.value))
+    return float(np.ptp(epoch.step)) / passed if passed > 0 else 0.0
+
+
+def _without_trend(values: Floats) -> Floats:
+    """Values without their level, slope and bend: each epoch falls, the first ones steeply, whatever the rows are."""
+    place = np.linspace(-1, 1, values.size)
+    rest: Floats = values - np.polyval(np.polyfit(place, values, 2), place)
+    return rest
+
+
+def _turns_at_each_epoch(values: Floats, level: float) -> float:
+    """By how much of the level the loss goes one way within each epoch and back at its ends; 0 where it doesn't.
+
+    Rows that are sorted by length or difficulty make a slope within the epoch, and it leaves no course of its own.
+    """
+    fifth = max(4, values.shape[1] // 5)
+    begins, ends = np.median(values[:, :fifth], axis=1), np.median(values[:, -fifth:], axis=1)
+    within, between = ends - begins, begins[1:] - ends[:-1]
+    ways = np.sign(within)
+    if not np.all(ways == ways[0]) or not np.all(np.sign(between) == -ways[0]):
+        return 0.0
+    noise = max(noise_sigma(row) for row in values)
+    least = min(float(np.abs(within).min()), float(np.abs(between).min()))
+    # Medians of so many records differ by chance; four times that is none.
+    chance = CHANCES * 1.25 * noise * math.sqrt(2 / fifth)
+    return least / level if level and least > chance else 0.0
+
+
+def _correlation(one: Floats, other: Floats) -> float:
+    """Pearson's r; 0 where one of them is flat."""
+    spread = float(one.std() * other.std())
+    return (
+        float(((one - one.mean()) * (other - other.mean())).mean()) / spread if spread > 0 else 0.0
+    )
+
+
+def _leaps_of(profile: Floats, swing: float) -> tuple[float, ...]:
+    """Where the common course leaps upwards from one record to the next but one, as shares of the epoch."""
+    rises = profile[2:] - profile[:-2]
+    places = [
+        place
+        for place in np.flatnonzero(rises > LEAP * swing)
+        if rises[place] >= rises[max(0, place - 2) : place + 3].max()
+    ]
+    return tuple((int(place) + 1) / profile.size for place in places)
+
+
+def _rate_restarts(log: RunLog) -> bool:
+    """Does the learning rate leap up again after its first peak? Such a schedule makes the loss swing by itself."""
+    rate = log.curve("learning_rate").finite().value
+    if rate.size < 3:
+        return False
+    peak = float(rate.max())
+    fallen = np.flatnonzero(rate < (1 - RATE_SWING) * peak)
+    reached = int(np.argmax(rate > (1 - RATE_SWING) * peak))
+    behind = fallen[fallen > reached]
+    if not behind.size:
+        return False
+    tail = rate[behind[0] :]
+    rises = tail - np.minimum.accumulate(tail)
+    return float(rises.max()) > RATE_SWING * peak
+
+
+def _may_be_grouped(log: RunLog, course: _Course) -> bool:
+    """May batches that are grouped by length make the course: does it repeat within the epoch as those do?"""
+    if not may_group_by_length(log):
+        return False
+    periods = [GROUPED_STEPS / count for count in USUAL_PROCESS_COUNTS]
+    periods.append(course.steps / STRETCHES_OF_SHORT_EPOCH)
+    a_record = course.steps / course.records
+    lags = {round(period / a_record) for period in periods}
+    return any(
+        _correlation(course.profile[lag:], course.profile[:-lag]) > ALIKE
+        for lag in lags
+        if 2 <= lag <= course.records // 2
+    )

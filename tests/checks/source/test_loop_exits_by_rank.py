@@ -1,0 +1,245 @@
+"""Loops of several processes that one of them leaves alone, and loops that all leave together."""
+
+# ruff: noqa: E501 - a case is one line
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+IMPORTS = """import math, os, time
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("m")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+"""
+ACCELERATE = (
+    IMPORTS
+    + """accelerator = Accelerator()
+train, val = DataLoader(rows, batch_size=4, shuffle=True), DataLoader(held_out, batch_size=4)
+model, optimizer, train, val = accelerator.prepare(model, optimizer, train, val)
+def backward(loss):
+    accelerator.backward(loss)
+"""
+)
+HALF = ACCELERATE.replace(
+    "train, val = accelerator.prepare(model, optimizer, train, val)",
+    "train = accelerator.prepare(model, optimizer, train)",
+)
+DDP = (
+    IMPORTS
+    + """dist.init_process_group("nccl")
+rank = dist.get_rank()
+model = torch.nn.parallel.DistributedDataParallel(model.to(rank), device_ids=[rank])
+train = DataLoader(rows, batch_size=4, sampler=DistributedSampler(rows))
+val = DataLoader(held_out, batch_size=4, sampler=DistributedSampler(held_out, shuffle=False))
+def backward(loss):
+    loss.backward()
+"""
+)
+FSDP = DDP.replace(
+    "model = torch.nn.parallel.DistributedDataParallel(model.to(rank), device_ids=[rank])",
+    "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(model)",
+)
+SHARDED = DDP.replace(
+    "train = DataLoader(rows, batch_size=4, sampler=DistributedSampler(rows))",
+    "train = DataLoader(rows[rank :: dist.get_world_size()], batch_size=4)",
+)
+EVALUATE = """@torch.no_grad()
+def evaluate():
+    total = 0.0
+    for batch in val:
+        total += model(**batch).loss.item()
+    return total / len(val)
+"""
+STEP = """
+        loss = model(**batch).loss
+        BEFORE
+        backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        AFTER
+"""
+LOOP = (
+    EVALUATE
+    + """step, best, bad, stop, began = 0, math.inf, 0, False, time.time()
+for epoch in range(3):
+    for i, batch in enumerate(train):"""
+    + STEP
+)
+PATIENCE = """
+if step % 100 == 0:
+    score = evaluate()
+    if score < best:
+        best, bad = score, 0
+    else:
+        bad += 1
+    if bad >= 3:
+        break
+"""
+FLAG = """
+if step % 100 == 0:
+    score = evaluate()
+    if score > best:
+        stop = True
+    best = min(best, score)
+if stop:
+    break
+"""
+STOPPER = """
+if step % 100 == 0:
+    score = evaluate()
+    stopper(score, model)
+    if stopper.early_stop:
+        break
+"""
+NAN = "if torch.isnan(loss):\n    continue"
+NAN_ENDS = "if not math.isfinite(loss.item()):\n    print('nan')\n    break"
+LONG = "if batch['input_ids'].shape[1] > 2048:\n    continue"
+UNLABELLED = "if (batch['labels'] != -100).sum() == 0:\n    optimizer.zero_grad()\n    continue"
+BUDGET = "if time.time() - began > 3600:\n    break"
+TOKENS = "seen_tokens += batch['input_ids'].numel()\nif seen_tokens > 1_000_000:\n    break"
+IN_A_TRY = """
+for batch in train:
+    try:
+        loss = model(**batch).loss
+        backward(loss)
+        optimizer.step()
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        continue
+"""
+IN_A_FUNCTION = """
+def epoch_of(loader):
+    for batch in loader:
+        loss = train_step(batch)
+        if loss < 0.05:
+            return loss
+def train_step(batch):
+    loss = model(**batch).loss
+    backward(loss)
+    return loss.item()
+epoch_of(train)
+"""
+
+
+def indented(text: str, spaces: int) -> str:
+    return "\n".join(" " * spaces + line if line else line for line in text.strip().splitlines())
+
+
+def loop(before: str = "pass", after: str = "pass") -> str:
+    return LOOP.replace("        BEFORE", indented(before, 8)).replace(
+        "        AFTER", indented(after, 8)
+    )
+
+
+def found(text: str, folder: Path) -> list[str]:
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    report = lint([folder / "train.py"], select=["SRC050"], allow_unjudged=True)
+    return [f"{finding.severity}: {finding.message}" for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ACCELERATE + loop(after=PATIENCE),
+        DDP + loop(after=PATIENCE),
+        FSDP + loop(after=FLAG),
+        ACCELERATE + "stopper = EarlyStopping(3)\n" + loop(after=STOPPER),
+        ACCELERATE + loop(before=NAN),
+        DDP + loop(before=NAN_ENDS),
+        SHARDED + loop(before=NAN),
+        ACCELERATE + loop(before=LONG),
+        DDP + loop(before=UNLABELLED),
+        DDP + loop(after=BUDGET),
+        FSDP + "seen_tokens = 0\n" + loop(after=TOKENS),
+        DDP + IN_A_TRY,
+        ACCELERATE + IN_A_TRY.replace("torch.cuda.OutOfMemoryError", "RuntimeError as error"),
+        ACCELERATE + IN_A_FUNCTION,
+    ],
+)  # fmt: skip
+def test_one_process_goes_another_way(text: str, tmp_path: Path) -> None:
+    (message,) = found(text, tmp_path)
+    assert "the others wait for it in the next backward pass" in message
+
+
+REDUCED = "score = accelerator.gather(torch.tensor(score)).mean().item()"
+SUMMED = "flag = torch.tensor(float(torch.isnan(loss)))\ndist.all_reduce(flag)\nif flag > 0:\n    continue"
+TRIGGER = "if torch.isnan(loss):\n    accelerator.set_trigger()\nif accelerator.check_trigger():\n    break"
+RERAISED = "torch.cuda.empty_cache()\n        raise"
+SKIPPED_UPDATE = "if not torch.isnan(loss):\n    optimizer.step()"
+HELPER = """
+def any_process(flag):
+    t = torch.tensor(float(flag), device="cuda")
+    dist.all_reduce(t, op=dist.ReduceOp.MAX)
+    return t.item() > 0
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ACCELERATE + loop(after=PATIENCE.replace("score = evaluate()", f"score = evaluate()\n    {REDUCED}")),
+        HALF + loop(after=PATIENCE),
+        DDP + loop(before=SUMMED),
+        DDP + HELPER + loop(before="if any_process(torch.isnan(loss)):\n    continue"),
+        ACCELERATE + loop(before=TRIGGER),
+        DDP + loop(after="if step >= 1000:\n    break"),
+        DDP + loop(after="if i + 1 >= len(train):\n    break"),
+        DDP + loop(before="if epoch == 0 and i < 30:\n    continue"),
+        DDP + loop(after=SKIPPED_UPDATE),
+        DDP + IN_A_TRY.replace("torch.cuda.empty_cache()\n        continue", RERAISED),
+        DDP + IN_A_TRY.replace("torch.cuda.OutOfMemoryError", "KeyError"),
+        DDP + IN_A_TRY.replace("torch.cuda.empty_cache()\n        continue", "os._exit(1)"),
+        IMPORTS + "train = val = DataLoader(rows)\ndef backward(loss):\n    loss.backward()\n" + loop(before=NAN),
+        DDP + loop(after="if i % 50 == 0:\n    print(loss.item())\n    continue"),
+        ACCELERATE + EVALUATE.replace("        total +=", "        if total > 9:\n            break\n        total +="),
+        DDP + "from torch.distributed.algorithms.join import Join\n" + loop(before=NAN).replace("for epoch", "Join([model])\nfor epoch"),
+        ACCELERATE + loop(before="if not accelerator.sync_gradients:\n    pass"),
+    ],
+)  # fmt: skip
+def test_all_processes_go_the_same_way(text: str, tmp_path: Path) -> None:
+    assert found(text, tmp_path) == []
+
+
+@pytest.mark.parametrize(("processes", "severity"), [(4, "error"), (1, "warning")])
+def test_how_many_processes_accelerate_starts(
+    processes: int, severity: str, tmp_path: Path
+) -> None:
+    settings = f"distributed_type: MULTI_GPU\nnum_processes: {processes}\n"
+    (tmp_path / "four.yaml").write_text(settings, encoding="utf-8")
+    (message,) = found(ACCELERATE + loop(after=PATIENCE), tmp_path)
+    assert message.startswith(severity)
+
+
+CALLBACK = """from transformers import Trainer, TrainerCallback
+class Stops(TrainerCallback):
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        BODY
+trainer = Trainer(model, callbacks=[Stops()])
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("if state.is_world_process_zero and bad(metrics):\n            control.should_training_stop = True", 1),
+        ("if not state.is_world_process_zero:\n            return\n        control.should_training_stop = True", 1),
+        ("if args.local_rank == 0:\n            control.should_evaluate = True", 1),
+        ("if metrics['eval_loss'] < 0.3:\n            control.should_training_stop = True", 0),
+        ("if state.is_world_process_zero:\n            control.should_log = True", 0),
+        ("if state.is_world_process_zero:\n            print(metrics)\n        control.should_training_stop = True", 0),
+    ],
+)  # fmt: skip
+def test_callbacks_that_decide_on_one_process(body: str, count: int, tmp_path: Path) -> None:
+    messages = found(CALLBACK.replace("BODY", body), tmp_path)
+    assert len(messages) == count
+    assert all("is set on one process alone" in message for message in messages)
