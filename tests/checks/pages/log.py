@@ -3,7 +3,8 @@
 The blocks are YAML: `log` is a list of records; or `curve` makes one from `{name: {from, to, steps, noise, every}}`
 (`from` and `to` may be a list `values`, between which lines are drawn), `eval_...` curves as records of their own;
 `state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts, `beside` those
-of RunSize for other runs, `runs` those of RunBeside; or `output` is what the run printed.
+of RunSize for other runs, `runs` those of RunBeside; or `output` is what the run printed, with `gpus` that nvidia-smi
+measured.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from truetune.logs.files_beside import FilesBeside, RunBeside
 from truetune.logs.read_run import read_run
 from truetune.logs.run_log import DataFacts
 from truetune.logs.sibling_runs import RunSize
+from truetune.parsing.nvidia_smi import MIB, GpuReading
 
 FACTS = {
     "rows": 100,
@@ -38,7 +40,11 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     example = yaml.safe_load(text)
     if "output" in example:
         (folder / "run.log").write_text(example["output"], encoding="utf-8")
-        return tuple(rule(read_run(folder / "run.log")).findings())
+        log = read_run(folder / "run.log")
+        if "gpus" in example:
+            gpus = tuple(_gpu(**gpu) for gpu in example["gpus"])
+            log = dataclasses.replace(log, files_beside=FilesBeside(gpus=gpus))
+        return tuple(rule(log).findings())
     records = example.get("log") or _records(example["curve"])
     state = {"log_history": records, **(example.get("state") or {})}
     (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
@@ -53,6 +59,11 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     if "beside" in example:
         log = dataclasses.replace(log, beside=tuple(RunSize(**size) for size in example["beside"]))
     return tuple(rule(log).findings())
+
+
+def _gpu(index: int, name: str, total: int, used: int, busy: float) -> GpuReading:
+    """A reading of nvidia-smi, with its memory in MiB."""
+    return GpuReading(index, name, 1, total * MIB, used * MIB, busy)
 
 
 def _records(curves: dict[str, dict[str, Any]]) -> list[dict[str, float]]:
