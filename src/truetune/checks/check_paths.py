@@ -620,7 +620,7 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
 
 
 def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:
-    """Judge the newest checkpoint of a run that holds weights; one that can't be read is said, and keeps nothing back."""
+    """Judge the newest checkpoint of a run; one that can't be read is said, and keeps nothing back."""
     last = _last_checkpoint(folder)
     if last is None:
         return
@@ -1120,7 +1120,9 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 
 
-GPU_FILE_MARK = re.compile(r"\A(?:.{0,200}\n){0,3}.{0,20}(?:NVIDIA-SMI|.{0,300}(?:memory\.used|utilization\.gpu))")
+GPU_FILE_MARK = re.compile(
+    r"\A(?:.{0,200}\n){0,3}.{0,20}(?:NVIDIA-SMI|.{0,300}(?:memory\.used|utilization\.gpu))"
+)
 """A file of nvidia-smi alone: it begins with its table or its columns; a log may hold one as well"""
 
 

@@ -94,7 +94,9 @@ def _gpus_of_driver(files: Sequence[Path]) -> Iterator[GpuBeside]:
             size = smallest_size(reading.name)
             memory = reading.total or (size * GB if size is not None else None)
             if memory is not None:
-                yield GpuBeside(reading.name, memory, str(file), reading.line, reading.name, reading)
+                yield GpuBeside(
+                    reading.name, memory, str(file), reading.line, reading.name, reading
+                )
 
 
 def _gpus_of_requests(files: Sequence[Path]) -> Iterator[GpuBeside]:

@@ -105,8 +105,8 @@ def find_repeated_prompts(
 def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | None:
     """What a prediction says behind its whole prompt; None where it does not begin with it.
 
-    Between the turns only marks of a template may stand. A bare question without any mark may be repeated as a manner of
-    answering, and is none.
+    Between the turns only marks of a template may stand. A bare question without any mark may be repeated as a manner
+    of answering, and is none.
     """
     turns = [turn.strip() for turn in turns if turn.strip()]
     if not turns or sum(map(len, turns)) < MIN_CHARACTERS or turns[-1] in reference:
@@ -117,7 +117,7 @@ def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | Non
         between = text[at:found]
         if found < 0 or len(between) > MAX_HEADER or len(between.split()) > MAX_HEADER_WORDS:
             return None
-        is_marked = is_marked or _BEFORE.search(between) is not None and bool(between.strip())
+        is_marked = is_marked or (_BEFORE.search(between) is not None and bool(between.strip()))
         at = found + len(turn)
     opening = _OPENING.match(text, at)
     end = opening.end() if opening else at
@@ -126,10 +126,12 @@ def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | Non
 
 
 def is_behind_template_mark(before: str, behind: str) -> bool:
-    """Do the texts before and behind a question show that a template wrote it, with the header of an answer behind it?"""
+    """Do the texts around a question show that a template wrote it, and the header of an answer?"""
     opening = _OPENING.match(behind)
     has_header = opening is not None and bool(opening[0].strip())
-    is_turn = len(before) <= MAX_HEADER and (not before.strip() or _BEFORE.search(before) is not None)
+    is_turn = len(before) <= MAX_HEADER and (
+        not before.strip() or _BEFORE.search(before) is not None
+    )
     return is_turn and has_header
 
 

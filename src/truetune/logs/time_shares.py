@@ -71,7 +71,9 @@ def _time_aside(log: RunLog, whole: _Whole) -> tuple[float, int, tuple[str, ...]
     runtime = log.curve("eval_runtime").finite()
     printed = log.output.aside if log.output is not None else None
     if not runtime:
-        return (printed.seconds, printed.times, printed.kinds) if printed is not None else (0.0, 0, ())
+        return (
+            (printed.seconds, printed.times, printed.kinds) if printed is not None else (0.0, 0, ())
+        )
     values = runtime.value[: whole.evaluations]
     seconds, times = float(np.sum(values)), int(values.size)
     if printed is None or printed.by_clock or "evaluation" in printed.kinds:

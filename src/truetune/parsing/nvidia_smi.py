@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from statistics import median
 
 TABLE_MARK = "NVIDIA-SMI"
-NAME_ROW = re.compile(r"^\|\s{1,4}(?P<index>\d{1,3})\s{1,6}(?P<name>\S.{0,40}?)\s+(?:On|Off|N/A)\s*\|")
+NAME_ROW = re.compile(
+    r"^\|\s{1,4}(?P<index>\d{1,3})\s{1,6}(?P<name>\S.{0,40}?)\s+(?:On|Off|N/A)\s*\|"
+)
 USE_ROW = re.compile(
     r"(?P<used>\d{1,7})MiB\s*/\s*(?P<total>\d{1,7})MiB\s*\|\s*(?:(?P<busy>\d{1,3})%|N/A)?"
 )

@@ -9,8 +9,8 @@ change, or, in the second half of a run, where surely more than 1 of 20 does; an
 of 8 or more do.
 
 In a file of predictions it tells whether the prompt was decoded with the answer: nearly all hold their question as it
-was asked, behind nothing but what a template writes, and before an answer. Where only a part of them begins with its whole prompt,
-the model writes it. The other rules then judge the answers behind the prompts.
+was asked, behind nothing but what a template writes, and before an answer. Where only a part of them begins with its
+whole prompt, the model writes it. The other rules then judge the answers behind the prompts.
 
 ## Why it is bad
 
@@ -141,10 +141,11 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
     def _repeats_the_prompt(
         self, holding: Sequence[Sample], total: int, evidence: Sequence[str]
     ) -> Finding:
-        """The finding where a part of the answers holds the prompt: code that does not cut it off would leave it in all."""
+        """The finding where some answers hold the prompt: code that does not cut it off would leave it in all."""
         return self.finding(
             f"{len(holding)} of {total} answers begin with their whole prompt, word for word: the model writes it",
-            "look whether the prompt stands twice in the training rows: chosen, rejected or completion must not begin with"
+            "look whether the prompt stands twice in the training rows: chosen, rejected or completion must"
+            " not begin with"
             " the text of the prompt column (truetune check ROWS; truetune check . follows the script that makes them);"
             " then train again",
             severity="error" if 2 * len(holding) >= total else "warning",

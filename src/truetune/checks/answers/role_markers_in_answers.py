@@ -98,13 +98,13 @@ def _remedy(samples: Sequence[Sample]) -> str:
     opened = [sample for sample in samples if _begins_with_marker(sample)]
     if 2 * len(opened) > len(samples) and not any(_is_unstopped(sample) for sample in opened):
         return (
-            "the answers begin with a marker and end by themselves, so that stopping is learned: look whether the training"
-            " rows hold the prompt or the header in their answers (truetune check ROWS), and whether the prompt ends in the"
+            "the answers begin with a marker and end by themselves, so that stopping is learned: look"
+            " whether the training"
+            " rows hold the prompt or the header in their answers (truetune check ROWS), and whether the"
+            " prompt ends in the"
             " header of the answer (add_generation_prompt=True)"
         )
-    return (
-        "see that the stop token is supervised and that generation stops at it; look for markers in the contents"
-    )
+    return "see that the stop token is supervised and that generation stops at it; look for markers in the contents"
 
 
 def _begins_with_marker(sample: Sample) -> bool:

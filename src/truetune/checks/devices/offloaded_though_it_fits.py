@@ -2,9 +2,9 @@
 
 ## What it does
 Looks at DeepSpeed and FSDP with offloading to the CPU, and estimates the memory of the same run on one GPU without them
-(`truetune plan`). The GPU is that of the files beside the settings (what nvidia-smi printed, a job's `--gres`, names in a
-log), else that of this machine. Where none is known, it takes the smallest that is usual; a LoRA that fits 24 GB is a note
-then.
+(`truetune plan`). The GPU is that of the files beside the settings (what nvidia-smi printed, a job's `--gres`, names
+in a log), else that of this machine. Where none is known, it takes the smallest that is usual; a LoRA that fits 24 GB
+is a note then.
 
 ## Why it is bad
 Offloading sends all weights over PCIe and steps the optimizer on the CPU: a step takes ten times as long and more, and

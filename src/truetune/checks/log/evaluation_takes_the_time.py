@@ -3,8 +3,8 @@
 ## What it does
 Adds up the seconds that a log names for evaluations (`eval_runtime`), and that loops of one's own print or that the
 clock of their lines shows (`validation took 312 s`, `saved checkpoint in 45 s`), and compares them with the time of the
-whole run: `train_runtime`, the training's progress bar, times of records. It fires from a third on, and warns from half.
-The settings beside the log say what sets it.
+whole run: `train_runtime`, the training's progress bar, times of records. It fires from a third on, and warns from
+half. The settings beside the log say what sets it.
 
 ## Why it is bad
 The GPU trains for the rest of the time only: a run with evaluations after every ten steps takes three or four times as
@@ -37,7 +37,8 @@ What is learned stays the same. Fewer evaluations make the choice of the best ch
 held-out rows makes each of them noisier.
 
 ## References
-- huggingface/transformers documentation, `TrainingArguments` (eval_strategy, eval_steps, save_steps, predict_with_generate)
+- huggingface/transformers documentation, `TrainingArguments` (eval_strategy, eval_steps, save_steps,
+predict_with_generate)
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def _remedy(shares: TimeShares, settings: list[SettingBeside]) -> str:
     """How often would be enough, as an edit where the setting is known."""
     interval = _good_interval(shares)
     often = f" every {interval:,} steps" if interval else " less often"
-    named = next((one for one in settings if one.name in ("eval_steps", "save_steps") and one.line), None)
+    named = next(
+        (one for one in settings if one.name in ("eval_steps", "save_steps") and one.line), None
+    )
     where = f" ({named.text.partition('=')[0]} in {named.place})" if named is not None else ""
     verb = {"evaluation": "evaluate", "saving": "save", "sampling": "sample"}[shares.kinds[0]]
     more = ""
@@ -128,7 +131,7 @@ def _good_interval(shares: TimeShares) -> int | None:
     if not shares.step_seconds or shares.step_seconds <= 0:
         return None
     steps = shares.aside / shares.times * (1 - GOOD_SHARE) / GOOD_SHARE / shares.step_seconds
-    unit = 10 ** max(0, math.floor(math.log10(max(steps, 1))) - 1)
+    unit: int = 10 ** max(0, math.floor(math.log10(max(steps, 1))) - 1)
     return math.ceil(steps / unit) * unit
 
 

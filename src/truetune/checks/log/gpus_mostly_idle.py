@@ -1,13 +1,13 @@
 """GPUs are mostly idle while a run trains, or one of them is not used, by what nvidia-smi printed beside its log.
 
 ## What it does
-Reads files of nvidia-smi beside the log of a training (the table, or `--query-gpu` as CSV): utilization and memory of each
-GPU, the median of several readings. It fires where all GPUs that hold memory are below 30 percent, and where one of
-several holds none while others do.
+Reads files of nvidia-smi beside the log of a training (the table, or `--query-gpu` as CSV): utilization and memory of
+each GPU, the median of several readings. It fires where all GPUs that hold memory are below 30 percent, and where one
+of several holds none while others do.
 
 ## Why it is bad
-A GPU that waits for something else (data, copies to the CPU's memory, evaluation, other processes) makes a run as slow as
-that is. Free memory says that offloading, checkpointing or a tiny batch are not needed.
+A GPU that waits for something else (data, copies to the CPU's memory, evaluation, other processes) makes a run as slow
+as that is. Free memory says that offloading, checkpointing or a tiny batch are not needed.
 
 ## Example
 ```yaml
@@ -62,7 +62,8 @@ class GpusMostlyIdle(LogRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.files_beside.gpus:
             return Unmet(
-                "no output of nvidia-smi lies beside the log", "nvidia-smi > gpu.txt, while it trains"
+                "no output of nvidia-smi lies beside the log",
+                "nvidia-smi > gpu.txt, while it trains",
             )
         return None if self.subject.curve("loss") else Unmet("the log is of no training")
 
@@ -79,14 +80,16 @@ class GpusMostlyIdle(LogRule):
             names = ", ".join(str(gpu.index) for gpu in unused)
             yield self.finding(
                 f"{len(unused)} of {len(gpus)} GPUs hold no model while the run trains: GPU {names}",
-                "start one process for each GPU (torchrun --nproc_per_node, accelerate launch --num_processes), or ask for"
+                "start one process for each GPU (torchrun --nproc_per_node, accelerate launch"
+                " --num_processes), or ask for"
                 " fewer GPUs; look at CUDA_VISIBLE_DEVICES",
                 evidence=[describe_gpus(gpus)],
             )
         if working and all((gpu.busy or 0) < IDLE_PERCENT for gpu in working):
             yield self.finding(
                 f"the GPUs are at {_range(gpu.busy or 0 for gpu in working)}% utilization while the run trains",
-                "look for what they wait for: offloading to the CPU, evaluation and saving, tokenizing in the data loader"
+                "look for what they wait for: offloading to the CPU, evaluation and saving, tokenizing in"
+                " the data loader"
                 " (dataloader_num_workers), tiny batches, a slow disk or network",
                 evidence=[describe_gpus(working), *_free_memory(working)],
             )

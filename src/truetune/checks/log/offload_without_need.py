@@ -4,7 +4,8 @@
 Reads from the console output that DeepSpeed or FSDP offloads (`cpu_adam` is loaded, `offload_optimizer` or
 `offload_param` with a device, `fsdp_offload_params: true`) and how many parameters there are and are trained. It
 fires where the weights in bfloat16 with gradients and states of what is trained take less than 8 GiB (every GPU that
-trains such a model has more), or less than half of the GPU that the output names or nvidia-smi measured. Offloading makes no room for activations, which are what grows with rows and length.
+trains such a model has more), or less than half of the GPU that the output names or nvidia-smi measured. Offloading
+makes no room for activations, which are what grows with rows and length.
 
 ## Why it is bad
 Each step waits for copies between the machine's memory and the GPU, and for an optimizer on the CPU: it takes many

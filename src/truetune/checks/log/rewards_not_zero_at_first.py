@@ -110,7 +110,8 @@ def _remedy(beside: FilesBeside) -> str:
     switched = next(beside.all_named("reference_without_adapter"), None)
     if switched is not None:
         return (
-            f"{switched.place} computes the reference with the adapter off, which is the bare base: merge the SFT adapter"
+            f"{switched.place} computes the reference with the adapter off, which is the bare base: merge"
+            f" the SFT adapter"
             " before training and put a new one on it, or load it a second time, frozen, as the reference"
         )
     own = "name the model that training begins with, not its base, as the reference (ref_model)"

@@ -51,7 +51,9 @@ MIN_CHARACTERS = 16
 SHARE = 0.1
 MOST = 0.5
 """Shares of the rows from which it is a warning, an error"""
-MARKED = re.compile(r"(?:<[|｜/]?[\w ]+[|｜]?>|\[/INST\]|#{1,3} ?\w+:?|\b(?:assistant|response|answer):?)\s*$", re.I)
+MARKED = re.compile(
+    r"(?:<[|｜/]?[\w ]+[|｜]?>|\[/INST\]|#{1,3} ?\w+:?|\b(?:assistant|response|answer):?)\s*$", re.I
+)
 """How a prompt ends that a template has written"""
 NO_COMPLETION = Unmet("it is about rows of a prompt and a completion; there is none")
 
@@ -115,9 +117,11 @@ def _repeats(row: Conversation) -> bool:
         asked = [m.get("content") for m in row.messages[:cut] if m.get("role") == "user"]
         first = row.messages[cut]
         is_turn = first.get("role") in ("user", "system")
-        return bool(asked) and is_turn and first.get("content") in [
-            m.get("content") for m in row.messages[:cut]
-        ]
+        return (
+            bool(asked)
+            and is_turn
+            and first.get("content") in [m.get("content") for m in row.messages[:cut]]
+        )
     prompt, completion = (row.prompt or "").strip(), (row.completion or "").lstrip()
     if len(prompt) < MIN_CHARACTERS:
         return False

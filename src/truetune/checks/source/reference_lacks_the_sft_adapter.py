@@ -53,9 +53,9 @@ for batch in pairs:
 ```
 
 ## Fix safety
-There is no automatic fix: merging makes new weights, which the trained adapter then belongs to. A second, frozen adapter
-(`model.load_adapter(path, "reference")`, `set_adapter`) keeps the base as it is. It is no fault where the adapter is that
-of the same preference run, which is continued.
+There is no automatic fix: merging makes new weights, which the trained adapter then belongs to. A second, frozen
+adapter (`model.load_adapter(path, "reference")`, `set_adapter`) keeps the base as it is. It is no fault where the
+adapter is that of the same preference run, which is continued.
 
 ## References
 - huggingface/trl#1193, huggingface/trl documentation, "DPO Trainer" (reference model considerations with PEFT)
@@ -102,13 +102,19 @@ class ReferenceLacksTheSftAdapter(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         loads = list(_trained_loads(module))
-        if len(loads) != 1 or _has_other_reference(module) or _is_of_preference_run(module, loads[0]):
+        if (
+            len(loads) != 1
+            or _has_other_reference(module)
+            or _is_of_preference_run(module, loads[0])
+        ):
             return
         switch = _reference_without_adapter(module)
         if switch is not None:
             yield self._finding(loads[0], switch, "disable_adapter() gives")
             return
-        trainer = next((c for c in module.calls(*PREFERENCE_TRAINERS) if _has_no_reference(c)), None)
+        trainer = next(
+            (c for c in module.calls(*PREFERENCE_TRAINERS) if _has_no_reference(c)), None
+        )
         if trainer is not None and module.pins.before("trl", TRL_COPIES_SINCE):
             yield self._finding(loads[0], trainer, "without ref_model the trainer takes")
 
@@ -117,16 +123,21 @@ class ReferenceLacksTheSftAdapter(SourceRule):
         module = self.subject
         return self.finding(
             f"the reference is the bare base: {what} it, and the policy starts from a trained adapter",
-            "merge the adapter first (merge_and_unload) and put a new one on the merged model, or load the adapter a second"
+            "merge the adapter first (merge_and_unload) and put a new one on the merged model, or load the"
+            " adapter a second"
             " time, frozen, as the reference (load_adapter(PATH, 'reference') and set_adapter)",
-            evidence=["the rewards of the first step are not 0 then, and the loss is not ln 2 = 0.693"],
+            evidence=[
+                "the rewards of the first step are not 0 then, and the loss is not ln 2 = 0.693"
+            ],
             cases=[case_at(module, load.node), case_at(module, place.node)],
         )
 
 
 def _has_other_reference(module: Module) -> bool:
     """Does the script give the reference weights of its own, or begin with a new adapter?"""
-    if any(module.methods(*OTHER_WAYS)) or any(module.calls("peft.get_peft_model", "copy.deepcopy")):
+    if any(module.methods(*OTHER_WAYS)) or any(
+        module.calls("peft.get_peft_model", "copy.deepcopy")
+    ):
         return True
     # A second load of an adapter, frozen, is the reference.
     return sum(1 for _ in module.calls(*LOADS)) > 1
@@ -165,7 +176,13 @@ def _around(module: Module, call: Call) -> Iterator[ast.AST]:
 
 def _names_reference(node: ast.AST) -> bool:
     """Is it a name of a reference?"""
-    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    name = (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
     return REFERENCE.search(name) is not None
 
 

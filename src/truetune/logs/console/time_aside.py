@@ -21,9 +21,12 @@ KIND_PATTERNS = (
     (SAMPLING, re.compile(r"\b(?:generat(?:e|ed|ing|ion)s?|sampl(?:e|ed|ing)|predict\w*)\b", re.I)),
 )
 """What lines speak of; the first that fits names the line"""
-ASIDE_WORDS = re.compile(r"eval|valid|\bval\b|\bdev\b|sav|checkpoint|ckpt|generat|sampl|predict", re.I)
+ASIDE_WORDS = re.compile(
+    r"eval|valid|\bval\b|\bdev\b|sav|checkpoint|ckpt|generat|sampl|predict", re.I
+)
 EVENT = re.compile(
-    r"Running Evaluation|\beval_?loss\b|\b(?:val|valid|validation|dev)[_ ]?loss\b|\bevaluating\b|\bSaving model checkpoint"
+    r"Running Evaluation|\beval_?loss\b|\b(?:val|valid|validation|dev)[_ ]?loss\b|\bevaluating\b|\bSaving"
+    r" model checkpoint"
     r"|\bsav(?:ed|ing)\b.{0,40}\b(?:checkpoint|ckpt|model|state|weights)\b|\bcheckpoint saved\b"
     r"|\bgenerating (?:\d+ )?(?:samples|predictions|answers)\b|\brunning validation\b",
     re.I,
@@ -46,7 +49,8 @@ CLOCK = re.compile(
 MAX_CLOCK_COLUMN = 40
 """A clock stands at the beginning of a line; elsewhere it is a time that is left"""
 STEP = re.compile(
-    r"\b(?:global[_ ]?)?(?:step|iter|iteration|it|batch)s?\b['\"]?[ :=#\[]{0,4}(?P<step>\d{1,9})\b", re.I
+    r"\b(?:global[_ ]?)?(?:step|iter|iteration|it|batch)s?\b['\"]?[ :=#\[]{0,4}(?P<step>\d{1,9})\b",
+    re.I,
 )
 MAX_STRETCHES = 4_000
 MAX_BARS = 100_000
@@ -122,7 +126,7 @@ class TimeAsideReader:
             self._evaluations += "eval_runtime" in text
             self._take_duration(text)
             if EVENT.search(text) is not None:
-                self._pending |= {kind for kind in _kinds_of(text)[:1]}
+                self._pending |= set(_kinds_of(text)[:1])
         clock = self._parse_clock(text)
         if clock is None:
             return
@@ -140,7 +144,9 @@ class TimeAsideReader:
             span = (self._last - self._first).total_seconds() or None
         if self._printed:
             kinds = tuple(sorted(self._printed, key=lambda kind: -self._printed[kind]))
-            return TimeAside(sum(self._printed.values()), self._times, kinds, span, tuple(self._bars))
+            return TimeAside(
+                sum(self._printed.values()), self._times, kinds, span, tuple(self._bars)
+            )
         return self._by_clock(span)
 
     def _by_clock(self, span: float | None) -> TimeAside:
@@ -164,7 +170,9 @@ class TimeAsideReader:
             return
         figure = float(match["figure"] or match["bare"] or match["paren"])
         unit = (match["unit"] or match["paren_unit"] or "s").lower()
-        self._printed[kinds[0]] = self._printed.get(kinds[0], 0.0) + figure * SECONDS_OF.get(unit, 1.0)
+        self._printed[kinds[0]] = self._printed.get(kinds[0], 0.0) + figure * SECONDS_OF.get(
+            unit, 1.0
+        )
         self._times += 1
 
     def _take_step(self, step: int, clock: datetime) -> None:
