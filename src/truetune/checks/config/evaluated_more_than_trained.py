@@ -74,7 +74,8 @@ GENERATES = ("predict_with_generate", "do_bench_eval", "eval_generate", "generat
 MIN_ROWS = 100
 """Held-out rows below which an evaluation takes no time"""
 NOT_KNOWN = Unmet(
-    "the held-out rows, or the rows between two evaluations, are not known from files here"
+    "the held-out rows, or the rows between two evaluations, are not known from files here",
+    "check where the data are",
 )
 
 

@@ -59,6 +59,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Case, Finding
 from truetune.checks.gpus_beside import GpuBeside, find_gpus_beside
+from truetune.checks.launch_offload import find_launch_offload
 from truetune.checks.rule import DeviceRule
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, parse_architecture
@@ -84,10 +85,13 @@ class OffloadedThoughItFits(DeviceRule):
 
     def findings(self) -> Iterator[Finding]:
         training, model = self.training, _find_architecture(self.config)
-        if model is None or not (training.deepspeed_stage or training.fsdp):
+        if model is None:
             return
         settings = resolve_settings(self.config, model)
-        if not settings.offload:
+        is_sharded = bool(training.deepspeed_stage or training.fsdp)
+        launched = None if is_sharded else find_launch_offload(self.config.path)
+        offload = settings.offload if is_sharded else launched.offload if launched else frozenset()
+        if not offload:
             return
         unsharded = replace(
             settings, world=1, sharding="none", deepspeed=False, offload=frozenset()
@@ -100,9 +104,11 @@ class OffloadedThoughItFits(DeviceRule):
             return
         is_sure = gpu is not None or needed <= MAX_SHARE_OF_GPU * ASSUMED_GPU_BYTES
         how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
-        what = " and ".join(sorted(settings.offload, reverse=True))
+        how = launched.how if launched is not None else how
+        what = " and ".join(sorted(offload, reverse=True))
         least = "" if gpu is not None else "at least "
-        cases = [setting_case(self.config, how, *SHARDING_SETTINGS)]
+        place = setting_case(self.config, how, *SHARDING_SETTINGS)
+        cases = [Case(how, file=launched.file) if launched is not None else place]
         if gpu is not None and gpu.file:
             cases.append(Case(gpu.text, file=gpu.file, line=gpu.line))
         yield self.finding(

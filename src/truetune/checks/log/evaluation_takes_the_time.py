@@ -15,10 +15,11 @@ long as its steps need, and learns no more.
 output: |
   {'loss': 1.5334, 'grad_norm': 0.4129, 'learning_rate': 2.5e-05, 'epoch': 0.02}
   {'eval_loss': 1.4865, 'eval_runtime': 306.8321, 'eval_samples_per_second': 15.644, 'epoch': 0.04}
-   2%|▏         | 10/468 [06:36<5:02:40, 39.65s/it]
+   2%|▏         | 10/20 [06:36<06:36, 39.65s/it]
   {'loss': 1.4334, 'grad_norm': 0.4129, 'learning_rate': 4.5e-05, 'epoch': 0.06}
   {'eval_loss': 1.3865, 'eval_runtime': 307.8321, 'eval_samples_per_second': 15.644, 'epoch': 0.08}
-   4%|▍         | 20/468 [13:13<4:56:19, 39.69s/it]
+   100%|██████████| 20/20 [13:13<00:00, 39.69s/it]
+  {'train_runtime': 793.0, 'train_samples_per_second': 1.61, 'train_loss': 1.48, 'epoch': 0.08}
 ```
 
 ## Use instead
@@ -26,10 +27,11 @@ output: |
 output: |
   {'loss': 1.5334, 'grad_norm': 0.4129, 'learning_rate': 2.5e-05, 'epoch': 0.02}
   {'eval_loss': 1.4865, 'eval_runtime': 36.8321, 'eval_samples_per_second': 15.644, 'epoch': 0.4}
-   21%|██▏       | 100/468 [15:36<57:40, 9.35s/it]
+   21%|██▏       | 100/200 [15:36<15:36, 9.35s/it]
   {'loss': 1.4334, 'grad_norm': 0.4129, 'learning_rate': 4.5e-05, 'epoch': 0.6}
   {'eval_loss': 1.3865, 'eval_runtime': 37.8321, 'eval_samples_per_second': 15.644, 'epoch': 0.8}
-   42%|████▎     | 200/468 [31:13<41:19, 9.36s/it]
+   100%|██████████| 200/200 [31:13<00:00, 9.36s/it]
+  {'train_runtime': 1873.0, 'train_samples_per_second': 6.8, 'train_loss': 1.48, 'epoch': 0.8}
 ```
 
 ## Fix safety

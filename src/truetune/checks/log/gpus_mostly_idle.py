@@ -13,7 +13,8 @@ as that is. Free memory says that offloading, checkpointing or a tiny batch are 
 ```yaml
 output: |
   {'loss': 1.69, 'grad_norm': 0.67, 'learning_rate': 6.67e-06, 'epoch': 0.02}
-    1%|          | 1/150 [00:41<101:49, 41.57s/it]
+  100%|██████████| 150/150 [1:43:55<00:00, 41.57s/it]
+  {'train_runtime': 6235.5, 'train_samples_per_second': 0.38, 'train_loss': 1.31, 'epoch': 3.0}
 gpus:
   - {index: 0, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 12874, busy: 11}
   - {index: 1, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 12790, busy: 8}
@@ -23,7 +24,8 @@ gpus:
 ```yaml
 output: |
   {'loss': 1.69, 'grad_norm': 0.67, 'learning_rate': 6.67e-06, 'epoch': 0.02}
-    1%|          | 1/150 [00:02<05:19, 2.14s/it]
+  100%|██████████| 150/150 [05:21<00:00, 2.14s/it]
+  {'train_runtime': 321.2, 'train_samples_per_second': 7.47, 'train_loss': 1.31, 'epoch': 3.0}
 gpus:
   - {index: 0, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 70874, busy: 97}
   - {index: 1, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 70790, busy: 96}

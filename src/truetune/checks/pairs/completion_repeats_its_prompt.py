@@ -60,7 +60,7 @@ NO_COMPLETION = Unmet("it is about rows of a prompt and a completion; there is n
 
 class CompletionRepeatsItsPrompt(DataRule):
     code = "PREF025"
-    symptoms = ("it-repeats-the-prompt", "garbage-output")
+    symptoms = ("garbage-output",)
     severity = "error"
     needs_tokenizer = False
 
