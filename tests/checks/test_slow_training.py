@@ -114,6 +114,17 @@ def test_a_loop_that_trains_most_of_the_time(text: str, tmp_path: Path) -> None:
     assert "LOG085" not in [f.code for f in diagnose(tmp_path / "run.log").findings]
 
 
+def test_sampling_is_training_where_answers_are_rewarded(tmp_path: Path) -> None:
+    lines = [
+        f"{{'loss': 0.1, 'reward': 0.{n}, 'reward_std': 0.2, 'completions/mean_length': 90.0, 'epoch': 0.{n}}}\n"
+        f"step {n} generated 64 completions in 300 s\n"
+        for n in range(1, 10)
+    ]
+    text = "".join(lines) + "{'train_runtime': 4000.0, 'train_loss': 0.1, 'epoch': 1.0}\n"
+    (tmp_path / "run.log").write_text(text, encoding="utf-8")
+    assert "LOG085" not in [f.code for f in diagnose(tmp_path / "run.log").findings]
+
+
 def evaluated_run() -> str:
     """The console of a Trainer that evaluates 300 s after each 90 s of training."""
     lines = []

@@ -39,7 +39,8 @@ class TimeShares(NamedTuple):
 def measure_time_shares(log: RunLog) -> TimeShares | None:
     """How a run divides its time; None where its log does not say how long it evaluated, or how long it took."""
     whole = _whole_time(log)
-    if whole is None:
+    # Who samples answers to train on them (GRPO, PPO) spends the time on training.
+    if whole is None or log.kind == "reinforcement":
         return None
     aside, times, kinds = _time_aside(log, whole)
     if not times or aside <= 0 or whole.seconds < aside * MIN_RATIO:
