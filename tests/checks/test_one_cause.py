@@ -48,6 +48,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "parser-scores-shuffled-golds": ("parser-misses-gold-answers",),
     "answer-stands-in-prompt": ("answers-nearly-all-alike",),
     "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
+    "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),
     "kto-label-is-no-boolean": ("plain-string-pair-skips-template",),
     "one-row-decides-memory": ("answers-nearly-all-alike", "duplicate-rows"),
     "text-column-guessed": ("eos-not-appended-by-tokenizer",),

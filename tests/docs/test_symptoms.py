@@ -1,4 +1,4 @@
-"""The guides on the eight symptoms have one form, and name rules that there are."""
+"""The guides on the nine symptoms have one form, and name rules that there are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ SYMPTOMS = (
     "out-of-memory",
     "several-gpus",
     "odd-metrics",
+    "slow-training",
     "slow-generation",
     "dpo-without-effect",
 )

@@ -20,11 +20,13 @@ from truetune.checks.check_data import Progress, check
 from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
 from truetune.checks.config.own_rows_not_trained import trains_demo_data_alone
 from truetune.checks.detected_trainers import DetectedTrainers
+from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import find_prepared_cache, inspect_tokenized, is_tokenized
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
 from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
+from truetune.checks.log.gpus_mostly_idle import describe_gpus
 from truetune.checks.read_files_beside import files_beside_logs, read_files_beside
 from truetune.checks.reconcile_findings import reconcile_findings
 from truetune.checks.reports import DataReport, Report, Subject, add_judgement
@@ -577,13 +579,27 @@ def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> N
             _add_rows_of_folder(Path(path), seen)
         else:
             seen.data.append(path)
+    before, errors = len(seen.subjects), list[TruetuneError]()
     # A folder of notebooks and scripts is linted once: imports between them are followed.
     for kind in dict.fromkeys("source" if kind in SOURCE_KINDS else kind for kind in kinds):
-        if kind in config_readers() and (kind != "truetune" or seen.settings is None):
-            _check_settings(path, seen)
-        elif kind in CHECK_BY_KIND:
-            seen.add(CHECK_BY_KIND[kind](path, seen))
+        try:
+            _check_kind(path, kind, seen)
+        except TruetuneError as error:
+            errors.append(error)
+    if errors and (not Path(path).is_dir() or len(seen.subjects) == before):
+        raise errors[0]
+    # One thing in a folder that can't be read keeps nothing else back.
+    unread = [_unread_path(path, error, is_named=True) for error in errors]
+    seen.judged.append(Judgement(not_judged=tuple(unread)))
     _check_beside(path, kinds, seen)
+
+
+def _check_kind(path: str, kind: InputKind, seen: PathsCheck) -> None:
+    """What the rules on one of the kinds of a path say."""
+    if kind in config_readers() and (kind != "truetune" or seen.settings is None):
+        _check_settings(path, seen)
+    elif kind in CHECK_BY_KIND:
+        seen.add(CHECK_BY_KIND[kind](path, seen))
 
 
 def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
@@ -598,9 +614,41 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         if Path(path).is_dir() and "data" not in kinds and seen.run is None:
             _check_rows_of_scripts(Path(path), seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
-        last = _last_checkpoint(Path(path))
-        if last is not None:
-            seen.add(_check_checkpoint(str(last), seen))
+        _check_last_checkpoint(Path(path), seen)
+        if _is_project_with_checkpoints(Path(path), kinds):
+            _check_settings_and_commands(Path(path), seen)
+
+
+def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:
+    """Judge the newest checkpoint of a run; one that can't be read is said, and keeps nothing back."""
+    last = _last_checkpoint(folder)
+    if last is None:
+        return
+    if not _is_model(last):
+        why = "it holds no config.json, adapter_config.json or safetensors file: its weights are not looked at"
+        unread = NotJudged("the last checkpoint", why, place=str(last), asked=False)
+        seen.judged.append(Judgement(not_judged=(unread,)))
+        return
+    try:
+        seen.add(_check_checkpoint(str(last), seen))
+    except TruetuneError as error:
+        unread = _unread_path(str(last), error, is_named=False)
+        seen.judged.append(Judgement(not_judged=(replace(unread, always_told=True),)))
+
+
+def _is_project_with_checkpoints(folder: Path, kinds: tuple[InputKind, ...]) -> bool:
+    """Is it the folder of a project, in which checkpoints lie beside settings and jobs? A trainer's own folder has its
+    state, and scripts are looked at with the settings beside them."""
+    has_state = folder.joinpath("trainer_state.json").is_file()
+    return folder.is_dir() and not has_state and set(SOURCE_KINDS).isdisjoint(kinds)
+
+
+def _check_settings_and_commands(folder: Path, seen: PathsCheck) -> None:
+    """Judge the files of settings and of commands in a folder."""
+    for path in _user_entries(folder):
+        kinds = _kinds_or_none(path) if path.is_file() else ()
+        if kinds and (kinds[0] in config_readers() or kinds[0] in ("commands", "modelfile")):
+            _check_member(str(path), kinds, seen)
 
 
 def _check_settings_in(folder: Path, seen: PathsCheck) -> None:
@@ -1036,6 +1084,7 @@ def _lint_commands(path: str, seen: PathsCheck) -> Report:
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 
+HEAD_BYTES = 4_096
 LOG_NAME = re.compile(
     r"(?:^|[\W_])(?:log|std(?:out|err)|console|nohup|output|traceback|error)s?(?:$|[\W_\d])", re.I
 )
@@ -1046,6 +1095,12 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
     """What the rules on logs say; a text file that is no log is not judged."""
     from truetune.checks.diagnose_log import diagnose
 
+    gpus = read_gpu_file(Path(path))
+    measured = [gpu for gpu in gpus if gpu.total]
+    if measured and GPU_FILE_MARK.search(_read_start(Path(path))):
+        facts = (("GPUs", describe_gpus(measured)),)
+        subject = Subject("output of nvidia-smi", path, facts)
+        return Report(spec=seen.spec, subjects=(subject,), findings=(), seconds=0)
     try:
         return diagnose(path, spec=seen.spec, files_beside=seen.files_beside())
     except DataError as error:
@@ -1063,6 +1118,18 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
             always_told=LOG_NAME.search(Path(path).stem) is not None,
         )
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
+
+
+GPU_FILE_MARK = re.compile(
+    r"\A(?:.{0,200}\n){0,3}.{0,20}(?:NVIDIA-SMI|.{0,300}(?:memory\.used|utilization\.gpu))"
+)
+"""A file of nvidia-smi alone: it begins with its table or its columns; a log may hold one as well"""
+
+
+def _read_start(path: Path) -> str:
+    """The first characters of a file."""
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES).decode("utf-8", "replace")
 
 
 def _diagnose_outputs(path: Path, seen: PathsCheck) -> None:

@@ -22,6 +22,7 @@ from truetune.logs.read_run import read_run
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.logs.sibling_runs import count_rows_seen, find_sibling_runs
+from truetune.logs.time_shares import measure_time_shares, step_seconds_of_training
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
 
@@ -59,6 +60,8 @@ COUNTER_CURVES = frozenset(
 # Chosen, not measured: quicker steps are seldom what a user wonders about.
 SLOW_STEP_S = 10.0
 """From here on the seconds of a step are worth a word"""
+WORTH_A_WORD = 0.1
+"""Share of the time that is no training, from which on it is told"""
 PART_PREFIXES = ("rewards/",)
 # `rewards/format/mean` is one of the rewards whose sum is judged.
 """Parts of what a rule reads as a whole"""
@@ -256,9 +259,14 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
             "an optimizer step has",
             f"{rows / log.last_step:,.3g} rows ({rows:,.0f} rows in {log.last_step:,.0f} optimizer steps)",
         )
-    seconds = log.output.step_seconds if log.output is not None else None
+    shares = measure_time_shares(log)
+    seconds = step_seconds_of_training(log)
     if seconds is not None and seconds > SLOW_STEP_S:
         yield "a step takes", f"{seconds:.0f} s"
+    if shares is not None and shares.share >= WORTH_A_WORD:
+        what = " and ".join(shares.kinds)
+        alone = f"; a step alone takes {shares.step_seconds:.3g} s" if shares.step_seconds else ""
+        yield "time", f"{shares.share:.0%} of it for {what}{alone}"
 
 
 def _loss_in_words(log: RunLog) -> str:

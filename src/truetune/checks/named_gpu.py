@@ -113,7 +113,7 @@ def _requested_gpu(file: CommandFile) -> Iterator[NamedGpu | None]:
             continue
         value, line = file.requests[name]
         match = TYPED_REQUEST.fullmatch(value)
-        size = _size_of(match[1]) if match is not None else None
+        size = gpu_size_of(match[1]) if match is not None else None
         if match is None or size is None or match[2] != "1" or nodes != "1":
             # A number alone says how many, and a comment may say which.
             if value not in ("1", "gpu:1") or nodes != "1":
@@ -137,7 +137,7 @@ def _gpus_in_comments(path: str, text: str) -> Iterator[NamedGpu | None]:
 def _gpu_of_match(match: re.Match[str], path: str, line: int) -> Iterator[NamedGpu | None]:
     """The GPU that words of a comment name; None for several, nothing for words that may mean anything."""
     count, name, gigabytes, behind = match.groups()
-    size = _size_of(name)
+    size = gpu_size_of(name)
     if size is None or behind or (count and count.lower() not in ONE):
         yield None
         return
@@ -148,7 +148,7 @@ def _gpu_of_match(match: re.Match[str], path: str, line: int) -> Iterator[NamedG
     yield NamedGpu(name, known, path, line, match[0].strip())
 
 
-def _size_of(name: str) -> float | None:
+def gpu_size_of(name: str) -> float | None:
     """GB of a GPU by its name, as people and job files write it; None where it is not known."""
     plain = re.sub(r"^(?:nvidia|geforce|tesla)[ _-]*", "", name.lower())
     # `a100_80gb`, `a100-sxm4-80gb`: what is behind the name says the variant.

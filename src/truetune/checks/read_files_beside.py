@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from truetune.checks.config.evidence.step_counts import training_rows
+from truetune.checks.gpus_beside import read_gpu_file
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
+from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
@@ -41,6 +45,14 @@ MAX_LOGS = 12
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
 LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
+GPU_SUFFIXES = (*LOG_SUFFIXES, ".csv")
+WORD_FIELDS = ("eval_strategy", "save_strategy")
+"""Fields that hold a word"""
+PERIODIC_CALLS = (
+    ("save_steps", re.compile(r"save|checkpoint|ckpt", re.I)),
+    ("eval_steps", re.compile(r"eval|valid|generate|sample", re.I)),
+)
+"""What a loop does after so many steps, by the names of what it calls then"""
 TRAINING_FIELDS = (
     "gradient_checkpointing",
     "per_device_train_batch_size",
@@ -48,6 +60,11 @@ TRAINING_FIELDS = (
     "use_liger_kernel",
     "attn_implementation",
     "max_steps",
+    "eval_steps",
+    "save_steps",
+    "val_size",
+    "precompute_ref_log_probs",
+    "reference",
 )
 """Fields of `RunSpec.training` that advice on memory and time depends on"""
 KEEPING_RULES = (EvaluationKeepsAllLogits, EvaluationBuildsGraphs, OutputsKeptOnTheDevice)
@@ -73,9 +90,11 @@ CAP_NAMES = (*(names[0] for names in CAP_OPTIONS), *CAP_VARIABLES)
 def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBeside:
     """What these files set, and what these logs tell of their runs; what can't be read says nothing."""
     settings = [one for file in files[:MAX_FILES] for one in _settings_of_file(file)]
-    runs = [run for log in logs[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
+    printed = [log for log in logs if log.suffix in LOG_SUFFIXES]
+    runs = [run for log in printed[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
     rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]
-    return FilesBeside(tuple(settings), tuple(runs), tuple(rows))
+    gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
+    return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus))
 
 
 def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
@@ -83,7 +102,7 @@ def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     files: list[Path] = []
     for path in named:
         files += _files_of_folder(path) if path.is_dir() else [path]
-    logs = [file for file in files if file.suffix in LOG_SUFFIXES]
+    logs = [file for file in files if file.suffix in GPU_SUFFIXES]
     return [file for file in files if _may_hold_settings(file)], logs
 
 
@@ -152,12 +171,18 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
     for name in TRAINING_FIELDS:
         value = getattr(training, name)
         place = config.places.get(f"training.{name}")
-        if not isinstance(value, bool | int | str):
+        if not isinstance(value, bool | int | float | str):
             continue
         if place is not None:
-            yield SettingBeside(name, value, place.file, place.line, f"{place.key}={value}")
+            shown = f"{value:g}" if isinstance(value, float) else value
+            yield SettingBeside(name, value, place.file, place.line, f"{place.key}={shown}")
         elif name not in config.raw:
             yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
+    for name in WORD_FIELDS:
+        place = config.places.get(f"training.{name}")
+        value = getattr(training, name)
+        if place is not None and isinstance(value, str):
+            yield SettingBeside(name, value, place.file, place.line, f"{place.key}={value}")
 
 
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
@@ -208,6 +233,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _padding_without_limit(module)
     yield from _left_in_eval_mode(module)
     yield from _kept_by_evaluation(module)
+    yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
             value = module.flow.value(call.keywords.get(name))
@@ -227,6 +253,7 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
     elif "checkpoint" not in module.text:
         text = "gradient_checkpointing_enable() is never called"
         yield SettingBeside("gradient_checkpointing", False, module.path, 0, text)
+    yield from _periods_of_loop(module)
     for call in module.calls("torch.utils.data.*DataLoader"):
         rows = module.flow.value(call.argument(1, "batch_size"))
         if type(rows) is not int:
@@ -236,6 +263,34 @@ def _settings_of_loop(module: Module) -> Iterator[SettingBeside]:
         yield _setting_at(module, call, name, rows, f"batch_size={rows}")
 
 
+def _periods_of_loop(module: Module) -> Iterator[SettingBeside]:
+    """After how many steps a loop evaluates or saves: `if step % 50 == 0: evaluate(...)`."""
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.If):
+            continue
+        period = _period_of_test(module, node.test)
+        called = " ".join(
+            ast.unparse(one.func)
+            for statement in node.body
+            for one in ast.walk(statement)
+            if isinstance(one, ast.Call)
+        )
+        for name, pattern in PERIODIC_CALLS:
+            if period and pattern.search(called):
+                text = f"{ast.unparse(node.test)}={period}"
+                line, _ = module.place(node)
+                yield SettingBeside(name, period, module.home(node).path, line, text)
+
+
+def _period_of_test(module: Module, test: ast.expr) -> int:
+    """The number of `step % 50 == 0`; 0 where a test has none that is known."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            value = module.flow.value(node.right)
+            return value if type(value) is int and value > 1 else 0
+    return 0
+
+
 def _padding_without_limit(module: Module) -> Iterator[SettingBeside]:
     """Calls that pad rows to the tokenizer's own maximum: `padding="max_length"` without max_length."""
     for call in module.all_calls:
@@ -243,6 +298,15 @@ def _padding_without_limit(module: Module) -> Iterator[SettingBeside]:
         if pads and not call.open and "max_length" not in call.keywords:
             text = 'padding="max_length" without max_length'
             yield _setting_at(module, call, "padded_without_limit", True, text)
+
+
+def _reference_without_adapter(module: Module) -> Iterator[SettingBeside]:
+    """Where a script takes the bare base as the reference of a policy that starts from an adapter."""
+    for finding in ReferenceLacksTheSftAdapter(module).findings():
+        case = finding.cases[-1]
+        yield SettingBeside(
+            "reference_without_adapter", True, case.file or module.path, case.line or 0, case.text
+        )
 
 
 def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:

@@ -49,7 +49,10 @@ from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.generation.label_scores import LabelScores, mark_given_references, score_labels
 from truetune.generation.parser_selftest import ParserSelftest
-from truetune.generation.prompt_left_in_predictions import find_prompt_in_front
+from truetune.generation.prompt_left_in_predictions import (
+    find_prompt_in_front,
+    find_repeated_prompts,
+)
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
 from truetune.settings.run_spec import RunSpec
@@ -195,12 +198,28 @@ def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
         [one.question for one in predictions],
         [one.reference for one in predictions],
     )
-    if in_front is None:
-        return list(predictions)
+    answers = in_front.answers if in_front is not None else _behind_repeated_prompts(predictions)
     return [
         one if answer is None else replace(one, text=answer, has_prompt=True)
-        for one, answer in zip(predictions, in_front.answers, strict=True)
+        for one, answer in zip(predictions, answers, strict=True)
     ]
+
+
+def _behind_repeated_prompts(predictions: Sequence[Prediction]) -> tuple[str | None, ...]:
+    """What stands behind the prompts of those predictions that begin with all of their own."""
+    return find_repeated_prompts(
+        [one.text for one in predictions],
+        [_turns_of(one) for one in predictions],
+        [one.reference for one in predictions],
+    )
+
+
+def _turns_of(prediction: Prediction) -> list[str]:
+    """What was said before an answer, turn by turn."""
+    if isinstance(prediction.prompt, str):
+        return [prediction.prompt]
+    contents = (message.get("content") for message in prediction.prompt)
+    return [content for content in contents if isinstance(content, str)]
 
 
 def _with_word_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:

@@ -18,6 +18,8 @@ ENOUGH = 8
 SHARE = 0.9
 """Share of the predictions that hold their prompt, and of those that begin with the same text. Chosen, not measured:
 all do but those whose prompt was cut at a limit, and a model repeats its questions now and then"""
+MAX_HEADER, MAX_HEADER_WORDS = 60, 4
+"""Characters and words that a template writes between two turns: `<|im_end|>\\n<|im_start|>assistant\\n`"""
 MIN_CHARACTERS = 8
 """Characters of a question that is looked for: a shorter one stands in an answer by chance"""
 _ROLE = r"(?:assistant|model|answer|response|output|solution|bot|ai|label|a)"
@@ -79,6 +81,58 @@ def find_prompt_in_front(
     found = PromptInFront(answers)
     is_most = found.holding >= max(ENOUGH, SHARE * len(texts))
     return found if is_most and any(found.answers) else None
+
+
+def find_repeated_prompts(
+    texts: Sequence[str], prompts: Sequence[Sequence[str]], references: Sequence[str]
+) -> tuple[str | None, ...]:
+    """What stands behind the prompts where a part of the predictions begins with all of its own; None for the others.
+
+    Args:
+        texts: the predictions.
+        prompts: of each what was said before the answer, turn by turn; one text where it is no chat.
+        references: what should have been said.
+
+    Returns:
+        Only Nones where fewer than ENOUGH do.
+    """
+    rows = zip(texts, prompts, references, strict=True)
+    answers = tuple(_behind_prompt(*row) for row in rows)
+    found = sum(answer is not None for answer in answers)
+    return answers if found >= ENOUGH else (None,) * len(answers)
+
+
+def _behind_prompt(text: str, turns: Sequence[str], reference: str) -> str | None:
+    """What a prediction says behind its whole prompt; None where it does not begin with it.
+
+    Between the turns only marks of a template may stand. A bare question without any mark may be repeated as a manner
+    of answering, and is none.
+    """
+    turns = [turn.strip() for turn in turns if turn.strip()]
+    if not turns or sum(map(len, turns)) < MIN_CHARACTERS or turns[-1] in reference:
+        return None
+    at, is_marked = 0, len(turns) > 1
+    for turn in turns:
+        found = text.find(turn, at)
+        between = text[at:found]
+        if found < 0 or len(between) > MAX_HEADER or len(between.split()) > MAX_HEADER_WORDS:
+            return None
+        is_marked = is_marked or (_BEFORE.search(between) is not None and bool(between.strip()))
+        at = found + len(turn)
+    opening = _OPENING.match(text, at)
+    end = opening.end() if opening else at
+    is_marked = is_marked or bool(text[at:end].strip())
+    return text[end:].strip() if is_marked else None
+
+
+def is_behind_template_mark(before: str, behind: str) -> bool:
+    """Do the texts around a question show that a template wrote it, and the header of an answer?"""
+    opening = _OPENING.match(behind)
+    has_header = opening is not None and bool(opening[0].strip())
+    is_turn = len(before) <= MAX_HEADER and (
+        not before.strip() or _BEFORE.search(before) is not None
+    )
+    return is_turn and has_header
 
 
 class _Parts(NamedTuple):

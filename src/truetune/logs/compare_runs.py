@@ -5,6 +5,10 @@ from __future__ import annotations
 from truetune.logs.files_beside import RunBeside
 from truetune.logs.run_log import RunLog
 from truetune.logs.sibling_runs import count_rows_seen
+from truetune.logs.time_shares import measure_time_shares
+
+MUCH_ASIDE = 0.1
+"""Share of the time for evaluations, from which on bars and times of the whole run say nothing of a step"""
 
 
 def outline_run(log: RunLog) -> RunBeside | None:
@@ -37,6 +41,9 @@ def outline_run(log: RunLog) -> RunBeside | None:
 def measure_step_seconds(log: RunLog) -> float | None:
     """Seconds of an optimizer step: as printed beside the steps, else the run's time over its steps."""
     output = log.output
+    shares = measure_time_shares(log)
+    if shares is not None and shares.share >= MUCH_ASIDE and shares.step_seconds:
+        return shares.step_seconds
     if output is not None and output.pace.seconds:
         return output.pace.seconds
     if output is not None and output.step_seconds:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.parsing.nvidia_smi import GpuReading
+
 VALUE_NAMES = {True: "on", False: "off"}
 
 
@@ -19,7 +21,7 @@ class SettingBeside(NamedTuple):
 
     name: str
     """In truetune's words: `gradient_checkpointing`, `per_device_train_batch_size`, `max_num_seqs`"""
-    value: bool | int | str
+    value: bool | int | float | str
     file: str
     line: int
     """1-based; 0 where nothing sets it, and the program's own default holds"""
@@ -73,6 +75,8 @@ class FilesBeside:
     runs: tuple[RunBeside, ...] = ()
     rows: tuple[RowsBeside, ...] = ()
     """Of settings and commands; a script may do anything with its rows"""
+    gpus: tuple[GpuReading, ...] = ()
+    """GPUs that nvidia-smi measured, by the files that hold its output"""
 
     def all_named(self, *names: str) -> Iterator[SettingBeside]:
         """All settings of these names."""

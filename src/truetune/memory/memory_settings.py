@@ -177,7 +177,7 @@ def resolve_settings(
         optimizer=training.optim or "adamw_torch_fused",
         sharding=sharding,
         deepspeed=training.deepspeed_stage is not None,
-        offload=_find_offload(other),
+        offload=find_offload(other),
         reference=_holds_reference(training),
         evaluates=(training.eval_strategy or "no") != "no",
         notes=(
@@ -315,7 +315,7 @@ def _is_double_quantized(run: Config, other: Mapping[str, Any]) -> bool:
     return bool(values[0]) if values else run.stack in ("axolotl", "llama-factory")
 
 
-def _find_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
+def find_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
     """What lies in the memory of the CPU, by the spellings of DeepSpeed, FSDP and accelerate."""
     offload: set[Offload] = set()
     if other.get("offload_optimizer") or other.get("offload_optimizer_device") == "cpu":

@@ -248,7 +248,7 @@ def _may_hold_rows(path: Path) -> bool:
     if suffix in TABLE_SUFFIXES:
         return True
     if suffix in ROW_SUFFIXES:
-        return path.suffix in COMPRESSED or not _is_log(path)
+        return path.suffix in COMPRESSED or not (_is_log(path) or _is_gpu_table(path))
     return suffix == ".json" and (path.suffix in COMPRESSED or _read_head(path).lstrip()[:1] == "[")
 
 
@@ -305,7 +305,7 @@ def _recognise_by_name(path: Path) -> InputKind | None:
     if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
         return "data"
     if suffix in ROW_SUFFIXES:
-        return "log" if _is_log(path) else "data"
+        return "log" if _is_log(path) or _is_gpu_table(path) else "data"
     return None
 
 
@@ -365,6 +365,14 @@ def _holds_list_of_rows(value: Any) -> bool:
     return any(
         isinstance(item, list) and item and isinstance(item[0], dict) for item in value.values()
     )
+
+
+def _is_gpu_table(path: Path) -> bool:
+    """Is it what `nvidia-smi --query-gpu` writes as CSV, by its columns?"""
+    if path.suffix != ".csv" or not path.is_file():
+        return False
+    columns = _read_head(path).partition("\n")[0].lower()
+    return "memory.used" in columns or "utilization.gpu" in columns
 
 
 def _is_log(path: Path) -> bool:

@@ -3,7 +3,8 @@
 The blocks are YAML: `log` is a list of records; or `curve` makes one from `{name: {from, to, steps, noise, every}}`
 (`from` and `to` may be a list `values`, between which lines are drawn), `eval_...` curves as records of their own;
 `state` holds facts of a trainer_state.json, `config` those of config.json, `data` fields of DataFacts, `beside` those
-of RunSize for other runs, `runs` those of RunBeside; or `output` is what the run printed, beside `rows` (RowsBeside).
+of RunSize for other runs, `runs` those of RunBeside; or `output` is what the run printed, beside `rows` (RowsBeside)
+and `gpus` that nvidia-smi measured.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from truetune.logs.files_beside import FilesBeside, RowsBeside, RunBeside
 from truetune.logs.read_run import read_run
 from truetune.logs.run_log import DataFacts
 from truetune.logs.sibling_runs import RunSize
+from truetune.parsing.nvidia_smi import MIB, GpuReading
 
 FACTS = {
     "rows": 100,
@@ -42,7 +44,9 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
         rows = tuple(
             RowsBeside(**{**one, "files": tuple(one["files"])}) for one in example.get("rows", ())
         )
-        return tuple(rule(dataclasses.replace(log, files_beside=FilesBeside(rows=rows))).findings())
+        gpus = tuple(_gpu(**gpu) for gpu in example.get("gpus", ()))
+        beside = FilesBeside(rows=rows, gpus=gpus)
+        return tuple(rule(dataclasses.replace(log, files_beside=beside)).findings())
     records = example.get("log") or _records(example["curve"])
     state = {"log_history": records, **(example.get("state") or {})}
     (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
@@ -57,6 +61,11 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
     if "beside" in example:
         log = dataclasses.replace(log, beside=tuple(RunSize(**size) for size in example["beside"]))
     return tuple(rule(log).findings())
+
+
+def _gpu(index: int, name: str, total: int, used: int, busy: float) -> GpuReading:
+    """A reading of nvidia-smi, with its memory in MiB."""
+    return GpuReading(index, name, 1, total * MIB, used * MIB, busy)
 
 
 def _records(curves: dict[str, dict[str, Any]]) -> list[dict[str, float]]:

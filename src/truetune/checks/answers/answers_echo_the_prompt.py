@@ -9,8 +9,8 @@ change, or, in the second half of a run, where surely more than 1 of 20 does; an
 of 8 or more do.
 
 In a file of predictions it tells whether the prompt was decoded with the answer: nearly all hold their question as it
-was asked, behind nothing but what a template writes, and before an answer. The other rules then judge the answers
-behind the prompts.
+was asked, behind nothing but what a template writes, and before an answer. Where only a part of them begins with its
+whole prompt, the model writes it. The other rules then judge the answers behind the prompts.
 
 ## Why it is bad
 
@@ -54,6 +54,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
+from truetune.generation.prompt_left_in_predictions import SHARE
 
 # Chosen, not measured: to repeat a short question is a manner of answering. At half, one of 40 would count; at
 # double, a tenth of the answers would be echoes before it fires.
@@ -116,6 +117,8 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
             )
         holding = [sample for sample in samples if sample.answer.has_prompt]
         total = len(self.subject.looks[-1].samples)
+        if len(holding) < SHARE * total:
+            return self._repeats_the_prompt(holding, total, evidence)
         cutting = prompt_cut_beside(Path(holding[0].prompt.file))
         if cutting is not None:
             return self._learned_the_prompt(holding, total, cutting)
@@ -129,6 +132,27 @@ class AnswersEchoThePrompt(BadAnswerShareRule):
                 *evidence,
                 "the other rules judge the answers behind the prompts",
                 *self._other_causes(holding),
+            ],
+            cases=sample_cases(holding),
+            count=len(holding),
+            total=total,
+        )
+
+    def _repeats_the_prompt(
+        self, holding: Sequence[Sample], total: int, evidence: Sequence[str]
+    ) -> Finding:
+        """The finding where some answers hold the prompt: code that does not cut it off would leave it in all."""
+        return self.finding(
+            f"{len(holding)} of {total} answers begin with their whole prompt, word for word: the model writes it",
+            "look whether the prompt stands twice in the training rows: chosen, rejected or completion must"
+            " not begin with"
+            " the text of the prompt column (truetune check ROWS; truetune check . follows the script that makes them);"
+            " then train again",
+            severity="error" if 2 * len(holding) >= total else "warning",
+            evidence=[
+                f"the other {total - len(holding)} do not: code that decodes the prompt too would leave it in all",
+                *evidence[1:],
+                "the other rules judge the answers behind the prompts",
             ],
             cases=sample_cases(holding),
             count=len(holding),

@@ -40,7 +40,7 @@ inside contents (`truetune check`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answers, sample_cases
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
@@ -79,8 +79,7 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
         )
         yield self.finding(
             f"{bad_answers.last} answers have role markers or control tokens in them{bad_answers.before}",
-            "see that the stop token is supervised and that generation stops at it; look for"
-            " markers in the contents",
+            _remedy(bad_answers.samples),
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
                 "markers: "
@@ -92,3 +91,28 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
             total=bad_answers.last.of,
             figure=bad_answers.figure("answers with role markers"),
         )
+
+
+def _remedy(samples: Sequence[Sample]) -> str:
+    """What to do: an answer that begins with a marker, and stops, has learned its stop token."""
+    opened = [sample for sample in samples if _begins_with_marker(sample)]
+    if 2 * len(opened) > len(samples) and not any(_is_unstopped(sample) for sample in opened):
+        return (
+            "the answers begin with a marker and end by themselves, so that stopping is learned: look"
+            " whether the training"
+            " rows hold the prompt or the header in their answers (truetune check ROWS), and whether the"
+            " prompt ends in the"
+            " header of the answer (add_generation_prompt=True)"
+        )
+    return "see that the stop token is supervised and that generation stops at it; look for markers in the contents"
+
+
+def _begins_with_marker(sample: Sample) -> bool:
+    """Does a marker stand at the very beginning of an answer?"""
+    head = sample.answer.text.lstrip(" \t\n#*")
+    return any(head.startswith(marker.lstrip("#* ")) for marker in sample.scores.markers)
+
+
+def _is_unstopped(sample: Sample) -> bool:
+    """Is it not known that an answer ended by itself?"""
+    return not (sample.scores.end_known and sample.scores.stopped)

@@ -2,7 +2,9 @@
 
 ## What it does
 Looks at DeepSpeed and FSDP with offloading to the CPU, and estimates the memory of the same run on one GPU without them
-(`truetune plan`).
+(`truetune plan`). The GPU is that of the files beside the settings (what nvidia-smi printed, a job's `--gres`, names
+in a log), else that of this machine. Where none is known, it takes the smallest that is usual; a LoRA that fits 24 GB
+is a note then.
 
 ## Why it is bad
 Offloading sends all weights over PCIe and steps the optimizer on the CPU: a step takes ten times as long and more, and
@@ -55,13 +57,21 @@ from dataclasses import replace
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.run_size import find_architecture
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
+from truetune.checks.gpus_beside import GpuBeside, find_gpus_beside
+from truetune.checks.launch_offload import find_launch_offload
 from truetune.checks.rule import DeviceRule
+from truetune.errors import SpecError
+from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
 from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.published_model_shapes import published_config
+from truetune.settings.config import Config
 
 # Where the GPU is not known: the smallest that is common for fine-tuning (T4, V100). A larger one fits all the more.
 ASSUMED_GPU_BYTES = 16 * GIB
+LORA_GPU_BYTES = 24 * GIB
+"""The same for a LoRA of a larger model, which is mostly trained on a card of 24 GB or more: worth a note"""
 # The estimate is good to some percent (docs/plan.md), and advice that ends in "out of memory" is worse than none. At
 # 0.4 most offloaded runs that fit would stay unnamed; near 1 the advice would fail where the estimate is low.
 MAX_SHARE_OF_GPU = 0.8
@@ -70,33 +80,70 @@ SHARDING_SETTINGS = ("training.deepspeed_stage", "training.fsdp")
 
 class OffloadedThoughItFits(DeviceRule):
     code = "DEV013"
-    symptoms = ("several-gpus", "slow-generation")
+    symptoms = ("several-gpus", "slow-training")
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        training, model = self.training, find_architecture(self.config)
-        if model is None or not (training.deepspeed_stage or training.fsdp):
+        training, model = self.training, _find_architecture(self.config)
+        if model is None:
             return
         settings = resolve_settings(self.config, model)
-        if not settings.offload:
+        is_sharded = bool(training.deepspeed_stage or training.fsdp)
+        launched = None if is_sharded else find_launch_offload(self.config.path)
+        offload = settings.offload if is_sharded else launched.offload if launched else frozenset()
+        if not offload:
             return
-        gpu_sizes = [gpu.memory for gpu in self.machine.gpus]
-        gpu_bytes = min(gpu_sizes) if gpu_sizes else ASSUMED_GPU_BYTES
         unsharded = replace(
             settings, world=1, sharding="none", deepspeed=False, offload=frozenset()
         )
         needed = estimate_memory(model, unsharded).peak.total
+        gpu = self._gpu()
+        smallest = LORA_GPU_BYTES if training.lora is not None else ASSUMED_GPU_BYTES
+        gpu_bytes = gpu.memory if gpu is not None else smallest
         if needed > MAX_SHARE_OF_GPU * gpu_bytes:
             return
+        is_sure = gpu is not None or needed <= MAX_SHARE_OF_GPU * ASSUMED_GPU_BYTES
         how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
-        what = " and ".join(sorted(settings.offload, reverse=True))
-        least = "" if gpu_sizes else "at least "
+        how = launched.how if launched is not None else how
+        what = " and ".join(sorted(offload, reverse=True))
+        least = "" if gpu is not None else "at least "
+        place = setting_case(self.config, how, *SHARDING_SETTINGS)
+        cases = [Case(how, file=launched.file) if launched is not None else place]
+        if gpu is not None and gpu.file:
+            cases.append(Case(gpu.text, file=gpu.file, line=gpu.line))
         yield self.finding(
             f"{how} with {what} on the CPU for a run that fits one GPU: without it a GPU needs"
             f" about {needed / GIB:.1f} GiB, and has {least}{gpu_bytes / GIB:.0f}",
             "leave DeepSpeed and FSDP out (plain DDP), or take ZeRO-2 without offloading",
+            severity="warning" if is_sure else "info",
             evidence=[
-                "every step moves them over PCIe, which takes many times as long as computing"
+                "every step moves them over PCIe, which takes many times as long as computing",
+                *_measured(gpu),
             ],
-            cases=[setting_case(self.config, how, *SHARDING_SETTINGS)],
+            cases=cases,
         )
+
+    def _gpu(self) -> GpuBeside | None:
+        """The smallest GPU of the run: that of the files beside it, else of this machine; None: not known."""
+        beside = find_gpus_beside(self.config.path, self.config.text)
+        here = [GpuBeside(gpu.name, gpu.memory, "", 0, gpu.name) for gpu in self.machine.gpus]
+        return min(beside or here, key=lambda gpu: gpu.memory, default=None)
+
+
+def _find_architecture(config: Config) -> Architecture | None:
+    """The model's architecture, from its files on this machine, else by its published name."""
+    model = find_architecture(config)
+    published = published_config(config.spec.model or "") if model is None else None
+    try:
+        return parse_architecture(published) if published is not None else model
+    except SpecError:
+        return None
+
+
+def _measured(gpu: GpuBeside | None) -> Iterator[str]:
+    """What nvidia-smi measured while the run was going."""
+    reading = gpu.reading if gpu is not None else None
+    if reading is None or reading.used is None or not reading.total:
+        return
+    busy = f", at {reading.busy:.0f}% utilization" if reading.busy is not None else ""
+    yield f"nvidia-smi: {reading.used / GIB:.1f} of {reading.total / GIB:.0f} GiB are used{busy}"

@@ -639,6 +639,83 @@ GUIDES = (
         ),
     ),
     Guide(
+        "slow-training",
+        "guides/slow-training.md",
+        "Slow training",
+        ("training is slow", "a step takes 40 seconds", "fine-tuning takes too long", "an epoch takes hours",
+         "LoRA training is slow", "seconds per iteration are high, s/it", "the run takes five hours for 468 steps"),
+        "truetune check .",
+        (
+            Cause("an evaluation, or saving, too often or on too many rows (eval_steps, val_set_size,"
+                  " save_steps), or one "
+                  "that generates answers (predict_with_generate)",
+                  "the run takes hours though a training step needs seconds; eval_runtime of minutes at"
+                  " each evaluation; "
+                  "steps and hours do not fit together",
+                  ("evaluation-takes-the-time", "evaluated-more-than-trained")),
+            Cause("weights or optimizer are offloaded to the CPU (offload_param, offload_optimizer,"
+                  " fsdp_offload_params), "
+                  "though they fit the GPU",
+                  "DeepSpeed or ZeRO-3 training step takes 40 seconds, LoRA of a 7B on an A100; GPUs at 10"
+                  " percent and nearly "
+                  "empty",
+                  ("offloaded-though-it-fits", "offload-without-need", "gpus-mostly-idle")),
+            Cause("rows are padded to max_length: short rows are computed as the longest that may be; padding=True, or "
+                  "packing",
+                  "short rows of 100 tokens take 25 seconds per training step; padding='max_length' in the"
+                  " tokenize function",
+                  ("rows-padded-to-a-fixed-length",)),
+            Cause("the kernels of a model's linear attention (flash-linear-attention, causal-conv1d,"
+                  " mamba-ssm) are not "
+                  "installed",
+                  "the fast path is not available; Qwen3.5, Qwen3-Next or Mamba trains five times slower"
+                  " than another model",
+                  ("fault-named-in-the-output",)),
+            Cause("rows are tokenized, or images decoded, in the data loader of one process"
+                  " (dataloader_num_workers 0), or "
+                  "by a collator that is bound to one CPU",
+                  "GPU utilization goes up and down while training; one CPU core is at 100 percent; data loading",
+                  ("gpus-mostly-idle",)),
+            Cause("gradient checkpointing, although the memory is free: a fourth to a third of each step",
+                  "gradient_checkpointing on, and nvidia-smi shows most memory free while training",
+                  ("gpus-mostly-idle",)),
+            Cause("a tiny batch with many accumulation steps, although memory is free: the GPU waits for"
+                  " the CPU between "
+                  "kernels",
+                  "per_device_train_batch_size 1, gradient_accumulation_steps 64, small model, low GPU utilization in "
+                  "training",
+                  ("gpus-mostly-idle",)),
+            Cause("the attention is computed eagerly (attn_implementation='eager'): sdpa or flash_attention_2",
+                  "long sequences train slowly; attn_implementation eager; flash attention is not installed"),
+            Cause("weights and matrix products in float32, without bf16 and TF32",
+                  "trains in float32 or fp32 on an A100; no bf16, fp16 or tf32 in the training arguments",
+                  ("bf16-is-emulated", "four-bit-computed-in-float32")),
+            Cause("torch.compile compiles again for each shape of a batch",
+                  "recompile_limit; torch_compile training is slower than without; each new length takes a minute",
+                  ("compiled-again-for-each-shape",)),
+            Cause("gradients cross a slow network, or PCIe without peer access, at each micro step:"
+                  " no_sync, ZeRO-2 in place of "
+                  "ZeRO-3, DDP for an adapter",
+                  "two nodes train slower than one; no NVLink or InfiniBand; NCCL over sockets",
+                  ("gradients-cross-a-slow-network", "nccl-transport-switched-off", "same-steps-on-more-gpus")),
+            Cause("one GPU of several works, or GPUs one after another (device_map='auto')",
+                  "only GPU 0 is used in training; others are idle at 0 percent",
+                  ("gpus-mostly-idle", "several-gpus-in-one-process", "gpus-idle")),
+            Cause("samples are generated, or tables logged, at each step (a callback with wandb, logging_steps 1)",
+                  "a callback generates in each logging step; wandb table of completions",
+                  ("evaluation-takes-the-time",)),
+            Cause("rows or checkpoints lie on a slow disk or a network file system",
+                  "the first steps of training are slow, saving a checkpoint takes minutes; NFS, Lustre, Google Drive",
+                  ("evaluation-takes-the-time",)),
+            Cause("the run became slower: another process uses the GPU, or it is throttled",
+                  "the training steps were fast at first and are slow now; thermal slowdown, power cap",
+                  ("training-slows-down",)),
+            Cause("CUDA_LAUNCH_BLOCKING=1 or anomaly detection is still set",
+                  "training is slow since debugging a CUDA error; detect_anomaly",
+                  ("variables-that-hurt",)),
+        ),
+    ),
+    Guide(
         "slow-generation",
         "guides/slow-generation.md",
         "Slow generation",

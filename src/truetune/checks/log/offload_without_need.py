@@ -3,8 +3,9 @@
 ## What it does
 Reads from the console output that DeepSpeed or FSDP offloads (`cpu_adam` is loaded, `offload_optimizer` or
 `offload_param` with a device, `fsdp_offload_params: true`) and how many parameters there are and are trained. It
-fires where the weights in bfloat16 with gradients and states of what is trained take less than 8 GiB: every GPU that
-trains such a model has more. Offloading makes no room for activations, which are what grows with rows and length.
+fires where the weights in bfloat16 with gradients and states of what is trained take less than 8 GiB (every GPU that
+trains such a model has more), or less than half of the GPU that the output names or nvidia-smi measured. Offloading
+makes no room for activations, which are what grows with rows and length.
 
 ## Why it is bad
 Each step waits for copies between the machine's memory and the GPU, and for an optimizer on the CPU: it takes many
@@ -42,12 +43,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.gpus_beside import smallest_size
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
+from truetune.logs.time_shares import step_seconds_of_training
 
 GIB = float(1 << 30)
 FITS = 8.0
 """GiB: GPUs that are used for training have 16 and more, and activations take the rest"""
+SHARE_OF_GPU = 0.5
+"""Of a GPU that is known: activations have the other half"""
+GB = 1e9
 WEIGHT, TRAINED = 2, 16
 """Bytes: a weight in bfloat16; of one that is trained its copy, gradient and two states in float32"""
 SLOW_STEP_S = 10.0
@@ -56,6 +62,7 @@ SLOW_STEP_S = 10.0
 
 class OffloadWithoutNeed(OutputRule):
     code = "LOG036"
+    symptoms = ("slow-training",)
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
@@ -75,21 +82,51 @@ class OffloadWithoutNeed(OutputRule):
 
     def findings(self) -> Iterator[Finding]:
         output, need = self.subject.output, self._need()
-        if output is None or not output.settings.offload or need is None or need > FITS:
+        if output is None or not output.settings.offload or need is None or need > self._room():
             return
         settings = output.settings
-        seconds = output.step_seconds
+        seconds = step_seconds_of_training(self.subject)
         took = f"; a step takes {seconds:.0f} s" if seconds and seconds > SLOW_STEP_S else ""
         yield self.finding(
             f"weights or optimizer states are offloaded to the machine's memory, though they take"
-            f" {need:.1f} GiB{took}",
+            f" {need:.1f} GiB{self._of_gpu()}{took}",
             "take offload_param and offload_optimizer out of the DeepSpeed file (or fsdp_offload_params"
             " out of FSDP's); a LoRA of a model that fits one GPU needs no sharding: ZeRO stage 0 to 2,"
             " or torchrun without DeepSpeed; `truetune plan SETTINGS --gpu SIZE` proves that it fits",
             evidence=(
                 f"{settings.parameters or 0:,} parameters, {settings.trained or 0:,} of them trained",
+                *self._measured(),
             ),
         )
+
+    def _room(self) -> float:
+        """GiB that weights and states may take: half of a GPU whose memory is known."""
+        memory = self._gpu_memory()
+        return max(FITS, SHARE_OF_GPU * memory) if memory is not None else FITS
+
+    def _gpu_memory(self) -> float | None:
+        """GiB of the smallest GPU of the run; None where neither the output nor nvidia-smi says it."""
+        measured = [gpu.total / GIB for gpu in self.subject.files_beside.gpus if gpu.total]
+        if measured:
+            return min(measured)
+        output = self.subject.output
+        size = smallest_size(output.settings.gpu) if output is not None else None
+        return size * GB / GIB if size is not None else None
+
+    def _of_gpu(self) -> str:
+        """`, and the GPU has 80`"""
+        memory = self._gpu_memory()
+        return f" and the GPU has {memory:.0f}" if memory is not None else ""
+
+    def _measured(self) -> Iterator[str]:
+        """What nvidia-smi measured of the GPUs."""
+        gpus = [gpu for gpu in self.subject.files_beside.gpus if gpu.total and gpu.used]
+        if not gpus:
+            return
+        used = max((gpu.used or 0) / GIB for gpu in gpus)
+        busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
+        at = f", at {max(busy):.0f}% utilization at most" if busy else ""
+        yield f"nvidia-smi: {used:.1f} of {(gpus[0].total or 0) / GIB:.0f} GiB are used{at}"
 
     def _need(self) -> float | None:
         """GiB of weights, gradients and states; None where the output does not say their number."""

@@ -42,9 +42,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
+from truetune.logs.files_beside import FilesBeside
 from truetune.logs.restart_detection import find_restarts
 from truetune.logs.run_log import Curve, Floats, RunLog
 
@@ -85,12 +86,15 @@ class RewardsNotZeroAtFirst(LogRule):
         yield self.finding(
             f"rewards are {centres[0]:.3g} (chosen) and {centres[1]:.3g} (rejected) in the first records: a policy that"
             " begins as its reference has 0",
-            "compute the reference's log-probabilities with the model that training begins with: remove cached ones"
-            " (precompute_ref_log_probs, reference_chosen_logps), and name that model, not its base, as ref_model",
+            _remedy(log.files_beside),
             evidence=(
                 "the reference is another model than the one that is trained: an older cache, the base of an SFT model,"
                 " or other weights, precision or template",
             ),
+            cases=[
+                Case(one.text, file=one.file, line=one.line or None)
+                for one in log.files_beside.all_named("reference_without_adapter")
+            ],
             figure=draw_curves(
                 "rewards",
                 {
@@ -99,6 +103,26 @@ class RewardsNotZeroAtFirst(LogRule):
                 },
             ),
         )
+
+
+def _remedy(beside: FilesBeside) -> str:
+    """What to do, by what the files beside the log say of the reference."""
+    switched = next(beside.all_named("reference_without_adapter"), None)
+    if switched is not None:
+        return (
+            f"{switched.place} computes the reference with the adapter off, which is the bare base: merge"
+            f" the SFT adapter"
+            " before training and put a new one on it, or load it a second time, frozen, as the reference"
+        )
+    own = "name the model that training begins with, not its base, as the reference (ref_model)"
+    caches = any(one.value is True for one in beside.all_named("precompute_ref_log_probs"))
+    # Where the settings are at hand, and none caches anything, a cache is not the cause.
+    if beside.settings and not caches:
+        return f"{own}; with a LoRA on a tuned model, merge that model's adapter first"
+    return (
+        "compute the reference's log-probabilities with the model that training begins with: remove cached ones"
+        f" (precompute_ref_log_probs, reference_chosen_logps), and {own}"
+    )
 
 
 def _first(log: RunLog, side: str) -> Floats:

@@ -51,7 +51,7 @@ MIN_SLOWDOWN = 2.0
 
 class TrainingSlowsDown(LogRule):
     code = "LOG019"
-    symptoms = ("several-gpus", "slow-generation")
+    symptoms = ("several-gpus", "slow-training")
     severity = "info"
     since = "0.1.0"
 

@@ -55,6 +55,7 @@ ROLE_MARKER = re.compile(
 
 class WrongFieldMapped(DataRule):
     code = "ROW005"
+    moot_where = ("pair-prompt-not-shared", "completion-repeats-its-prompt")
     symptoms = ("nothing-is-learned",)
     severity = "error"
     stability = "stable"

@@ -30,6 +30,7 @@ from truetune.logs.console.recompilations import RecompilationReader, Recompilat
 from truetune.logs.console.rendezvous import RendezvousReader
 from truetune.logs.console.server_requests import RequestReader, ServedRequests
 from truetune.logs.console.step_pace import PaceReader, StepPace
+from truetune.logs.console.time_aside import TimeAside, TimeAsideReader
 from truetune.logs.console.tracebacks import (
     ExceptionChain,
     Frame,
@@ -177,6 +178,8 @@ class ConsoleOutput:
     """How steps followed one another"""
     transports: NcclTransports = field(default_factory=NcclTransports)
     """Over what the processes exchange gradients"""
+    aside: TimeAside = field(default_factory=TimeAside)
+    """How long it evaluated, saved and sampled"""
     recompiled: Recompilations = field(default_factory=Recompilations)
     """What torch.compile compiled again"""
     is_relaunched: bool = False
@@ -234,6 +237,7 @@ class ConsoleReader:
     _step_seconds: float | None = None
     _served: RequestReader = field(default_factory=RequestReader)
     _pace: PaceReader = field(default_factory=PaceReader)
+    _aside: TimeAsideReader = field(default_factory=TimeAsideReader)
     _transports: TransportReader = field(default_factory=TransportReader)
     _recompiled: RecompilationReader = field(default_factory=RecompilationReader)
     _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
@@ -261,6 +265,7 @@ class ConsoleReader:
                 self._done, self._total = bar.done, bar.total
                 self._step_seconds = bar.seconds or self._step_seconds
                 self._pace.add_bar(bar.seconds)
+                self._aside.add_bar(bar.done, bar.gone)
             self._collectives.add_bar(text, bar)
             # stderr of another process may follow on the same line
             text = text[text.rfind("]") + 1 :]
@@ -268,6 +273,7 @@ class ConsoleReader:
                 return
         if bar is None:
             self._pace.add_line(text[:MAX_LINE_CHARACTERS])
+            self._aside.add_line(text[:MAX_LINE_CHARACTERS])
         line = clean_line(text[:MAX_LINE_CHARACTERS], number)
         self._recompiled.add_line(line.text, number)
         if FINISHED_MARK.search(line.text):
@@ -325,6 +331,7 @@ class ConsoleReader:
             step_seconds=self._step_seconds,
             served=self._served.finish(),
             pace=self._pace.finish(),
+            aside=self._aside.finish(),
             transports=self._transports.finish(),
             recompiled=self._recompiled.finish(),
             is_relaunched=self._steps_at_launch == (self._now.records, self._done),

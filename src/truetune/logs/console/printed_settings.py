@@ -103,6 +103,10 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         r"(?P<old_gpu>\b(?:Tesla )?(?:V100|T4|P100|P40)\b|\bQuadro RTX \d{4}\b|\b(?:GTX|RTX) (?:10|16|20)\d0\b)",
     ),
     (
+        "gpu",
+        r"\bNVIDIA (?P<gpu>(?:GeForce |RTX |Tesla |Quadro )*[A-Z]{0,3}\d{1,4}\w{0,12}(?:[- ]\w{1,20}){0,4})(?!\w)",
+    ),
+    (
         "engine_cache",
         r"(?:Available KV cache memory: |memory reserved for KV Cache is )(?P<engine_cache>\d{1,4}(?:\.\d{1,4})?) ?GiB",
     ),
@@ -132,7 +136,7 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
 COMPILED_PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in SETTING_PATTERNS)
 DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate")
 """Groups that hold a number with a point"""
-NAME_GROUPS = ("model", "old_gpu")
+NAME_GROUPS = ("model", "old_gpu", "gpu")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
 SETTING_WORDS = (
     "batch",
@@ -173,6 +177,7 @@ SETTING_WORDS = (
     "model_name",
     "base_model",
     "pretrained",
+    "NVIDIA ",
     "V100",
     "T4",
     "P100",
@@ -300,6 +305,8 @@ class PrintedSettings:
     """A GPU of the machine that computes no bfloat16 (before Ampere)"""
     adapter: bool = False
     """The settings that are printed are those of an adapter (LoRA)"""
+    gpu: str = ""
+    """The GPU, by the name that its driver gives"""
     engine_cache: float | None = None
     """GiB that an engine for generation (vLLM) has reserved for its cache"""
     engine_apart: bool = False
@@ -376,6 +383,7 @@ class SettingsReader:
             fused_loss="fused_loss" in self._flags,
             model=self._names.get("model", ""),
             old_gpu=self._names.get("old_gpu", ""),
+            gpu=self._names.get("gpu", ""),
             adapter="adapter" in self._flags,
             engine_cache=self._figures.get("engine_cache"),
             engine_apart="engine_apart" in self._flags,

@@ -13,7 +13,7 @@ from truetune.logs.console.line_prefixes import PROCESS_PREFIX
 
 BAR_PATTERN = re.compile(
     r"(?P<percent>\d{1,3})%\|[^|\r\n]{0,200}\| *(?P<done>\d{1,9})/(?P<total>\d{1,9})"
-    r" \[[\d:?]{4,12}<[^\],]{1,20}"
+    r" \[(?P<gone>[\d:?]{4,12})<[^\],]{1,20}"
     r"(?:, (?P<speed>[^\],]{1,24}))?(?P<more>(?:, [^\]]{1,400})?)\]?"
 )
 """`12%|█▏  | 60/500 [01:00<07:20,  1.00s/it, loss=2.3]`"""
@@ -40,6 +40,8 @@ class ProgressBar:
     """Of a bar that counts the batches of one epoch"""
     seconds: float | None = None
     """What one step takes, as the bar says"""
+    gone: float | None = None
+    """Seconds since the bar began"""
 
 
 def parse_bar(text: str) -> ProgressBar | None:
@@ -60,6 +62,7 @@ def parse_bar(text: str) -> ProgressBar | None:
         is_described=described is not None,
         epoch=int(epoch["epoch"]) if epoch else None,
         seconds=_seconds_a_step(match["speed"] or ""),
+        gone=_parse_time_gone(match["gone"]),
     )
 
 
@@ -70,3 +73,14 @@ def _seconds_a_step(speed: str) -> float | None:
         return None
     figure = float(match["figure"])
     return figure if match["unit"] == "s/" else 1 / figure
+
+
+def _parse_time_gone(text: str) -> float | None:
+    """Seconds of `06:36` or `1:02:40`; None where a bar shows no time yet."""
+    parts = text.split(":")
+    if not all(part.isdecimal() for part in parts):
+        return None
+    seconds = 0.0
+    for part in parts:
+        seconds = 60 * seconds + int(part)
+    return seconds

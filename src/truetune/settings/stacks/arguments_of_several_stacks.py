@@ -19,6 +19,8 @@ def put_sharding(draft: ConfigDraft) -> None:
     fsdp = draft.get("fsdp")
     details = draft.get("fsdp_config")
     draft.put("training.fsdp", bool(fsdp) or bool(details and fsdp is None), "fsdp", "fsdp_config")
+    if _is_fsdp_offloaded(fsdp, details):
+        draft.put("training.other", {"fsdp_offload_params": True}, "fsdp_config", "fsdp")
     value = draft.get("deepspeed")
     if value is None or value is UNKNOWN_VALUE or value == "":
         return
@@ -26,11 +28,25 @@ def put_sharding(draft: ConfigDraft) -> None:
     if zero is None:
         return
     draft.put("training.deepspeed_stage", _zero_stage(draft, zero), "deepspeed")
-    offloads = {key: zero[key] for key in OFFLOAD_KEYS if _is_on_cpu(zero.get(key))}
+    offloads = zero_offloads(zero)
     if offloads:
         draft.put("training.other", offloads, "deepspeed")
 
 
+def zero_offloads(zero: dict[str, Any]) -> dict[str, Any]:
+    """The keys of `zero_optimization` that move something off the GPU."""
+    return {key: zero[key] for key in OFFLOAD_KEYS if _is_on_cpu(zero.get(key))}
+
+
+def _is_fsdp_offloaded(fsdp: Any, details: Any) -> bool:
+    """Does FSDP keep the weights on the CPU: `fsdp: full_shard offload`, or a key of fsdp_config?"""
+    words = fsdp.split() if isinstance(fsdp, str) else fsdp if isinstance(fsdp, list) else []
+    if not isinstance(details, dict):
+        return "offload" in words
+    return "offload" in words or any(details.get(key) is True for key in FSDP_OFFLOAD_KEYS)
+
+
+FSDP_OFFLOAD_KEYS = ("fsdp_offload_params", "offload_params", "cpu_offload")
 OFFLOAD_KEYS = ("offload_optimizer", "offload_param")
 
 

@@ -49,6 +49,10 @@ TEXT_METHODS = frozenset(
         "splitlines",
         "partition",
         "rpartition",
+        "rfind",
+        "index",
+        "rindex",
+        "casefold",
         "encode",
         "isdigit",
     )

@@ -1,0 +1,127 @@
+"""GPUs are mostly idle while a run trains, or one of them is not used, by what nvidia-smi printed beside its log.
+
+## What it does
+Reads files of nvidia-smi beside the log of a training (the table, or `--query-gpu` as CSV): utilization and memory of
+each GPU, the median of several readings. It fires where all GPUs that hold memory are below 30 percent, and where one
+of several holds none while others do.
+
+## Why it is bad
+A GPU that waits for something else (data, copies to the CPU's memory, evaluation, other processes) makes a run as slow
+as that is. Free memory says that offloading, checkpointing or a tiny batch are not needed.
+
+## Example
+```yaml
+output: |
+  {'loss': 1.69, 'grad_norm': 0.67, 'learning_rate': 6.67e-06, 'epoch': 0.02}
+  100%|██████████| 150/150 [1:43:55<00:00, 41.57s/it]
+  {'train_runtime': 6235.5, 'train_samples_per_second': 0.38, 'train_loss': 1.31, 'epoch': 3.0}
+gpus:
+  - {index: 0, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 12874, busy: 11}
+  - {index: 1, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 12790, busy: 8}
+```
+
+## Use instead
+```yaml
+output: |
+  {'loss': 1.69, 'grad_norm': 0.67, 'learning_rate': 6.67e-06, 'epoch': 0.02}
+  100%|██████████| 150/150 [05:21<00:00, 2.14s/it]
+  {'train_runtime': 321.2, 'train_samples_per_second': 7.47, 'train_loss': 1.31, 'epoch': 3.0}
+gpus:
+  - {index: 0, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 70874, busy: 97}
+  - {index: 1, name: NVIDIA A100-SXM4-80GB, total: 81920, used: 70790, busy: 96}
+```
+
+## Fix safety
+A single reading may fall between two steps, or into an evaluation: `nvidia-smi dmon` shows a minute of it.
+
+## References
+- docs.nvidia.com/deploy/nvidia-smi (utilization.gpu, memory.used)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import LogRule
+from truetune.parsing.nvidia_smi import GpuReading
+
+GIB = float(1 << 30)
+IDLE_PERCENT = 30.0
+"""Utilization. Chosen, not measured: trainings that are not held up by anything show 80 and more"""
+UNUSED_BYTES = 1.5 * GIB
+"""A context of CUDA alone takes half a GiB; weights of a model take more"""
+FREE_SHARE = 0.5
+"""Of the memory, from which on free memory is worth a word"""
+
+
+class GpusMostlyIdle(LogRule):
+    code = "LOG086"
+    symptoms = ("slow-training", "several-gpus")
+    severity = "info"
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.files_beside.gpus:
+            return Unmet(
+                "no output of nvidia-smi lies beside the log",
+                "nvidia-smi > gpu.txt, while it trains",
+            )
+        return None if self.subject.curve("loss") else Unmet("the log is of no training")
+
+    def figure(self) -> str:
+        return describe_gpus(self.subject.files_beside.gpus)
+
+    def findings(self) -> Iterator[Finding]:
+        gpus = [gpu for gpu in self.subject.files_beside.gpus if gpu.busy is not None]
+        if not gpus or not self.subject.curve("loss"):
+            return
+        working = [gpu for gpu in gpus if gpu.used is None or gpu.used > UNUSED_BYTES]
+        unused = [gpu for gpu in gpus if gpu not in working and (gpu.busy or 0) < IDLE_PERCENT]
+        if working and unused:
+            names = ", ".join(str(gpu.index) for gpu in unused)
+            yield self.finding(
+                f"{len(unused)} of {len(gpus)} GPUs hold no model while the run trains: GPU {names}",
+                "start one process for each GPU (torchrun --nproc_per_node, accelerate launch"
+                " --num_processes), or ask for"
+                " fewer GPUs; look at CUDA_VISIBLE_DEVICES",
+                evidence=[describe_gpus(gpus)],
+            )
+        if working and all((gpu.busy or 0) < IDLE_PERCENT for gpu in working):
+            yield self.finding(
+                f"the GPUs are at {_range(gpu.busy or 0 for gpu in working)}% utilization while the run trains",
+                "look for what they wait for: offloading to the CPU, evaluation and saving, tokenizing in"
+                " the data loader"
+                " (dataloader_num_workers), tiny batches, a slow disk or network",
+                evidence=[describe_gpus(working), *_free_memory(working)],
+            )
+
+
+def describe_gpus(gpus: Sequence[GpuReading]) -> str:
+    """`4 x NVIDIA A100-SXM4-80GB: 12.5 to 12.6 of 80 GiB used, utilization 8 to 13%`"""
+    names = " and ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "GPU"
+    parts = []
+    used = [gpu.used / GIB for gpu in gpus if gpu.used is not None]
+    total = [gpu.total / GIB for gpu in gpus if gpu.total]
+    if used and total:
+        parts.append(f"{_range(used, 1)} of {min(total):.0f} GiB used")
+    busy = [gpu.busy for gpu in gpus if gpu.busy is not None]
+    if busy:
+        parts.append(f"utilization {_range(busy)}%")
+    return f"{len(gpus)} x {names}" + (f": {', '.join(parts)}" if parts else "")
+
+
+def _free_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
+    """That most memory is free."""
+    shares = [gpu.used / gpu.total for gpu in gpus if gpu.used is not None and gpu.total]
+    if shares and max(shares) < 1 - FREE_SHARE:
+        yield (
+            f"at least {1 - max(shares):.0%} of their memory is free: offloading and gradient checkpointing may not be"
+            " needed, and a larger batch fits"
+        )
+
+
+def _range(values: Iterator[float] | Sequence[float], digits: int = 0) -> str:
+    """`8 to 13`, or `8` where all are the same."""
+    shown = [f"{value:.{digits}f}" for value in sorted(values)]
+    return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"

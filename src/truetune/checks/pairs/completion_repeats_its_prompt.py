@@ -1,0 +1,140 @@
+"""Completions begin with their own prompt: it stands twice in what is trained.
+
+## What it does
+Looks at rows of a prompt and one completion (KTO, prompt/completion), as text or as messages: does the completion begin
+with the prompt, or with the turn that asks it in the marks of a template? It speaks where a tenth of the rows do.
+
+## Why it is bad
+The trainer writes the prompt in front of the completion. The second one is learned as part of the answer, so that the
+model says each question again before it answers.
+
+## Example
+```yaml
+data:
+  - {prompt: "Human: Which day is the market held on?\\n\\nAssistant:", label: true,
+     completion: "Human: Which day is the market held on?\\n\\nAssistant: On Friday."}
+  - {prompt: "Human: How far is it to the station?\\n\\nAssistant:", label: false,
+     completion: "Human: How far is it to the station?\\n\\nAssistant: No idea."}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: "Human: Which day is the market held on?\\n\\nAssistant:", completion: " On Friday.", label: true}
+  - {prompt: "Human: How far is it to the station?\\n\\nAssistant:", completion: " No idea.", label: false}
+```
+
+## Fix safety
+Cutting the prompt off the completion is safe, unless answers are meant to repeat their question.
+
+## References
+- huggingface/trl documentation, "Dataset formats and types"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import case_in_row
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+from truetune.generation.prompt_left_in_predictions import is_behind_template_mark
+
+MIN_CHARACTERS = 16
+"""Characters of a prompt that a completion repeats by no chance"""
+# Chosen, not measured: an answer that repeats its question is a manner of single rows; a tenth is one of a script.
+SHARE = 0.1
+MOST = 0.5
+"""Shares of the rows from which it is a warning, an error"""
+MARKED = re.compile(
+    r"(?:<[|｜/]?[\w ]+[|｜]?>|\[/INST\]|#{1,3} ?\w+:?|\b(?:assistant|response|answer):?)\s*$", re.I
+)
+"""How a prompt ends that a template has written"""
+NO_COMPLETION = Unmet("it is about rows of a prompt and a completion; there is none")
+
+
+class CompletionRepeatsItsPrompt(DataRule):
+    code = "PREF025"
+    symptoms = ("garbage-output",)
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = self.repeated = 0
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            # Pairs are pair-prompt-not-shared's.
+            if row.rejected is not None or not _has_own_prompt(row):
+                continue
+            self.rows += 1
+            if not _repeats(row):
+                continue
+            self.repeated += 1
+            if len(self.cases) < MAX_CASES:
+                text = f"prompt and completion begin with {_beginning(row)!r}"
+                self.cases.append(case_in_row(batch, row, text))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.rows else NO_COMPLETION
+
+    def figure(self) -> Measurement:
+        return count_measurement(
+            "completions that begin with their prompt", self.repeated, self.rows
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.repeated or self.repeated < SHARE * self.rows:
+            return
+        yield self.finding(
+            f"{self.repeated:,} of {self.rows:,} completions begin with their own prompt: it is trained twice",
+            "cut it off (completion[len(prompt):]), or give the whole conversation alone, without a prompt column",
+            severity="error" if self.repeated >= MOST * self.rows else "warning",
+            cases=self.cases,
+            count=self.repeated,
+            total=self.rows,
+        )
+
+
+def _has_own_prompt(row: Conversation) -> bool:
+    """Does the row give its prompt apart from its completion?"""
+    if row.messages:
+        return bool(row.prompt_messages) and len(row.messages) > (row.prompt_messages or 0)
+    return bool(row.prompt) and row.completion is not None
+
+
+def _repeats(row: Conversation) -> bool:
+    """Does the completion begin with the prompt?"""
+    if row.messages:
+        cut = row.prompt_messages or 0
+        asked = [m.get("content") for m in row.messages[:cut] if m.get("role") == "user"]
+        first = row.messages[cut]
+        is_turn = first.get("role") in ("user", "system")
+        return (
+            bool(asked)
+            and is_turn
+            and first.get("content") in [m.get("content") for m in row.messages[:cut]]
+        )
+    prompt, completion = (row.prompt or "").strip(), (row.completion or "").lstrip()
+    if len(prompt) < MIN_CHARACTERS:
+        return False
+    if completion.startswith(prompt):
+        # A bare question may be repeated as a manner of answering; a template's header behind it is none.
+        behind = completion[len(prompt) :]
+        return MARKED.search(prompt) is not None or is_behind_template_mark("", behind)
+    before, found, behind = completion.partition(prompt)
+    return bool(found) and is_behind_template_mark(before, behind)
+
+
+def _beginning(row: Conversation) -> str:
+    """What stands twice."""
+    if row.messages:
+        return str(row.messages[row.prompt_messages or 0].get("content"))[:60]
+    return (row.prompt or "").strip()[:60]

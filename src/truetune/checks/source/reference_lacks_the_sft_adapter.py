@@ -1,0 +1,193 @@
+"""A preference loss takes the bare base as its reference, and the policy starts from a trained adapter.
+
+## What it does
+Looks at loops with a preference loss of their own (`logsigmoid`) that load an adapter to train it on
+(`PeftModel.from_pretrained(..., is_trainable=True)`) and compute the reference under `disable_adapter()`; and at TRL's
+trainers of releases that do so themselves, where a file pins one. Silent where the adapter is merged first, where a
+second copy or adapter is the reference, where the script makes a new adapter too, and where the adapter's path says
+that it comes from a preference run.
+
+## Why it is bad
+With the adapter off, the model is the base from before the SFT. The rewards of the first step are not 0 but hold all
+that the SFT has taught, and the anchor pulls the policy back to the base.
+
+## Example
+```python
+import torch
+from peft import PeftModel
+from torch.nn.functional import logsigmoid
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+model = PeftModel.from_pretrained(base, "out/sft-adapter", is_trainable=True)
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-6)
+for batch in pairs:
+    with torch.no_grad(), model.disable_adapter():
+        ref_chosen, ref_rejected = logps(model, batch)
+    chosen, rejected = logps(model, batch)
+    loss = -logsigmoid(0.1 * ((chosen - ref_chosen) - (rejected - ref_rejected))).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch.nn.functional import logsigmoid
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+merged = PeftModel.from_pretrained(base, "out/sft-adapter").merge_and_unload()
+model = get_peft_model(merged, LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM"))
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-6)
+for batch in pairs:
+    with torch.no_grad(), model.disable_adapter():
+        ref_chosen, ref_rejected = logps(model, batch)
+    chosen, rejected = logps(model, batch)
+    loss = -logsigmoid(0.1 * ((chosen - ref_chosen) - (rejected - ref_rejected))).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+There is no automatic fix: merging makes new weights, which the trained adapter then belongs to. A second, frozen
+adapter (`model.load_adapter(path, "reference")`, `set_adapter`) keeps the base as it is. It is no fault where the
+adapter is that of the same preference run, which is continued.
+
+## References
+- huggingface/trl#1193, huggingface/trl documentation, "DPO Trainer" (reference model considerations with PEFT)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.logprob_model_uses import REFERENCE
+from truetune.checks.source.evidence.references_in_runs import LOG_SIGMOIDS, PREFERENCE_TRAINERS
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+OFF = ("disable_adapter", "disable_adapters", "disable_adapter_layers")
+OTHER_WAYS = ("merge_and_unload", "set_adapter", "add_adapter", "unload", "load_adapter")
+"""Methods that give the reference other weights: a merged base, or an adapter of its own"""
+PREFERENCE_RUN = re.compile(r"dpo|kto|orpo|ipo|simpo|pref|rlhf|checkpoint-\d|resume|last", re.I)
+"""Paths of adapters that a preference run has saved, and that are continued"""
+TRL_COPIES_SINCE = "0.24.0"
+"""Releases before it switch the adapter off for the reference; later ones may copy it"""
+
+
+def _trained_loads(module: Module) -> Iterator[Call]:
+    """The calls that load an adapter to train it on."""
+    for call in module.calls(*LOADS):
+        if module.flow.value(call.keywords.get("is_trainable")) is True:
+            yield call
+
+
+class ReferenceLacksTheSftAdapter(SourceRule):
+    code = "SRC215"
+    symptoms = ("dpo-without-effect",)
+    severity = "warning"
+    looks_at = CodePlaces("adapters that are loaded to be trained on", _trained_loads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        loads = list(_trained_loads(module))
+        if (
+            len(loads) != 1
+            or _has_other_reference(module)
+            or _is_of_preference_run(module, loads[0])
+        ):
+            return
+        switch = _reference_without_adapter(module)
+        if switch is not None:
+            yield self._finding(loads[0], switch, "disable_adapter() gives")
+            return
+        trainer = next(
+            (c for c in module.calls(*PREFERENCE_TRAINERS) if _has_no_reference(c)), None
+        )
+        if trainer is not None and module.pins.before("trl", TRL_COPIES_SINCE):
+            yield self._finding(loads[0], trainer, "without ref_model the trainer takes")
+
+    def _finding(self, load: Call, place: Call, what: str) -> Finding:
+        """The finding on an adapter, and the place that gives the reference."""
+        module = self.subject
+        return self.finding(
+            f"the reference is the bare base: {what} it, and the policy starts from a trained adapter",
+            "merge the adapter first (merge_and_unload) and put a new one on the merged model, or load the"
+            " adapter a second"
+            " time, frozen, as the reference (load_adapter(PATH, 'reference') and set_adapter)",
+            evidence=[
+                "the rewards of the first step are not 0 then, and the loss is not ln 2 = 0.693"
+            ],
+            cases=[case_at(module, load.node), case_at(module, place.node)],
+        )
+
+
+def _has_other_reference(module: Module) -> bool:
+    """Does the script give the reference weights of its own, or begin with a new adapter?"""
+    if any(module.methods(*OTHER_WAYS)) or any(
+        module.calls("peft.get_peft_model", "copy.deepcopy")
+    ):
+        return True
+    # A second load of an adapter, frozen, is the reference.
+    return sum(1 for _ in module.calls(*LOADS)) > 1
+
+
+def _is_of_preference_run(module: Module, load: Call) -> bool:
+    """Does the path of the adapter say that a preference run has saved it?"""
+    path = load.argument(1, "model_id") or load.argument(0, "pretrained_model_name_or_path")
+    value = module.flow.value(path)
+    named = value if isinstance(value, str) else ast.unparse(path) if path is not None else ""
+    return PREFERENCE_RUN.search(named) is not None and "sft" not in named.lower()
+
+
+def _reference_without_adapter(module: Module) -> Call | None:
+    """The call that switches the adapter off for the reference of a preference loss; None where there is none."""
+    if "backward(" not in module.text:
+        return None
+    if not any(module.calls(*LOG_SIGMOIDS)) and not any(module.methods("logsigmoid")):
+        return None
+    for call in module.methods(*OFF):
+        if any(_names_reference(node) for node in _around(module, call)):
+            return call
+    return None
+
+
+def _around(module: Module, call: Call) -> Iterator[ast.AST]:
+    """What is computed with the adapter off: the body of its `with`, else the function that the call stands in."""
+    for node in module.nodes(ast.With):
+        if any(inner is call.node for item in node.items for inner in ast.walk(item)):
+            yield from (inner for statement in node.body for inner in ast.walk(statement))
+            return
+    for function in module.nodes(ast.FunctionDef):
+        if any(inner is call.node for inner in ast.walk(function)):
+            yield from ast.walk(function)
+
+
+def _names_reference(node: ast.AST) -> bool:
+    """Is it a name of a reference?"""
+    name = (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
+    return REFERENCE.search(name) is not None
+
+
+def _has_no_reference(trainer: Call) -> bool:
+    """Does a trainer get no reference, nor the name of an adapter that is one?"""
+    reference = trainer.argument(1, "ref_model")
+    is_none = reference is None or (isinstance(reference, ast.Constant) and reference.value is None)
+    return is_none and not trainer.open

@@ -1,0 +1,154 @@
+"""What nvidia-smi prints: the table, `-L`, and `--query-gpu` as CSV.
+
+Users keep it beside a run that is slow or out of memory. Each GPU is read with its name, memory and utilization; a file
+may hold many readings of the same GPUs (`nvidia-smi -l 5 > gpu.txt`), of which the median counts.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+TABLE_MARK = "NVIDIA-SMI"
+NAME_ROW = re.compile(
+    r"^\|\s{1,4}(?P<index>\d{1,3})\s{1,6}(?P<name>\S.{0,40}?)\s+(?:On|Off|N/A)\s*\|"
+)
+USE_ROW = re.compile(
+    r"(?P<used>\d{1,7})MiB\s*/\s*(?P<total>\d{1,7})MiB\s*\|\s*(?:(?P<busy>\d{1,3})%|N/A)?"
+)
+LIST_ROW = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>[^(]{2,60}?) \(UUID: ")
+SIZE = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)\s*(MiB|GiB)?")
+MAX_LINES = 20_000
+MAX_GPUS = 64
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU, by the readings of a file."""
+
+    index: int
+    name: str
+    line: int
+    """1-based, of its first reading"""
+    total: float | None = None
+    """Bytes of memory"""
+    used: float | None = None
+    """Bytes, the largest of all readings"""
+    busy: float | None = None
+    """Utilization in percent, the median of all readings"""
+    readings: int = 1
+
+
+@dataclass(slots=True)
+class _Readings:
+    """What several readings say of one GPU."""
+
+    name: str
+    line: int
+    totals: list[float]
+    used: list[float]
+    busy: list[float]
+
+
+def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
+    """The GPUs in what nvidia-smi printed; none where the text is something else."""
+    lines = text.splitlines()[:MAX_LINES]
+    gpus: dict[int, _Readings] = {}
+    for reader in (_table_rows, _list_rows, _csv_rows):
+        for index, name, line, total, used, busy in reader(lines):
+            if index not in gpus and len(gpus) >= MAX_GPUS:
+                continue
+            one = gpus.setdefault(index, _Readings(name, line, [], [], []))
+            one.totals += [total] if total is not None else []
+            one.used += [used] if used is not None else []
+            one.busy += [busy] if busy is not None else []
+        if gpus:
+            break
+    return tuple(
+        GpuReading(
+            index,
+            one.name,
+            one.line,
+            max(one.totals, default=None),
+            max(one.used, default=None),
+            median(one.busy) if one.busy else None,
+            max(len(one.used), len(one.busy), 1),
+        )
+        for index, one in sorted(gpus.items())
+    )
+
+
+_Row = tuple[int, str, int, float | None, float | None, float | None]
+
+
+def _table_rows(lines: Sequence[str]) -> Iterator[_Row]:
+    """The two rows of each GPU in the table."""
+    if not any(TABLE_MARK in line for line in lines):
+        return
+    head: tuple[int, str, int] | None = None
+    for number, line in enumerate(lines, 1):
+        named = NAME_ROW.match(line)
+        if named is not None:
+            head = (int(named["index"]), named["name"], number)
+            continue
+        use = USE_ROW.search(line)
+        if use is not None and head is not None:
+            busy = float(use["busy"]) if use["busy"] else None
+            yield (*head, float(use["total"]) * MIB, float(use["used"]) * MIB, busy)
+            head = None
+
+
+def _list_rows(lines: Sequence[str]) -> Iterator[_Row]:
+    """`GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-331578fd)`"""
+    for number, line in enumerate(lines, 1):
+        match = LIST_ROW.match(line)
+        if match is not None:
+            yield (int(match["index"]), match["name"], number, None, None, None)
+
+
+def _csv_rows(lines: Sequence[str]) -> Iterator[_Row]:
+    """`index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]` and the rows below it."""
+    columns: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    for number, fields in enumerate(csv.reader(lines), 1):
+        cells = [cell.strip() for cell in fields]
+        heads = [cell.partition(" [")[0].lower() for cell in cells]
+        if "memory.used" in heads or "utilization.gpu" in heads:
+            columns = {name: place for place, name in enumerate(heads)}
+            continue
+        if not columns or len(cells) < len(columns):
+            continue
+        index = _index_of(cells, columns, seen)
+        name = cells[columns["name"]] if "name" in columns else ""
+        total, used = (_bytes_of(cells, columns, f"memory.{one}") for one in ("total", "used"))
+        busy = _number_of(cells, columns, "utilization.gpu")
+        yield (index, name, number, total, used, busy)
+
+
+def _index_of(cells: Sequence[str], columns: dict[str, int], seen: dict[str, int]) -> int:
+    """The number of a row's GPU, by its index, UUID or bus; 0 where the file names none."""
+    index = _number_of(cells, columns, "index")
+    if index is not None:
+        return int(index)
+    for name in ("uuid", "pci.bus_id", "gpu_uuid", "gpu_bus_id"):
+        if name in columns:
+            return seen.setdefault(cells[columns[name]], len(seen))
+    return 0
+
+
+def _number_of(cells: Sequence[str], columns: dict[str, int], name: str) -> float | None:
+    """A figure of a row; None where there is none."""
+    match = SIZE.match(cells[columns[name]]) if name in columns else None
+    return float(match[1]) if match is not None else None
+
+
+def _bytes_of(cells: Sequence[str], columns: dict[str, int], name: str) -> float | None:
+    """A size of a row in bytes."""
+    match = SIZE.match(cells[columns[name]]) if name in columns else None
+    if match is None:
+        return None
+    return float(match[1]) * MIB * (1024 if match[2] == "GiB" else 1)
