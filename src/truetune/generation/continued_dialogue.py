@@ -59,7 +59,9 @@ class TurnsBehindAnswer:
     """Labels that follow the text of an answer, as turns of two sides might."""
 
     labels: tuple[str, ...]
-    """The one or two names, in the order in which they stand"""
+    """The one or two names without their case, in the order in which they stand"""
+    written: tuple[str, ...]
+    """The same as they are written, with a colon"""
     start: int
     """The first character of the first label"""
     first: str
@@ -96,6 +98,7 @@ def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | No
     turns = [text[match.start("text") : end].strip() for match, end in zip(labels, ends, strict=True)]
     return TurnsBehindAnswer(
         distinct,
+        tuple(dict.fromkeys(f"{match['name'].strip()}:" for match in labels))[:2],
         labels[0].start(),
         labels[0][0].strip()[:60],
         len(turns),
@@ -176,7 +179,6 @@ def find_continued_dialogues(pairs: Sequence[tuple[str, str]]) -> dict[int, Turn
 
 def name_speakers(found: Iterable[TurnsBehindAnswer]) -> str:
     """`'Customer:' and 'Agent:'`: the labels of most answers, as they stand."""
-    pairs = Counter(tuple(sorted(turns.labels)) for turns in found)
-    if not pairs:
-        return ""
-    return " and ".join(f"{name.title() if name.isascii() else name}:" for name in max(pairs, key=lambda pair: (len(pair), pairs[pair])))
+    pairs = Counter(turns.written for turns in found)
+    most = max(pairs, key=lambda pair: (len(pair), pairs[pair]), default=())
+    return " and ".join(repr(label) for label in most)

@@ -46,6 +46,7 @@ from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answ
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
+from truetune.generation.continued_dialogue import find_continued_dialogues, name_speakers
 
 # Chosen, not measured: an answer on chat formats may quote a marker. At half, one of 100 would do; at double, a stop
 # that fails now and then would pass.
@@ -55,6 +56,7 @@ SHOWN_MARKERS = 5
 
 class RoleMarkersInAnswers(BadAnswerShareRule):
     code = "ANS007"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
     explained_by = ("temperature", "model", "stop")
@@ -79,8 +81,7 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
         )
         yield self.finding(
             f"{bad_answers.last} answers have role markers or control tokens in them{bad_answers.before}",
-            "see that the stop token is supervised and that generation stops at it; look for"
-            " markers in the contents",
+            _remedy(bad_answers.samples),
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
                 "markers: "
@@ -92,3 +93,21 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
             total=bad_answers.last.of,
             figure=bad_answers.figure("answers with role markers"),
         )
+
+
+def _remedy(samples: tuple[Sample, ...]) -> str:
+    """What to look at: turns in words that an answer goes on with stand in the training answers."""
+    with_turns = find_continued_dialogues(
+        [(sample.prompt.question, sample.answer.text) for sample in samples]
+    )
+    if 2 * len(with_turns) < len(samples):
+        return (
+            "see that the stop token is supervised and that generation stops at it; look for"
+            " markers in the contents"
+        )
+    speakers = name_speakers(with_turns.values())
+    return (
+        f"look for {speakers} inside of the training answers (`truetune check DATA`: answers-continue-the-dialogue), split"
+        " them there into turns of user and assistant, and train again; until then cut answers at these labels (stop"
+        " strings)"
+    )
