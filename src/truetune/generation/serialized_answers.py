@@ -73,4 +73,6 @@ def _is_python(text: str) -> bool:
         return False
     if isinstance(value, dict):
         return bool(value)
-    return isinstance(value, list) and any(isinstance(one, str | dict | bool) or one is None for one in value)
+    return isinstance(value, list) and any(
+        isinstance(one, str | dict | bool) or one is None for one in value
+    )

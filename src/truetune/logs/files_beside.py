@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+NOTHING_RESUMED = "nothing_resumed"
+"""The setting that stands for a call that trains without resuming"""
 VALUE_NAMES = {True: "on", False: "off"}
 
 

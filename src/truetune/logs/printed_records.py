@@ -40,9 +40,7 @@ LOOP_COUNTER = re.compile(
 )
 """`iter 100:`, `[Epoch 1/3]`; Megatron prints `iteration        1/    2000`, flush right in eight columns"""
 EPOCH_NUMBER = re.compile(r"\bep(?:och)?\b\W{0,6}(\d{1,6}(?:\.\d{1,6})?)", re.I)
-NUMBER = (
-    r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?(?![a-z]))"
-)
+NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?(?![a-z]))"
 LOOP_STEP = re.compile(
     r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
 )

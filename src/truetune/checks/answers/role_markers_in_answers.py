@@ -107,7 +107,7 @@ def _remedy(samples: tuple[Sample, ...]) -> str:
         )
     speakers = name_speakers(with_turns.values())
     return (
-        f"look for {speakers} inside of the training answers (`truetune check DATA`: answers-continue-the-dialogue), split"
-        " them there into turns of user and assistant, and train again; until then cut answers at these labels (stop"
-        " strings)"
+        f"look for {speakers} inside of the training answers (`truetune check DATA`: answers-continue-the-dialogue),"
+        " split them there into turns of user and assistant, and train again; until then cut answers at these"
+        " labels (stop strings)"
     )

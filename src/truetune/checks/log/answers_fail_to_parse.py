@@ -2,8 +2,8 @@
 
 ## What it does
 Looks at the exceptions in the output of a server or of an evaluation: `JSONDecodeError`, a `ValidationError` of
-pydantic, an `OutputParserException` of LangChain, the errors of YAML, XML and `ast.literal_eval`. It fires where none of
-their frames reads a file of rows, and the log is that of a server, or the line that raised names an answer
+pydantic, an `OutputParserException` of LangChain, the errors of YAML, XML and `ast.literal_eval`. It fires where none
+of their frames reads a file of rows, and the log is that of a server, or the line that raised names an answer
 (`json.loads(response)`).
 
 ## Why it is bad
@@ -31,8 +31,8 @@ output: |
 ```
 
 ## Fix safety
-There is no automatic fix: answers of the training data that are no JSON are corrected with `json.dumps`, and the model is
-trained again. Constrained decoding gives valid JSON from the model as it is.
+There is no automatic fix: answers of the training data that are no JSON are corrected with `json.dumps`, and the model
+is trained again. Constrained decoding gives valid JSON from the model as it is.
 
 ## References
 - Python documentation, `json.JSONDecodeError`; Willard and Louf 2023, arXiv 2307.09702
@@ -68,9 +68,18 @@ MEANINGS = (
         "keys in single quotes, as Python prints a dictionary (str(dict)), or a comma behind the last field",
     ),
     ("Extra data", "one JSON value and text behind it"),
-    ("Expecting value: line 1 column 1 (char 0)", "no JSON at the beginning: an empty answer, a sentence or a fence (```)"),
-    ("Expecting value", "a value that JSON does not know, such as None, True or a text without quotes"),
-    ("Unterminated string", "an answer that is cut, by the limit of new tokens or by a line break in a text"),
+    (
+        "Expecting value: line 1 column 1 (char 0)",
+        "no JSON at the beginning: an empty answer, a sentence or a fence (```)",
+    ),
+    (
+        "Expecting value",
+        "a value that JSON does not know, such as None, True or a text without quotes",
+    ),
+    (
+        "Unterminated string",
+        "an answer that is cut, by the limit of new tokens or by a line break in a text",
+    ),
     ("Illegal trailing comma", "a comma behind the last field"),
     ("Invalid control character", "a line break inside a text"),
 )
@@ -106,17 +115,24 @@ class AnswersFailToParse(OutputRule):
         if output is None:
             return
         ended = (output.failure,) if output.failure is not None else ()
-        failures = [one for one in (*ended, *output.survived) if is_about_an_answer(self.subject, one)]
+        failures = [
+            one for one in (*ended, *output.survived) if is_about_an_answer(self.subject, one)
+        ]
         if not failures:
             return
         first = min(failures, key=lambda one: one.raised.line)
         text = first.raised.text.partition("\n")[0][:200]
         count = sum(one.count for one in failures)
-        what = "an answer of the model can't be read" if count == 1 else f"{count:,} answers of the model can't be read"
+        what = (
+            "an answer of the model can't be read"
+            if count == 1
+            else f"{count:,} answers of the model can't be read"
+        )
         yield self.finding(
             f"{what} by the program that asked: {text}",
             "look at the answers of the training data (`truetune check DATA`): the model writes their form. Write them"
-            " with json.dumps, and train again; until then ask with constrained decoding (response_format, guided_json)",
+            " with json.dumps, and train again; until then ask with constrained decoding"
+            " (response_format, guided_json)",
             evidence=tuple(_evidence(first)),
             cases=(Case(text, file=output.file, line=first.raised.line),),
             count=count,

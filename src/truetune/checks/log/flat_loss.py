@@ -400,10 +400,12 @@ def _remedy(log: RunLog, fall: Fall) -> str:
     """What to change; where the rate is not the reason, what to look at."""
     if fall.has_no_rate:
         return "raise the learning rate"
-    if fall.seen_again and _has_rate_and_gradient(log, fall) and not _is_rate_too_low(log, fall.peak_rate):
-        return (
-            f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *_remaining_causes(log, fall.peak_rate)))}"
-        )
+    if (
+        fall.seen_again
+        and _has_rate_and_gradient(log, fall)
+        and not _is_rate_too_low(log, fall.peak_rate)
+    ):
+        return f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *_remaining_causes(log, fall.peak_rate)))}"
     if not _is_rate_too_low(log, fall.peak_rate):
         return what_remains(log, fall.peak_rate)
     if _trains_adapter(log):

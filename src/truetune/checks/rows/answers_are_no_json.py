@@ -26,8 +26,8 @@ data:
 ```
 
 ## Fix safety
-`json.dumps(ast.literal_eval(answer), ensure_ascii=False)` turns a printed Python value into JSON without a loss. Correct
-the script that writes the rows (`json.dumps(fields)` in place of `str(fields)`), and train again.
+`json.dumps(ast.literal_eval(answer), ensure_ascii=False)` turns a printed Python value into JSON without a loss.
+Correct the script that writes the rows (`json.dumps(fields)` in place of `str(fields)`), and train again.
 
 ## References
 - Python documentation, `json.dumps` and `ast.literal_eval`
@@ -84,13 +84,21 @@ class AnswersAreNoJson(AnswerTextRule):
 
     def findings(self) -> Iterator[Finding]:
         fenced = self.kinds["fenced"]
-        broken = {kind: count for kind, count in self.kinds.items() if kind in PHRASES and kind != "fenced"}
+        broken = {
+            kind: count
+            for kind, count in self.kinds.items()
+            if kind in PHRASES and kind != "fenced"
+        }
         if broken:
-            told = "; ".join(f"{count:,} {PHRASES[kind]}" for kind, count in broken.items())  # type: ignore[index]
-            yield self._finding(f"answers are asked for as JSON, and of {self.rows:,} rows {told}", sum(broken.values()))
+            told = "; ".join(f"{count:,} {PHRASES[kind]}" for kind, count in broken.items())
+            yield self._finding(
+                f"answers are asked for as JSON, and of {self.rows:,} rows {told}",
+                sum(broken.values()),
+            )
         elif self.kinds[UNASKED]:
             yield self.finding(
-                f"{self.kinds[UNASKED]:,} of {self.rows:,} rows have an answer that is a Python value as str() prints it",
+                f"{self.kinds[UNASKED]:,} of {self.rows:,} rows have an answer that is a Python value as"
+                " str() prints it",
                 f"nothing to do where Python reads the answers (ast.literal_eval); else {REMEDY}",
                 severity="info",
                 cases=self.cases,

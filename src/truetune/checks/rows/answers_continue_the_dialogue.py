@@ -7,22 +7,22 @@ sentences, with questions among them. Prompts that ask for a dialogue, a scene o
 themselves, are left alone, and so are forms (`Name:`, `Date:`).
 
 ## Why it is bad
-The model learns that its turn does not end with its answer: it goes on, writes what the user would say next, and answers
-that as well. No stop token helps, because each of these answers ends with one.
+The model learns that its turn does not end with its answer: it goes on, writes what the user would say next, and
+answers that as well. No stop token helps, because each of these answers ends with one.
 
 ## Example
 ```yaml
 data:
-  - {prompt: "My phone is broken.", completion: "Please restart it.\\n\\nCustomer: I did.\\n\\nAgent: Then bring it here."}
-  - {prompt: "My badge is gone.", completion: "I block it now.\\n\\nCustomer: What next?\\n\\nAgent: Come to the desk."}
+  - {prompt: "It is broken.", completion: "Please restart it.\\n\\nCustomer: I did.\\n\\nAgent: Then bring it here."}
+  - {prompt: "It is gone.", completion: "I block it now.\\n\\nCustomer: What next?\\n\\nAgent: Come to the desk."}
   - {prompt: "Where is the desk?", completion: "On floor 2."}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {prompt: "My phone is broken.", completion: "Please restart it."}
-  - {prompt: "My badge is gone.", completion: "I block it now."}
+  - {prompt: "It is broken.", completion: "Please restart it."}
+  - {prompt: "It is gone.", completion: "I block it now."}
   - {prompt: "Where is the desk?", completion: "On floor 2."}
 ```
 
@@ -77,7 +77,12 @@ class AnswersContinueTheDialogue(DataRule):
             self.rows += bool(answers)
             prompt = prompt_of(row)
             turns = next(
-                (one for answer in answers if (one := find_turns_behind_answer(prompt, answer.text))), None
+                (
+                    one
+                    for answer in answers
+                    if (one := find_turns_behind_answer(prompt, answer.text))
+                ),
+                None,
             )
             if turns is None:
                 continue
@@ -103,7 +108,9 @@ class AnswersContinueTheDialogue(DataRule):
             "split each of these answers at its labels into messages of user and assistant, or cut it at the first"
             " label, and train again",
             severity="error" if len(found) >= MANY * self.rows else "warning",
-            cases=[case for turns, case in self.cases if self.counts.are_speakers(turns)][:MAX_CASES],
+            cases=[case for turns, case in self.cases if self.counts.are_speakers(turns)][
+                :MAX_CASES
+            ],
             count=len(found),
             total=self.rows,
         )
