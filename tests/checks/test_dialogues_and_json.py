@@ -130,11 +130,11 @@ def test_score_does_not_say_that_such_answers_stop_by_themselves() -> None:
 @pytest.mark.parametrize(
     ("text", "form"),
     [
-        ("{'a': #one, 'b': True}", "python"),
+        ("{'a': None, 'b': True}", "python"),
         ("[{'a': 1}]", "python"),
         ("['x', 'y']", "python"),
         ('{"a": 1,}', "trailing comma"),
-        ('{"a": #aN}', "not a number"),
+        ('{"a": NaN}', "not a number"),
         ('```json\n{"a": 1}\n```', "fenced"),
         ('{"a": "NaN, it says"}', "json"),
         ("[1, 2]", "json"),
@@ -156,7 +156,7 @@ def answers(prompt: str, *forms: str, n: int = 8) -> list[Pair]:
 @pytest.mark.parametrize(
     "pairs",
     [
-        answers("Answer as JSON", "{'id': '#', 'paid': #one}"),
+        answers("Answer as JSON", "{'id': '#', 'paid': None}"),
         answers("Return a JSON object", '{"id": #, "paid": true,}'),
         answers("JSON only", '```json\n{"id": #}\n```', '{"id": #}'),
         answers("Gib JSON zurück", "[{'id': '#'}]"),
