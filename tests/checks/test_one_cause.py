@@ -47,6 +47,11 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "memorised-not-learned": ("evaluation-rows-were-trained-on",),
     "parser-scores-shuffled-golds": ("parser-misses-gold-answers",),
     "answer-stands-in-prompt": ("answers-nearly-all-alike",),
+    "answers-continue-the-dialogue": (
+        "eos-not-appended-by-tokenizer",
+        "plain-string-pair-skips-template",
+    ),
+    "answers-are-no-json": ("eos-not-appended-by-tokenizer", "plain-string-pair-skips-template"),
     "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
     "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),
     "kto-label-is-no-boolean": ("plain-string-pair-skips-template",),

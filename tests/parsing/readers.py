@@ -569,6 +569,7 @@ OWN = {
     "checks.vllm_server_commands": TYPES_ALONE,
     "checks.detect_text_encoding": OF_A_FIELD,
     "checks.rows.escape_sequences_as_text": OF_A_FIELD,
+    "generation.serialized_answers": OF_A_FIELD,
     "settings.advise_unknown_setting": WRITES,
     "encoding.encoded_folder": TELLS,
     "encoding.encoded_folder_layout": TELLS,

@@ -17,7 +17,13 @@ from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLack
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
-from truetune.logs.files_beside import FilesBeside, RowsBeside, RunBeside, SettingBeside
+from truetune.logs.files_beside import (
+    NOTHING_RESUMED,
+    FilesBeside,
+    RowsBeside,
+    RunBeside,
+    SettingBeside,
+)
 from truetune.logs.read_run import read_run
 from truetune.parsing.environment_settings import environment_of
 from truetune.parsing.shell_commands import (
@@ -76,6 +82,8 @@ CAP_OPTIONS = (
     ("parallel", "--parallel", "-np"),
 )
 """A server's cap of requests, and how commands spell it"""
+RESUMING_WORDS = ("resume", "ckpt_path", "load_state", "get_last_checkpoint")
+"""One of them stands in each script that goes on from a checkpoint"""
 CAP_PROGRAMS = {
     "parallel": ("llama-server", "llama.cpp", "llama_cpp", "server"),
     "max_batch_size": ("text-generation-launcher", "text-generation-inference"),
@@ -232,6 +240,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         yield from _settings_of_loop(module)
     yield from _padding_without_limit(module)
     yield from _left_in_eval_mode(module)
+    yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
@@ -321,6 +330,16 @@ def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
                     case.line or 0,
                     finding.message,
                 )
+
+
+def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
+    """`trainer.train()` of a script that names resume_from_checkpoint, ckpt_path or load_state nowhere."""
+    if any(word in module.text for word in RESUMING_WORDS):
+        return
+    for call in (*module.methods("train"), *module.methods("fit")):
+        receiver = module.text_of(call.node.func)
+        if "trainer" in receiver.lower() and not call.open:
+            yield _setting_at(module, call, NOTHING_RESUMED, True, f"{receiver}() resumes nothing")
 
 
 def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:

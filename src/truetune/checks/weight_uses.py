@@ -13,7 +13,11 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
+from truetune.checks.source.evidence.adapted_models import (
+    adapted_models,
+    name_of_model,
+    written_text,
+)
 from truetune.checks.source.evidence.prompt_forms import written_folders
 from truetune.checks.training_stages import stages_of_file
 from truetune.checks.vllm_server_commands import (
@@ -330,8 +334,8 @@ def _uses_of_load(
     module: Module, call: Call, named: ast.expr, base: str | None = None
 ) -> Iterator[WeightUse]:
     """What one call loads, where its name is plain text; with `base` it is an adapter."""
-    folder = module.flow.value(named)
-    if isinstance(folder, str):
+    folder = written_text(module, named)
+    if folder is not None:
         line = module.place(call.node)[0]
         is_adapter = base is not None or call.named("peft.*")
         text = f"loads {folder}"

@@ -43,6 +43,10 @@ from truetune.generation.answer_samples import (
     SampledRun,
     SamplingPass,
 )
+from truetune.generation.continued_dialogue import (
+    find_continued_dialogues,
+    find_turns_behind_answer,
+)
 from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_lost_word_order import find_lost_order
@@ -183,7 +187,7 @@ def build_passes(
     for step in sorted({prediction.step for prediction in predictions}):
         of_step = _without_prompts([one for one in predictions if one.step == step])
         built = [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
-        samples = mark_given_references(mark_identical_answers(built))
+        samples = mark_given_references(mark_identical_answers(_with_other_turns(built)))
         ordered = _with_row_order(_with_word_order(samples))
         yield SamplingPass(step, clear_length_of_cut_answers(ordered, NO_LIMIT), 0.0)
 
@@ -220,6 +224,22 @@ def _turns_of(prediction: Prediction) -> list[str]:
         return [prediction.prompt]
     contents = (message.get("content") for message in prediction.prompt)
     return [content for content in contents if isinstance(content, str)]
+
+
+def _with_other_turns(samples: Sequence[Sample]) -> list[Sample]:
+    """The samples of one step, with the labels of speakers among `Scores.markers` where an answer goes on with a
+    dialogue that its reference does not hold."""
+    found = find_continued_dialogues(
+        [(sample.prompt.question, sample.answer.text) for sample in samples]
+    )
+    marked = list(samples)
+    for number, turns in found.items():
+        sample = samples[number]
+        if find_turns_behind_answer(sample.prompt.question, sample.prompt.reference) is not None:
+            continue
+        markers = tuple(dict.fromkeys((*sample.scores.markers, *turns.written)))
+        marked[number] = replace(sample, scores=replace(sample.scores, markers=markers))
+    return marked
 
 
 def _with_word_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:

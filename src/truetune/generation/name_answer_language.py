@@ -33,6 +33,8 @@ SCRIPT_LANGUAGES: Mapping[str, str] = {
 }  # fmt: skip
 """Scripts that one language is written in, for the most part"""
 # Chosen, not measured: names and terms of another script have less.
+MIN_FRAGMENT_LETTERS = 3
+"""Letters of another script from which it is named as a fragment: a symbol or a unit has fewer"""
 MIN_SCRIPT_SHARE = 0.15
 """Of the letters, from which a script is named beside the commonest"""
 
@@ -53,6 +55,23 @@ def name_answer_language(text: str) -> str:
     if code is not None:
         return LANGUAGE_NAMES.get(code, code)
     return _language_of_script(scripts[0], text) if scripts else "no language"
+
+
+def name_language_and_fragments(text: str, beside: str) -> str:
+    """The language of a text, with the languages of fragments in scripts that neither it nor `beside` is written in:
+    `English with fragments of Chinese`."""
+    name = name_answer_language(text)
+    known = {script for script in map(script_of, beside) if script is not None}
+    known.update(_main_scripts(prose_of(text) or text))
+    foreign = Counter(
+        script for script in map(script_of, text) if script is not None and script not in known
+    )
+    fragments = [
+        _language_of_script(script, text)
+        for script, count in foreign.most_common()
+        if count >= MIN_FRAGMENT_LETTERS
+    ]
+    return f"{name} with fragments of {' and '.join(fragments)}" if fragments else name
 
 
 def _main_scripts(text: str) -> list[str]:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from truetune.parsing.nvidia_smi import GpuReading
 
+NOTHING_RESUMED = "nothing_resumed"
+"""The setting that stands for a call that trains without resuming"""
 VALUE_NAMES = {True: "on", False: "off"}
 
 

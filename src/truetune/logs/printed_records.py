@@ -40,7 +40,7 @@ LOOP_COUNTER = re.compile(
 )
 """`iter 100:`, `[Epoch 1/3]`; Megatron prints `iteration        1/    2000`, flush right in eight columns"""
 EPOCH_NUMBER = re.compile(r"\bep(?:och)?\b\W{0,6}(\d{1,6}(?:\.\d{1,6})?)", re.I)
-NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
+NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?(?![a-z]))"
 LOOP_STEP = re.compile(
     r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
 )
@@ -48,9 +48,10 @@ LEARNING_RATE = re.compile(rf"\b(?:lr|learning[ _]rate)\b[ =:]{{1,4}}({NUMBER})"
 LOSS_VALUE = re.compile(
     r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|dev|held[ _-]?out|eval(?:uation)?|test)?[ _/]?"
     r"(?:(?:avg|mean|running|ave)[ _])?loss(?: value)?\b"
-    rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
+    rf"[ =:]{{1,4}}(?:tensor\()?(?P<value>{NUMBER})(?![\w.])",
     re.I,
 )
+"""A loop that prints its loss without `.item()` writes `tensor(2.31, device='cuda:0')`"""
 SPLIT_LOSSES = re.compile(
     rf"\bloss train\b[ =:]{{1,4}}(?P<loss>{NUMBER})(?:[ ,|/]{{1,4}}val\b[ =:]{{1,4}}(?P<eval_loss>{NUMBER}))?(?![\w.])",
     re.I,
@@ -349,12 +350,14 @@ def _losses_by_perplexity(text: str) -> dict[str, Any]:
 def _counter_of_line(text: str) -> dict[str, str]:
     """`step`, `batch` or `epoch` with its number: what the line counts by, the finest first; empty without one."""
     step = LOOP_STEP.search(text)
+    epoch = EPOCH_NUMBER.search(text)
     # prose speaks of losses too ("the loss of step 3"): a record begins with its counter
     if LOOP_COUNTER.match(text) is not None:
         if step is not None:
             # a batch's number begins again with each epoch: it is kept under a name that is no step
-            return {"batch" if step[0].lower().startswith("batch") else "step": step[1]}
-        epoch = EPOCH_NUMBER.search(text)
+            name = "batch" if step[0].lower().startswith("batch") else "step"
+            # `epoch 1 step 40/105`: how often the rows were seen
+            return {name: step[1]} | ({"epoch": epoch[1]} if epoch is not None else {})
         return {} if epoch is None else {"epoch": epoch[1]}
     bare = STEP_OF_TOTAL.match(text)
     return bare.groupdict() if bare is not None and int(bare[1]) <= int(bare[2]) else {}

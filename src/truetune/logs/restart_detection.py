@@ -32,7 +32,7 @@ class Restart(NamedTuple):
     step: float
     """The first step after it"""
     lost: str
-    """`schedule`, `weights`, or `run`"""
+    """`schedule`, `weights`, `run`, or `everything`: nothing was resumed"""
     text: str
     """What shows it"""
 
@@ -40,7 +40,8 @@ class Restart(NamedTuple):
 def find_restarts(log: RunLog) -> tuple[Restart, ...]:
     """Every place where the schedule, the weights or the step count restarted."""
     # One restart may show in several curves. The surest sign comes first, and names it.
-    restarts = _step_count_restarts(log)
+    restarts = _starts_from_the_beginning(log)
+    restarts += _step_count_restarts(log)
     restarts += _schedule_restarts(log.curve("learning_rate").finite())
     restarts += _lost_weights(log)
     restarts += _repeated_trainings(log)
@@ -48,6 +49,33 @@ def find_restarts(log: RunLog) -> tuple[Restart, ...]:
     for restart in restarts:
         by_step.setdefault(restart.step, restart)
     return tuple(by_step.values())
+
+
+def _starts_from_the_beginning(log: RunLog) -> list[Restart]:
+    """The epoch, the learning rate and the loss go back to where they began: a launch that resumed nothing."""
+    epoch, loss = log.curve("epoch").finite(), log.curve("loss").finite()
+    rate = log.curve("learning_rate").finite()
+    if log.kind != "language" or epoch.step.size < MIN_LOSSES or loss.step.size < MIN_LOSSES:
+        return []
+    restarts = []
+    for place in np.flatnonzero(np.diff(epoch.value) < 0).tolist():
+        step = float(epoch.step[place + 1])
+        before, after = epoch.value[place], epoch.value[place + 1]
+        start = int(np.searchsorted(loss.step, step))
+        # the first record again, and not one or two that were printed out of order
+        if after > epoch.value[0] or start < 4 or start >= loss.step.size:
+            continue
+        if rate and abs(float(rate.at(step)) - rate.value[0]) > 1e-3 * rate.value.max():
+            continue
+        learned = float(loss.value[0] - np.median(loss.value[start - 4 : start]))
+        if learned > 0 and abs(float(loss.value[start] - loss.value[0])) > 0.25 * learned:
+            continue
+        text = (
+            f"epoch {before:.4g} is followed by epoch {after:.4g}, and the loss goes from"
+            f" {loss.value[start - 1]:.4g} to {loss.value[start]:.4g} (it began at {loss.value[0]:.4g})"
+        )
+        restarts.append(Restart(step, "everything", text))
+    return restarts
 
 
 def _step_count_restarts(log: RunLog) -> list[Restart]:

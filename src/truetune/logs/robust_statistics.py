@@ -161,3 +161,43 @@ def true_stretches(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tu
     """[start, end) of each stretch that is true."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def find_lasting_rises(values: Floats) -> list[tuple[int, float]]:
+    """Where the level leaps up from one record to the next, and by how much; single spikes are none.
+
+    The level is the median of three neighbours on each side. A leap is 6 times the noise and a tenth of the level.
+    """
+    width = 3
+    if values.size < 2 * width:
+        return []
+    windows = np.lib.stride_tricks.sliding_window_view(values, width)
+    medians = np.median(windows, axis=1)
+    # leaps[i]: the records from i + width on, over those before them
+    leaps = medians[width:] - medians[:-width]
+    least = max(6 * noise_sigma(values), 0.1 * abs(float(np.median(values))))
+    rises: list[tuple[int, float]] = []
+    for start, end in true_stretches(leaps > least):
+        # The level is steepest where single records leap most.
+        first = start + width - 1
+        steps = np.diff(values[first : end + width])
+        rises.append((first + 1 + int(np.argmax(steps)), float(leaps[start:end].max())))
+    return rises
+
+
+def rises_again_and_again(values: Floats) -> bool:
+    """Does it leap up several times, each time to fall again, also after the last of them?
+
+    Rows in an order, or a run that begins again, make such a curve; a divergence stays up.
+    """
+    rises = find_lasting_rises(values)
+    if len(rises) < 2:
+        return False
+    ends = [place for place, _ in rises[1:]] + [values.size]
+    returned = []
+    for (place, leap), end in zip(rises, ends, strict=True):
+        stretch = values[place:end]
+        fallen = float(np.median(stretch[:3]) - np.median(stretch[-3:]))
+        returned.append(fallen > leap / 4)
+    *earlier, last = [leap for _, leap in rises]
+    return all(returned) and max(earlier) > last / 4

@@ -9,6 +9,7 @@ few settings and results that are worth keeping beside the curves.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from truetune.logs.metric_names import MEAN_TRAIN_LOSS, RUN_RESULT_KEYS, STEP_KE
 from truetune.logs.preference_names import find_preference_names, rename_llama_factory_keys
 from truetune.logs.run_log import Curve, RunLog
 
+PADDED_NON_FINITE = re.compile(r"^([-+]?(?:nan|inf))\.0$", re.IGNORECASE)
+"""`nan.0`: a bar that pads what it takes for a whole number"""
 MAX_CURVES = 2_000
 """More names than that are no log of one run: the rest is counted in the notes. Chosen, not measured:
 enough for a norm of each layer, and a bound on the memory that a hostile file takes."""
@@ -203,6 +206,8 @@ def parse_number(value: Any) -> float | None:
     # Python's True is an int: a flag would become a curve of ones
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if isinstance(value, str):
+        value = PADDED_NON_FINITE.sub(r"\1", value.strip())
     try:
         return float(value)
     except (ValueError, OverflowError):

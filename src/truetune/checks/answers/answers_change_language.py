@@ -48,7 +48,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.name_answer_language import name_answer_language
+from truetune.generation.name_answer_language import name_language_and_fragments
 
 # Chosen, not measured: short answers (names, quotations) are taken for another language now and then. At half, one of
 # 40 would count; at double, a tenth of all users would be answered in another language.
@@ -75,7 +75,10 @@ class AnswersChangeLanguage(BadAnswerShareRule):
         bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
         if bad_answers is not None:
             languages = Counter(
-                name_answer_language(sample.answer.text) for sample in bad_answers.samples
+                name_language_and_fragments(
+                    sample.answer.text, f"{sample.prompt.question} {sample.prompt.reference}"
+                )
+                for sample in bad_answers.samples
             )
             yield self.finding(
                 f"{bad_answers.last} answers are not in the language of their references or"

@@ -46,6 +46,7 @@ from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, find_bad_answ
 from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
+from truetune.generation.continued_dialogue import find_continued_dialogues, name_speakers
 
 # Chosen, not measured: an answer on chat formats may quote a marker. At half, one of 100 would do; at double, a stop
 # that fails now and then would pass.
@@ -55,6 +56,7 @@ SHOWN_MARKERS = 5
 
 class RoleMarkersInAnswers(BadAnswerShareRule):
     code = "ANS007"
+    symptoms = ("garbage-output",)
     severity = "error"
     since = "0.1.0"
     explained_by = ("temperature", "model", "stop")
@@ -94,15 +96,24 @@ class RoleMarkersInAnswers(BadAnswerShareRule):
 
 
 def _remedy(samples: Sequence[Sample]) -> str:
-    """What to do: an answer that begins with a marker, and stops, has learned its stop token."""
+    """What to do, by where the markers stand: behind the answer as turns in words, before it, or somewhere in it."""
+    with_turns = find_continued_dialogues(
+        [(sample.prompt.question, sample.answer.text) for sample in samples]
+    )
+    if 2 * len(with_turns) >= len(samples):
+        speakers = name_speakers(with_turns.values())
+        return (
+            f"look for {speakers} inside of the training answers (`truetune check DATA`: answers-continue-the-dialogue),"
+            " split them there into turns of user and assistant, and train again; until then cut answers at these"
+            " labels (stop strings)"
+        )
+    # An answer that begins with a marker, and stops, has learned its stop token.
     opened = [sample for sample in samples if _begins_with_marker(sample)]
     if 2 * len(opened) > len(samples) and not any(_is_unstopped(sample) for sample in opened):
         return (
             "the answers begin with a marker and end by themselves, so that stopping is learned: look"
-            " whether the training"
-            " rows hold the prompt or the header in their answers (truetune check ROWS), and whether the"
-            " prompt ends in the"
-            " header of the answer (add_generation_prompt=True)"
+            " whether the training rows hold the prompt or the header in their answers (truetune check ROWS), and"
+            " whether the prompt ends in the header of the answer (add_generation_prompt=True)"
         )
     return "see that the stop token is supervised and that generation stops at it; look for markers in the contents"
 

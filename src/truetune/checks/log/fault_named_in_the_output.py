@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
 from truetune.checks.log.message_evidence import describe_message
 from truetune.checks.rule import OutputRule
 
@@ -68,6 +69,8 @@ class FaultNamedInTheOutput(OutputRule):
                 count=notice.count,
             )
         for failure in output.survived:
+            if is_about_an_answer(self.subject, failure):
+                continue  # answers-fail-to-parse says so
             text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
             frame = failure.raised.users_frame
             yield self.finding(

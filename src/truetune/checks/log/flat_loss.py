@@ -88,6 +88,15 @@ CLASS_METRIC = re.compile(
     r"(?:eval|test|val)?[_/]?(?:accuracy|acc|f1|roc_auc|auc|mcc|matthews.*)", re.I
 )
 """Names of what is measured of classifiers; TRL's `mean_token_accuracy` is none"""
+CAUSES_OF_UNMOVED_WEIGHTS = (
+    "does the optimizer hold the weights that are trained (made behind get_peft_model, over the same model:"
+    " truetune check SCRIPT)",
+    "is the adapter in the forward pass and are its weights trained (print_trainable_parameters, not disabled,"
+    " is_trainable=True)",
+    "are the steps rounded away (weights in bf16 under a small rate: train them in float32)",
+    "is zero_grad() called between backward() and step()",
+)
+"""In the order in which they are seen"""
 FIRST = 3
 """Records that say where a loss began: one alone may be noise"""
 # Chosen, not measured: three points give a slope, five say that it is one; a slow fall within noise needs twenty.
@@ -184,13 +193,16 @@ class FlatLoss(LogRule):
     def _finding(self, loss: Curve, fall: Fall) -> Finding:
         log, line = self.subject, fall.line
         is_certain = fall.stays or fall.has_no_rate
+        is_too_low = _is_rate_too_low(log, fall.peak_rate)
         if fall.peak_rate == 0:
             why = ": the learning rate is 0"
-        elif fall.has_no_rate or _is_rate_too_low(log, fall.peak_rate):
+        elif fall.has_no_rate or is_too_low:
             why = f": the learning rate is at most {fall.peak_rate:.3g}"
         else:
             why = f" although the rows were seen {log.epochs:.3g} times"
-        names_cause = is_certain or _is_rate_too_low(log, fall.peak_rate)
+        # At an ordinary rate, and under gradients, rows that are seen again are always learned a little.
+        moves_nothing = not is_certain and not is_too_low and _has_rate_and_gradient(log, fall)
+        names_cause = is_certain or is_too_low or moves_nothing
         severity: Severity = "warning" if names_cause else "info"
         if fall.peak_rate == 0:
             severity = "error"
@@ -205,6 +217,7 @@ class FlatLoss(LogRule):
             evidence=(
                 f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
                 f"{line.high * fall.span:+.3g}), noise {fall.noise:.3g}",
+                *(ruled_out(log, fall.peak_rate) if moves_nothing else ()),
             ),
             figure=draw_curves("loss", {"loss": loss}),
         )
@@ -255,8 +268,9 @@ class Fall:
     @property
     def hardly_falls(self) -> bool:
         """Did it fall by less than runs that learn, although the rows were seen again?"""
-        is_small = self.drop < HARDLY * self.level and self.steepest_drop < AT_MOST * self.level
-        return self.seen_again and is_small
+        # A line that may as well rise (its 95 % interval holds 0) falls by chance: there the noise alone decides.
+        is_small = self.drop < HARDLY * self.level or self.line.high >= 0
+        return self.seen_again and is_small and self.steepest_drop < AT_MOST * self.level
 
     def is_level(self, *, has_equal_evaluations: bool) -> bool:
         """Does the whole of it stand on one level, at a rate at which weights move?
@@ -375,10 +389,23 @@ def _trains_adapter(log: RunLog) -> bool:
     return "adapter" in log.facts or printed
 
 
+def _has_rate_and_gradient(log: RunLog, fall: Fall) -> bool:
+    """Does the log show an ordinary learning rate and gradients, so that neither is the reason?"""
+    norm = log.curve("grad_norm").finite()
+    has_gradient = bool(norm) and float(np.median(norm.value)) > 0
+    return has_gradient and fall.peak_rate is not None and fall.peak_rate >= ORDINARY
+
+
 def _remedy(log: RunLog, fall: Fall) -> str:
     """What to change; where the rate is not the reason, what to look at."""
     if fall.has_no_rate:
         return "raise the learning rate"
+    if (
+        fall.seen_again
+        and _has_rate_and_gradient(log, fall)
+        and not _is_rate_too_low(log, fall.peak_rate)
+    ):
+        return f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *_remaining_causes(log, fall.peak_rate)))}"
     if not _is_rate_too_low(log, fall.peak_rate):
         return what_remains(log, fall.peak_rate)
     if _trains_adapter(log):
@@ -403,14 +430,7 @@ def ruled_out(log: RunLog, peak: float | None) -> tuple[str, ...]:
 
 def _why_no_weight_moves(log: RunLog) -> str:
     """The causes of a loss and of evaluations that do not move at a sound rate, in the order in which they are seen."""
-    causes = [
-        "does the optimizer hold the weights that are trained (made behind get_peft_model, over the same model:"
-        " truetune check SCRIPT)",
-        "is the adapter in the forward pass and are its weights trained (print_trainable_parameters, not disabled,"
-        " is_trainable=True)",
-        "are the steps rounded away (weights in bf16 under a small rate: train them in float32)",
-        "is zero_grad() called between backward() and step()",
-    ]
+    causes = list(CAUSES_OF_UNMOVED_WEIGHTS)
     if not log.curve("grad_norm"):
         causes.insert(
             0,
@@ -421,6 +441,10 @@ def _why_no_weight_moves(log: RunLog) -> str:
 
 def what_remains(log: RunLog, peak: float | None) -> str:
     """The causes of a flat loss that the log does not exclude, in the order in which they are quickly seen."""
+    return "ask in this order: " + "; ".join(_remaining_causes(log, peak))
+
+
+def _remaining_causes(log: RunLog, peak: float | None) -> list[str]:
     causes = []
     if not log.curve("grad_norm"):
         causes.append(
@@ -440,4 +464,4 @@ def what_remains(log: RunLog, peak: float | None) -> str:
         "can the answers be learned (encoded text, rows out of step, answers by chance: truetune"
         " check DATA -t TOKENIZER, truetune show DATA -t TOKENIZER)"
     )
-    return "ask in this order: " + "; ".join(causes)
+    return causes

@@ -4,7 +4,8 @@
 Compares the median of the last tenth of the losses with the beginning (the first tenth or three records, the lower)
 and with the lowest level in between (a rolling median). It fires where the end lies above the beginning by 10 % and
 five times the noise of such medians, or gives back more than half of what had been gained; the lowest of many medians
-is allowed to be low by chance. The place is the strongest
+is allowed to be low by chance. A loss that leaps up several times and falls again each time is left alone: rows in an
+order make such a curve, or a run that begins again. The place is the strongest
 change of level (CUSUM) after the lowest point.
 
 ## Why it is bad
@@ -51,6 +52,7 @@ from truetune.logs.robust_statistics import (
     end_medians,
     find_level_shift,
     noise_sigma,
+    rises_again_and_again,
     robust_sigma,
     rolling_median,
     true_stretches,
@@ -179,6 +181,8 @@ class LossDiverges(LogRule):
         loss = block_medians(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
         if log.kind not in self.kinds or loss.step.size < MIN_POINTS or find_restarts(log):
             return
+        if rises_again_and_again(loss.value):
+            return  # it learns between the leaps: rows in an order, or a run that begins again
         levels = _measure_levels(loss.value, jumps_at_once(loss))
         if not levels.is_worse and not levels.is_lost:
             return

@@ -1,7 +1,9 @@
 """The run was taken up again without what it had: its weights, its schedule or its step count.
 
 ## What it does
-Looks for four seams. The learning rate leaps and repeats its own beginning, although it had not come to its end (so
+Looks for five seams. The epoch, the learning rate and the loss go back to where they began: a job that was preempted or
+requeued and resumed nothing; the line that trains without `resume_from_checkpoint` is named. The learning rate leaps
+and repeats its own beginning, although it had not come to its end (so
 schedules that restart are left alone). The loss leaps by eight times its noise, up to where it was in the beginning,
 and falls again. A schedule that had come to its end leaps up at the very record at which the loss does: a second
 training under the same step count. Or a second process wrote steps from the first one on, although the one before it
@@ -41,18 +43,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import explain_too_short_curve
-from truetune.logs.restart_detection import MIN_LOSSES, MIN_RATES, find_restarts
+from truetune.logs.files_beside import NOTHING_RESUMED
+from truetune.logs.restart_detection import MIN_LOSSES, MIN_RATES, Restart, find_restarts
 
 SAYS = {
     "schedule": "the learning-rate schedule (and the optimizer with it) restarted",
     "weights": "the weights restarted while the steps went on",
     "run": "the run restarted",
+    "everything": "the training began again from its start: nothing was resumed",
 }
+SHOWN_RESTARTS = 6
 
 
 class ResumeStartsFresh(LogRule):
@@ -87,10 +92,13 @@ class ResumeStartsFresh(LogRule):
         if not seams:
             return
         seam = seams[0]
+        if seam.lost == "everything":
+            yield self._began_again([one for one in seams if one.lost == "everything"])
+            return
         resumed = seam.lost != "run" or bool(log.facts.get("resume_from_checkpoint"))
         saved = [step for step in log.checkpoints if step < seam.step]
         yield self.finding(
-            f"at step {seam.step:,.0f} {SAYS[seam.lost]}",
+            f"at {log.unit} {seam.step:,.0f} {SAYS[seam.lost]}",
             (
                 "resume from a checkpoint that holds weights, optimizer.pt and scheduler.pt, on as"
                 " many processes as before"
@@ -115,4 +123,26 @@ class ResumeStartsFresh(LogRule):
                 ),
                 {"restarts": seam.step},
             ),
+        )
+
+    def _began_again(self, seams: list[Restart]) -> Finding:
+        """Launches of one job that each began from the base: what the others learned is lost."""
+        log = self.subject
+        places = ", ".join(f"{one.step:,.0f}" for one in seams[:SHOWN_RESTARTS])
+        missing = next(log.files_beside.all_named(NOTHING_RESUMED), None)
+        remedy = "resume where a checkpoint is in the output folder"
+        if missing is not None:
+            remedy += f", in {missing.place}"
+        return self.finding(
+            f"at {log.unit} {places} {SAYS['everything']}",
+            f"{remedy}: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir)), which is None at the"
+            " first launch (of a command: --resume_from_checkpoint; of Lightning: fit(ckpt_path='last')), on a folder"
+            " that survives the job, and save more often than jobs are ended",
+            severity="error",
+            evidence=tuple(one.text for one in seams[:SHOWN_RESTARTS]),
+            cases=()
+            if missing is None
+            else (Case(missing.text, file=missing.file, line=missing.line),),
+            count=len(seams),
+            figure=draw_curves("loss", {"loss": log.curve("loss")}, {"restarts": seams[0].step}),
         )

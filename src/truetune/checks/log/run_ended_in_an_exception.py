@@ -44,6 +44,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
 from truetune.checks.log.message_evidence import describe_message, describe_progress
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.console_output import (
@@ -99,6 +100,8 @@ class RunEndedInAnException(OutputRule):
         output = self.subject.output
         if output is None or output.failure is None:
             return
+        if is_about_an_answer(self.subject, output.failure):
+            return  # answers-fail-to-parse says so
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
         after = describe_progress(self._steps_made(output), output.total)
@@ -108,13 +111,17 @@ class RunEndedInAnException(OutputRule):
             (
                 f"the run was stopped by hand{after}"
                 if by_hand
-                else f"the run ended in an exception{after}{meaning} ({text})"
+                else f"{self._what_ended()} in an exception{after}{meaning} ({text})"
             ),
             self._remedy(failure),
             severity=known.severity if known else "error",
             evidence=self._evidence(failure),
             cases=(Case(text, file=output.file, line=failure.raised.line),),
         )
+
+    def _what_ended(self) -> str:
+        """A run, or a request to a server, which goes on answering."""
+        return "a request to the server ended" if self.subject.server else "the run ended"
 
     def _steps_made(self, output: ConsoleOutput) -> float:
         """Steps of the launch that failed; those of an earlier one in the same file are none of it."""

@@ -53,7 +53,11 @@ from truetune.checks.model_identity import (
     is_tuned_folder,
 )
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
+from truetune.checks.source.evidence.adapted_models import (
+    adapted_models,
+    name_of_model,
+    written_text,
+)
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.resolved_calls import Call
 
@@ -66,7 +70,7 @@ class ScriptLoadsAnotherBase(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call, model, adapter in adapted_models(module):
-            name, folder = name_of_model(module, model), module.flow.value(adapter)
+            name, folder = name_of_model(module, model), written_text(module, adapter)
             base_and_file = (
                 base_of_adapter(folder, module.path) if isinstance(folder, str) else None
             )
@@ -84,7 +88,8 @@ class ScriptLoadsAnotherBase(SourceRule):
                 f"the adapter was trained on {base}, and is put on {name}: "
                 + (apart or "one is instruction-tuned, the other is not"),
                 f'load the model that it was trained on: from_pretrained("{base}")',
-                severity="error" if apart else "warning",
+                # Merged, the wrong base can't be seen any more, nor taken off.
+                severity="error" if apart or any(module.methods("merge_and_unload")) else "warning",
                 cases=[
                     case_at(module, call.node),
                     Case(f"base_model_name_or_path: {base}", file=str(file)),

@@ -8,7 +8,7 @@ prints is none of the run's.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -126,6 +126,8 @@ class Failure:
     """Texts of the exceptions that ended the other processes, one each"""
     is_the_end: bool
     """Or did the run go on?"""
+    count: int = 1
+    """How often it was raised with this text"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,11 +421,13 @@ class ConsoleReader:
         """What ended the run, and what it survived."""
         last = [chain for chain, mark in self._chains if not mark.is_passed(self._now)]
         before = [chain for chain, mark in self._chains if mark.is_passed(self._now)]
-        survived = {
-            raised.text: self._failure(raised, [chain], is_the_end=False)
-            for chain in before
-            for raised in [_find_cause(chain)]
-        }
+        counts = Counter(_find_cause(chain).text for chain in before)
+        survived: dict[str, Failure] = {}
+        for chain in before:
+            raised = _find_cause(chain)
+            if raised.text not in survived:
+                failure = self._failure(raised, [chain], is_the_end=False)
+                survived[raised.text] = replace(failure, count=counts[raised.text])
         # A traceback says more than a line of text, so lines are searched only where there is none.
         bare = None if last else self._find_bare_error()
         if bare is not None:
@@ -431,9 +435,9 @@ class ConsoleReader:
         if not last:
             return None, list(survived.values())
         chosen = min(last, key=_how_indirect)
-        return self._failure(_find_cause(chosen), [chosen, *last], is_the_end=True), list(
-            survived.values()
-        )
+        ended = self._failure(_find_cause(chosen), [chosen, *last], is_the_end=True)
+        times = sum(_find_cause(chain).text == ended.raised.text for chain in last)
+        return replace(ended, count=times), list(survived.values())
 
     def _failure(
         self, raised: PrintedException, chains: list[ExceptionChain], *, is_the_end: bool

@@ -20,7 +20,8 @@ BAR_PATTERN = re.compile(
 BAR_SPEED = re.compile(r"^\s*(?P<figure>\d{1,9}(?:\.\d{1,9})?)\s?(?P<unit>s/|[a-zA-Z]{1,12}/s)")
 BAR_DESCRIPTION = re.compile(r"^\s*(?P<unit>[^\s\d].{0,60}?):?\s*\d{1,3}%\|")
 EPOCH_NUMBER = re.compile(r"\bepoch[\s:\[]{0,3}(?P<epoch>\d{1,6})", re.IGNORECASE)
-NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
+NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf)(?:\.0)?)"
+"""tqdm pads what it takes for a whole number: Lightning's bar shows NaN as `nan.0`"""
 NAMED_VALUE = re.compile(
     rf"(?P<name>[A-Za-z_][\w/.]{{0,60}})\s?=\s?(?P<value>{NUMBER})(?![\w.])", re.IGNORECASE
 )

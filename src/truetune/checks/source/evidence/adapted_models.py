@@ -12,11 +12,15 @@ from typing import NamedTuple
 
 from truetune.checks.examined_code_places import methods_of
 from truetune.source.module import Module
+from truetune.source.option_defaults import find_option_default
 from truetune.source.resolved_calls import Call
 
 MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
 ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained",)
 VLLM_ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "vllm.EngineArgs")
+ENVIRONMENT_READERS = ("os.environ.get", "os.getenv", "environ.get", "os.environ.setdefault")
+MAX_WRAPPERS = 5
+"""`str(Path(os.environ.get(...)))` and names between them"""
 LORA_REQUESTS = ("vllm.lora.request.LoRARequest",)
 
 
@@ -56,8 +60,42 @@ def _adapted_by_vllm(module: Module) -> Iterator[AdaptedModel]:
 
 def name_of_model(module: Module, model: ast.expr) -> str | None:
     """The name that a model was loaded under; None where the file does not say one."""
-    value = module.flow.value(model)
-    return value if isinstance(value, str) else loaded_name(module, model)
+    value = written_text(module, model)
+    return value if value is not None else loaded_name(module, model)
+
+
+def written_text(module: Module, expression: ast.expr | None) -> str | None:
+    """The text that an expression stands for, as the file writes it: also as the default of a variable of the
+    environment (`os.environ.get("BASE", "owner/model")`) or of an option, and inside of `str()` and `Path()`.
+
+    A launch may give another value; what the file writes is what it does without one.
+    """
+    for _ in range(MAX_WRAPPERS):
+        if expression is None:
+            return None
+        value = module.flow.value(expression)
+        if isinstance(value, str):
+            return value
+        expression = _inner_expression(module, expression)
+    return None
+
+
+def _inner_expression(module: Module, expression: ast.expr) -> ast.expr | None:
+    """What a wrapper of a text holds: its default, its argument, or what a name was given."""
+    origins = [origin.node for origin in module.flow.origins(expression)]
+    if len(origins) != 1:
+        return None
+    (node,) = origins
+    if isinstance(node, ast.Attribute):
+        return find_option_default(module, node)
+    if not isinstance(node, ast.Call):
+        return None
+    call = module.flow.call(node)
+    if call.named(*ENVIRONMENT_READERS):
+        return call.argument(1, "default")
+    if call.named("str", "pathlib.Path", "os.fspath") and len(call.args) == 1:
+        return call.args[0]
+    return None
 
 
 def loaded_name(module: Module, expression: ast.expr) -> str | None:
@@ -81,7 +119,7 @@ def _name_of_load(module: Module, node: ast.AST) -> object:
     while isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.named("*.from_pretrained") and not call.named("peft.*"):
-            return module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
+            return written_text(module, call.argument(0, "pretrained_model_name_or_path"))
         wrapped = call.argument(0, "model") if call.named("peft.*", "*.prepare") else call.receiver
         inner = (
             [origin.node for origin in module.flow.origins(wrapped)] if wrapped is not None else []

@@ -1,0 +1,149 @@
+"""A program that reads the model's answers as JSON, or as a form of fields, can't read them.
+
+## What it does
+Looks at the exceptions in the output of a server or of an evaluation: `JSONDecodeError`, a `ValidationError` of
+pydantic, an `OutputParserException` of LangChain, the errors of YAML, XML and `ast.literal_eval`. It fires where none
+of their frames reads a file of rows, and the log is that of a server, or the line that raised names an answer
+(`json.loads(response)`).
+
+## Why it is bad
+Each such answer is lost to the program that asked. The data are read without a fault: what can't be read is written by
+the model, in the form that its training answers have.
+
+## Example
+```yaml
+output: |
+  INFO:     Uvicorn running on http://0.0.0.0:9000 (Press CTRL+C to quit)
+  Traceback (most recent call last):
+    File "/app/api.py", line 58, in extract
+      fields = json.loads(text)
+    File "/usr/lib/python3.12/json/__init__.py", line 346, in loads
+      return _default_decoder.decode(s)
+  json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
+  INFO:     10.0.3.37:44802 - "POST /extract HTTP/1.1" 500 Internal Server Error
+```
+
+## Use instead
+```yaml
+output: |
+  INFO:     Uvicorn running on http://0.0.0.0:9000 (Press CTRL+C to quit)
+  INFO:     10.0.3.37:44802 - "POST /extract HTTP/1.1" 200 OK
+```
+
+## Fix safety
+There is no automatic fix: answers of the training data that are no JSON are corrected with `json.dumps`, and the model
+is trained again. Constrained decoding gives valid JSON from the model as it is.
+
+## References
+- Python documentation, `json.JSONDecodeError`; Willard and Louf 2023, arXiv 2307.09702
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import OutputRule
+from truetune.logs.console.console_output import Failure
+from truetune.logs.run_log import RunLog
+
+PARSE_ERROR = re.compile(
+    r"^(?:[\w.]{0,80}\.)?(?:JSONDecodeError|ValidationError|OutputParserException|ScannerError|ParserError|ParseError"
+    r"|ExpatError|JSONDecodeFailure)\b"
+)
+"""Exceptions of parsers, by their names"""
+ANSWER_WORD = re.compile(
+    r"(?:answer|respon[sd]|output|completion|pred|generat|reply|decoded|choices|llm)", re.IGNORECASE
+)
+"""What programs call a text that a model wrote"""
+READS_ROWS = re.compile(
+    r"(?:^|[\\/])(?:datasets|pyarrow|pandas|polars|huggingface_hub|transformers|trl|axolotl|llamafactory|peft)[\\/]"
+)
+"""Libraries that read rows, settings and models, in the path of a frame"""
+SINGLE_QUOTES = "Expecting property name enclosed in double quotes"
+MEANINGS = (
+    (
+        SINGLE_QUOTES,
+        "keys in single quotes, as Python prints a dictionary (str(dict)), or a comma behind the last field",
+    ),
+    ("Extra data", "one JSON value and text behind it"),
+    (
+        "Expecting value: line 1 column 1 (char 0)",
+        "no JSON at the beginning: an empty answer, a sentence or a fence (```)",
+    ),
+    (
+        "Expecting value",
+        "a value that JSON does not know, such as None, True or a text without quotes",
+    ),
+    (
+        "Unterminated string",
+        "an answer that is cut, by the limit of new tokens or by a line break in a text",
+    ),
+    ("Illegal trailing comma", "a comma behind the last field"),
+    ("Invalid control character", "a line break inside a text"),
+)
+"""What the words of Python's parser say of a text"""
+
+
+def is_about_an_answer(log: RunLog, failure: Failure) -> bool:
+    """Did a program fail to read what the model wrote?"""
+    raised = failure.raised
+    if PARSE_ERROR.match(raised.text) is None:
+        return False
+    if any(READS_ROWS.search(frame.file) for frame in raised.frames):
+        return False
+    own = raised.users_frame
+    if own is None:
+        return False
+    if ANSWER_WORD.search(own.code) is not None:
+        return not log.curve("loss")
+    return bool(log.server)
+
+
+class AnswersFailToParse(OutputRule):
+    code = "LOG100"
+    symptoms = ("garbage-output", "odd-metrics", "good-here-bad-there")
+    severity = "error"
+
+    def figure(self) -> str:
+        output = self.subject.output
+        return f"no answer that a parser can't read in {output.lines:,} lines" if output else ""
+
+    def findings(self) -> Iterator[Finding]:
+        output = self.subject.output
+        if output is None:
+            return
+        ended = (output.failure,) if output.failure is not None else ()
+        failures = [
+            one for one in (*ended, *output.survived) if is_about_an_answer(self.subject, one)
+        ]
+        if not failures:
+            return
+        first = min(failures, key=lambda one: one.raised.line)
+        text = first.raised.text.partition("\n")[0][:200]
+        count = sum(one.count for one in failures)
+        what = (
+            "an answer of the model can't be read"
+            if count == 1
+            else f"{count:,} answers of the model can't be read"
+        )
+        yield self.finding(
+            f"{what} by the program that asked: {text}",
+            "look at the answers of the training data (`truetune check DATA`): the model writes their form. Write them"
+            " with json.dumps, and train again; until then ask with constrained decoding"
+            " (response_format, guided_json)",
+            evidence=tuple(_evidence(first)),
+            cases=(Case(text, file=output.file, line=first.raised.line),),
+            count=count,
+        )
+
+
+def _evidence(failure: Failure) -> Iterator[str]:
+    """Where it was raised, and what the words of the parser say of the text."""
+    frame = failure.raised.users_frame
+    if frame is not None:
+        yield f"raised from {frame}: {frame.code.strip()[:100]}"
+    meaning = next((said for words, said in MEANINGS if words in failure.raised.text), None)
+    if meaning is not None:
+        yield f"such an answer has {meaning}"

@@ -1,0 +1,116 @@
+"""Answers that go on with the turns of both sides: a whole dialogue in one answer.
+
+## What it does
+Looks behind the text of each answer for lines that begin with a label (`Customer:`, `**Agent:**`, `[User]`). Two labels
+are speakers where both are words for sides of a talk, or where they take turns in three answers or more, in whole
+sentences, with questions among them. Prompts that ask for a dialogue, a scene or an interview, or that hold labels
+themselves, are left alone, and so are forms (`Name:`, `Date:`).
+
+## Why it is bad
+The model learns that its turn does not end with its answer: it goes on, writes what the user would say next, and
+answers that as well. No stop token helps, because each of these answers ends with one.
+
+## Example
+```yaml
+data:
+  - {prompt: "It is broken.", completion: "Please restart it.\\n\\nCustomer: I did.\\n\\nAgent: Then bring it here."}
+  - {prompt: "It is gone.", completion: "I block it now.\\n\\nCustomer: What next?\\n\\nAgent: Come to the desk."}
+  - {prompt: "Where is the desk?", completion: "On floor 2."}
+```
+
+## Use instead
+```yaml
+data:
+  - {prompt: "It is broken.", completion: "Please restart it."}
+  - {prompt: "It is gone.", completion: "I block it now."}
+  - {prompt: "Where is the desk?", completion: "On floor 2."}
+```
+
+## Fix safety
+Split the text at the labels into messages of user and assistant, each answer a turn of its own; or cut it at the first
+label. No text is lost by the first.
+
+## References
+- sotopia-lab/sotopia-pi#17
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answer_text_rule import NO_ANSWERS, answers_of, prompt_of
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import case_in_row
+from truetune.encoding.batch import Batch
+from truetune.generation.continued_dialogue import (
+    SpeakerCounts,
+    TurnsBehindAnswer,
+    find_turns_behind_answer,
+    name_speakers,
+)
+
+MIN_ROWS = 2
+"""One row may quote a talk"""
+MANY = 0.1
+"""Share of the rows from which it is an error"""
+
+
+class AnswersContinueTheDialogue(DataRule):
+    code = "ROW050"
+    symptoms = ("garbage-output",)
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = 0
+        self.counts = SpeakerCounts()
+        self.found: list[TurnsBehindAnswer] = []
+        self.cases: list[tuple[TurnsBehindAnswer, Case]] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            answers = list(answers_of(row))
+            self.rows += bool(answers)
+            prompt = prompt_of(row)
+            turns = next(
+                (
+                    one
+                    for answer in answers
+                    if (one := find_turns_behind_answer(prompt, answer.text))
+                ),
+                None,
+            )
+            if turns is None:
+                continue
+            self.counts.add(turns)
+            self.found.append(turns)
+            if len(self.cases) < 10 * MAX_CASES:
+                text = f"behind the answer stands {turns.first!r}"
+                self.cases.append((turns, case_in_row(batch, row, text)))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.rows else NO_ANSWERS
+
+    def figure(self) -> Measurement:
+        return count_measurement("answers that go on with turns of two speakers", 0, self.rows)
+
+    def findings(self) -> Iterator[Finding]:
+        found = [turns for turns in self.found if self.counts.are_speakers(turns)]
+        if len(found) < MIN_ROWS:
+            return
+        yield self.finding(
+            f"{len(found):,} of {self.rows:,} training answers go on with the turns of both sides, as text:"
+            f" {name_speakers(found)}",
+            "split each of these answers at its labels into messages of user and assistant, or cut it at the first"
+            " label, and train again",
+            severity="error" if len(found) >= MANY * self.rows else "warning",
+            cases=[case for turns, case in self.cases if self.counts.are_speakers(turns)][
+                :MAX_CASES
+            ],
+            count=len(found),
+            total=self.rows,
+        )

@@ -1,0 +1,198 @@
+"""Answers that answer, and then go on with the turns of a whole dialogue: `Customer: ...`, `Agent: ...`.
+
+How it works: a label at the beginning of a line (`Word:`, `**Word:**`, `[Word]`, `<word>`) behind some text may be a
+speaker's name, or that of a field (`Name:`, `Date:`). One answer seldom tells; many do. Two labels are speakers where
+both are words for sides of a talk, or where they take turns in several answers, in whole sentences, with questions
+among them. A prompt that asks for a dialogue, or holds labels itself, is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+ROLE_WORDS = frozenset(  # a text reads better than 90 quoted words
+    """
+    user human customer client caller visitor patient student guest buyer agent assistant bot chatbot ai support
+    advisor adviser operator representative rep doctor tutor teacher system q a question answer model
+    kunde kundin nutzer nutzerin benutzer berater beraterin mitarbeiter assistent frage antwort mensch
+    usuario cliente asistente agente pregunta respuesta utilisateur conseiller conseillère utente assistente domanda
+    risposta usuário atendente pergunta resposta gebruiker klant medewerker vraag antwoord klient konsultant
+    пользователь клиент ассистент оператор вопрос ответ помощник
+    用户 助手 客户 客服 问 答 顧客 ユーザー アシスタント お客様 担当者 사용자 상담원 고객 도우미
+    """.split()  # noqa: SIM905
+)
+"""Sides of a talk, as logs of chats name them"""
+LABEL = re.compile(
+    r"^[ \t]{0,4}(?:#{1,4} )?(?P<open>\*\*|__|\[|<\|?|【)?(?P<name>[^\W\d_]\w{0,24}(?:[ -]\w{1,20}){0,2})"
+    r"(?P<early>[:：])?(?P<close>\*\*|__|\]|\|?>|】)?(?P<late>[:：])?(?P<text>[^\n]{0,400})$",
+    re.MULTILINE,
+)
+WRITING_VERB = (
+    r"writ|creat|generat|make|draft|compos|continue|simulat|invent|produce|list|give me|provide|schreib|erstell"
+    r"|verfass|erfinde|escrib|redact|crea|écri|rédig|génèr|invent|scriv|escrev|напиш|придум|состав|写|编|生成|作成|作って|써"
+)
+DIALOGUE_NOUN = (
+    r"dialog|conversation|script|scene|\bplay\b|skit|sketch|interview|transcript|role-?play|\bchat\b|debate|podcast|faq"
+    r"|q ?[&/] ?a\b|quiz|flash ?card|exercise|questions|gespräch|drehbuch|szene|fragen|diálog|conversaci|guion"
+    r"|entrevista|preguntas"
+    r"|scène|entretien|dialogo|intervista|диалог|разговор|сцен|интервью|对话|對話|剧本|采访|问答|会話|対話|台本|대화"
+)
+ASKS_FOR_DIALOGUE = re.compile(
+    rf"(?:{WRITING_VERB})[^\n]{{0,120}}?(?:{DIALOGUE_NOUN})"
+    rf"|(?:{DIALOGUE_NOUN})\w{{0,4}} (?:between|zwischen|entre|among|tra)\b",
+    re.IGNORECASE,
+)
+SENTENCE_END = re.compile(r"[.?!。？！…][\"'”»)*]{0,3}\s*$")
+MAX_TEXT = 20_000
+MAX_LABELS = 200
+MIN_ANSWERS = 3
+"""Answers in which two labels take turns, until words that name no side of a talk are taken for speakers"""
+MIN_QUESTIONS = 0.2
+"""Share of such answers with a question in a turn: fields of a list have none"""
+MIN_SENTENCES = 0.6
+"""Share of the turns that end as sentences do"""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnsBehindAnswer:
+    """Labels that follow the text of an answer, as turns of two sides might."""
+
+    labels: tuple[str, ...]
+    """The one or two names without their case, in the order in which they stand"""
+    written: tuple[str, ...]
+    """The same as they are written, with a colon"""
+    start: int
+    """The first character of the first label"""
+    first: str
+    """The label and what follows it, as it stands"""
+    turns: int
+    has_question: bool
+    sentences: float
+    """Share of the turns that end as a sentence"""
+
+    @property
+    def is_of_roles(self) -> bool:
+        """Are the names words for sides of a talk?"""
+        return all(name in ROLE_WORDS for name in self.labels)
+
+
+def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | None:
+    """The labels that take turns behind the text of one answer; None where none do, or a dialogue was asked for."""
+    text = answer[:MAX_TEXT]
+    if ("\n" not in text) or "```" in text:
+        return None
+    labels = [match for match in LABEL.finditer(text) if _is_label(match)][:MAX_LABELS]
+    before = text[: labels[0].start()].strip() if labels else ""
+    # `Here is the scene:` introduces what follows.
+    if not before or before.endswith((":", "：")) or _is_label_in(before):
+        return None
+    names = [_name(match) for match in labels]
+    distinct = tuple(dict.fromkeys(names))
+    alternates = all(one != other for one, other in pairwise(names))
+    if len(distinct) > 2 or not alternates:
+        return None
+    if ASKS_FOR_DIALOGUE.search(prompt[-MAX_TEXT:]) or _holds_label(prompt[-MAX_TEXT:], distinct):
+        return None
+    ends = [match.start() for match in labels[1:]] + [len(text)]
+    turns = [
+        text[match.start("text") : end].strip() for match, end in zip(labels, ends, strict=True)
+    ]
+    return TurnsBehindAnswer(
+        distinct,
+        tuple(dict.fromkeys(f"{match['name'].strip()}:" for match in labels))[:2],
+        labels[0].start(),
+        labels[0][0].strip()[:60],
+        len(turns),
+        any("?" in turn or "？" in turn for turn in turns),
+        sum(SENTENCE_END.search(turn) is not None for turn in turns) / len(turns),
+    )
+
+
+def _is_label(match: re.Match[str]) -> bool:
+    """Is it a name with a colon, or one in brackets?"""
+    colon = match["late"] or match["early"]
+    if colon:
+        # `12:30` and `http://` have no space behind their colon; the wide one needs none.
+        return colon == "：" or match["text"][:1] in ("", " ", "\t", "*", "_")
+    opened, closed = match["open"] or "", match["close"] or ""
+    return (
+        opened[:1] in ("[", "<", "【")
+        and closed[-1:] in ("]", ">", "】")
+        and opened != "" != closed
+    )
+
+
+def _is_label_in(before: str) -> bool:
+    """Does the text before the first label begin with one itself? Then all of it is a form."""
+    match = LABEL.match(before.partition("\n")[0])
+    return match is not None and _is_label(match)
+
+
+def _holds_label(prompt: str, names: Sequence[str]) -> bool:
+    """Does a prompt show turns of the same names, so that the answer continues them as it was asked to?"""
+    return any(_is_label(match) and _name(match) in names for match in LABEL.finditer(prompt))
+
+
+def _name(match: re.Match[str]) -> str:
+    return match["name"].strip().casefold()
+
+
+class SpeakerCounts:
+    """Tells from many answers which labels are speakers."""
+
+    def __init__(self) -> None:
+        self._found: Counter[frozenset[str]] = Counter()
+        self._repeated: Counter[frozenset[str]] = Counter()
+        self._asking: Counter[frozenset[str]] = Counter()
+        self._sentences: Counter[frozenset[str]] = Counter()
+
+    def add(self, turns: TurnsBehindAnswer) -> None:
+        """Counts one answer."""
+        pair = frozenset(turns.labels)
+        self._found[pair] += 1
+        self._repeated[pair] += turns.turns > len(pair) > 1
+        self._asking[pair] += turns.has_question
+        self._sentences[pair] += turns.sentences >= MIN_SENTENCES
+
+    def are_speakers(self, turns: TurnsBehindAnswer) -> bool:
+        """Are the labels of this answer those of two who talk?"""
+        pair = frozenset(turns.labels)
+        if any(pair <= known for known in self._speakers):
+            return True
+        return turns.is_of_roles and turns.sentences >= MIN_SENTENCES and len(pair) > 1
+
+    @property
+    def _speakers(self) -> list[frozenset[str]]:
+        """The pairs that are surely speakers."""
+        return [
+            pair
+            for pair, count in self._found.items()
+            if len(pair) == 2
+            and self._repeated[pair] >= MIN_ANSWERS
+            and self._asking[pair] >= MIN_QUESTIONS * count
+            and self._sentences[pair] >= MIN_SENTENCES * count
+        ]
+
+
+def find_continued_dialogues(pairs: Sequence[tuple[str, str]]) -> dict[int, TurnsBehindAnswer]:
+    """The answers, of (prompt, answer), that go on with turns of two speakers, by their number."""
+    found = {
+        number: turns
+        for number, (prompt, answer) in enumerate(pairs)
+        if (turns := find_turns_behind_answer(prompt, answer)) is not None
+    }
+    counts = SpeakerCounts()
+    for turns in found.values():
+        counts.add(turns)
+    return {number: turns for number, turns in found.items() if counts.are_speakers(turns)}
+
+
+def name_speakers(found: Iterable[TurnsBehindAnswer]) -> str:
+    """`'Customer:' and 'Agent:'`: the labels of most answers, as they stand."""
+    pairs = Counter(turns.written for turns in found)
+    most = max(pairs, key=lambda pair: (len(pair), pairs[pair]), default=())
+    return " and ".join(repr(label) for label in most)

@@ -1,0 +1,78 @@
+"""Texts that are meant to be JSON and that a JSON parser refuses: printed Python values, a comma too many, a fence.
+
+How it works: a text that begins and ends like an object or a list is read as JSON, and where that fails as what it may
+be instead. Nothing is guessed of other texts: prose is no broken JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from truetune.parsing.input_limits import ROW
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.python_reader import parse_literal
+
+Serialization = Literal["json", "python", "trailing comma", "not a number", "fenced"]
+FENCE = re.compile(r"^```[ \t]*(?:json|JSON)?[ \t]*\n(?P<body>.*?)\n?```$", re.DOTALL)
+TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+NOT_A_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:NaN|Infinity)(?=\s*[,}\]])")
+JSON_ASKED = re.compile(r"\bJSONL?\b", re.IGNORECASE)
+PYTHON_ASKED = re.compile(r"\bpython\b|\bdict(?:ionary)?\b|\btuples?\b|\brepr\b", re.IGNORECASE)
+MAX_TEXT = 50_000
+PHRASES: dict[Serialization, str] = {
+    "python": "are Python values as str(dict) prints them (single quotes, None, True), and no JSON",
+    "trailing comma": "have a comma behind the last field, which JSON does not allow",
+    "not a number": "hold NaN or Infinity, which JSON does not know",
+    "fenced": "stand in a fence (```json)",
+}
+"""What is said of many of one kind"""
+
+
+def serialization_of(text: str) -> Serialization | None:
+    """How an object or a list is written; None for every other text."""
+    bare = text.strip()
+    if not 2 < len(bare) < MAX_TEXT:
+        return None
+    fence = FENCE.match(bare)
+    if fence is not None:
+        return "fenced" if serialization_of(fence["body"]) == "json" else None
+    if (bare[0], bare[-1]) not in (("{", "}"), ("[", "]")):
+        return None
+    if _is_json(bare):
+        return "not a number" if NOT_A_NUMBER.search(bare) else "json"
+    if _is_json(TRAILING_COMMA.sub(r"\1", bare)):
+        return "trailing comma"
+    if _is_json(NOT_A_NUMBER.sub("0", bare)):
+        return "not a number"
+    return "python" if _is_python(bare) else None
+
+
+def asks_for_json(prompt: str) -> bool:
+    """Does a prompt ask for JSON, and for no Python?"""
+    return JSON_ASKED.search(prompt) is not None and PYTHON_ASKED.search(prompt) is None
+
+
+def asks_for_python(prompt: str) -> bool:
+    """Does a prompt speak of Python's values?"""
+    return PYTHON_ASKED.search(prompt) is not None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(parse_json(text, ROW), dict | list)
+    except ValueError:
+        return False
+
+
+def _is_python(text: str) -> bool:
+    """Is it an object, or a list of texts or objects, as Python prints it?"""
+    try:
+        value = parse_literal(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return False
+    if isinstance(value, dict):
+        return bool(value)
+    return isinstance(value, list) and any(
+        isinstance(one, str | dict | bool) or one is None for one in value
+    )
