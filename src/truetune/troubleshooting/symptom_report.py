@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from truetune.checks.explaining.guides import Cause
+from truetune.checks.findings import Finding
 from truetune.checks.reports import Report
+from truetune.troubleshooting.project_words import TextLine
 
 CauseState = Literal["found", "looked for", "open"]
 """`found`: a rule that proves it fires. `looked for`: each of its rules examined something here and found nothing. That
@@ -23,6 +25,10 @@ class JudgedCause:
     state: CauseState
     rules: tuple[str, ...]
     """Of a cause that was found, the rules that fire; else those that would prove it"""
+    lines: tuple[TextLine, ...] = ()
+    """Where to look in the project: lines that show what the cause takes"""
+    lacking: tuple[str, ...] = ()
+    """What the cause takes and the project does not have: it is unlikely then, and stands at the end"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,6 +51,12 @@ class SymptomReport(Report):
         """The causes that were not found, the likeliest first."""
         return tuple(judged for judged in self.causes if judged.state != "found")
 
+    def folded_findings(self) -> tuple[Finding, ...]:
+        """Where problems explain the symptom, the findings that don't: they are named in a line."""
+        explaining = self.findings[: self.explaining]
+        is_explained = any(finding.severity != "info" for finding in explaining)
+        return self.findings[self.explaining :] if is_explained else ()
+
     def more(self) -> dict[str, Any]:
         """The symptom, and its causes."""
         return {
@@ -59,6 +71,10 @@ class SymptomReport(Report):
                         "guide": judged.guide,
                         "state": judged.state,
                         "rules": list(judged.rules),
+                        "look_at": [
+                            {"place": line.place, "line": line.text} for line in judged.lines
+                        ],
+                        "lacking": list(judged.lacking),
                     }
                     for judged in self.causes
                 ],
