@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,7 @@ def test_a_text_declares_what_its_fault_takes(
 
 def test_findings_on_something_else_are_named_in_a_line(project: Path) -> None:
     report = truetune.troubleshoot("the loss does not fall", project)
+    # What explains it is an error, so that nothing else is graver.
     assert report.folded_findings() == report.findings[report.explaining :]
     output = (
         CliRunner().invoke(truetune_group, ["troubleshoot", "loss is flat", str(project)]).output
@@ -286,3 +288,12 @@ def test_the_line_to_look_at_is_named(tmp_path: Path) -> None:
     loop = [one for one in report.causes if one.cause.text.startswith("in a loop of one's own")]
     assert loop
     assert all(one.lacking == ("a training loop of its own",) for one in loop)
+
+
+def test_what_is_graver_than_all_that_explains_is_shown(project: Path) -> None:
+    report = truetune.troubleshoot("the loss does not fall", project)
+    error = report.findings[0]
+    warning = replace(error, severity="warning")
+    beside = replace(report, findings=(warning, error, warning), explaining=1)
+    assert beside.folded_findings() == (warning,)
+    assert replace(beside, explaining=0).folded_findings() == ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from truetune.checks.explaining.guides import Cause
-from truetune.checks.findings import Finding
+from truetune.checks.findings import RANK, Finding
 from truetune.checks.reports import Report
 from truetune.troubleshooting.project_words import TextLine
 
@@ -52,10 +52,17 @@ class SymptomReport(Report):
         return tuple(judged for judged in self.causes if judged.state != "found")
 
     def folded_findings(self) -> tuple[Finding, ...]:
-        """Where problems explain the symptom, the findings that don't: they are named in a line."""
-        explaining = self.findings[: self.explaining]
-        is_explained = any(finding.severity != "info" for finding in explaining)
-        return self.findings[self.explaining :] if is_explained else ()
+        """Where problems explain the symptom, the findings that don't: they are named in a line.
+
+        One that is graver than all that explain it is not among them: a fault may show as a symptom that no guide
+        lists, and a warning that fits the words is no answer where an error stands beside it.
+        """
+        ranks = [RANK[finding.severity] for finding in self.findings[: self.explaining]]
+        gravest = max(ranks, default=RANK["info"])
+        if gravest == RANK["info"]:
+            return ()
+        others = self.findings[self.explaining :]
+        return tuple(finding for finding in others if RANK[finding.severity] <= gravest)
 
     def more(self) -> dict[str, Any]:
         """The symptom, and its causes."""
