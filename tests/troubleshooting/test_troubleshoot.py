@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,16 @@ from click.testing import CliRunner
 
 import truetune
 from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.project_traits import Trait, read_precondition
 from truetune.checks.rule_catalogue import all_rules
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
-from truetune.troubleshooting.project_words import MAX_BYTES_PER_FILE, read_project_words
+from truetune.troubleshooting.project_facts import ProjectFacts, read_facts
+from truetune.troubleshooting.project_words import (
+    MAX_BYTES_PER_FILE,
+    read_project_texts,
+    read_project_words,
+)
 from truetune.troubleshooting.rank_causes import choose_guides, rank_causes
 
 FROZEN_ADAPTER = """
@@ -94,7 +101,8 @@ def test_words_of_the_files_order_the_causes(tmp_path: Path) -> None:
 def test_equal_words_keep_the_order_of_the_guide() -> None:
     guide = GUIDES[0]
     ranked = rank_causes(((guide, 1.0),), "", frozenset())
-    assert tuple(likely.cause for likely in ranked) == guide.causes
+    # Rules that no cause of the guide has come after those that it lists.
+    assert tuple(likely.cause for likely in ranked)[: len(guide.causes)] == guide.causes
 
 
 def test_a_question_of_no_guide_takes_all() -> None:
@@ -182,3 +190,110 @@ def test_a_rule_that_names_its_symptom_comes_first(tmp_path: Path) -> None:
     report = truetune.troubleshoot("accuracy is too good on held-out rows", file)
     assert report.guides[0] == "odd-metrics"
     assert "duplicate-rows" in {finding.rule for finding in report.findings[: report.explaining]}
+
+
+DPO_SCRIPT = """
+from trl import DPOConfig, DPOTrainer
+
+args = DPOConfig(output_dir="out", learning_rate=5e-7, packing=False)
+DPOTrainer("org/base", args=args, train_dataset=rows).train()
+"""
+
+
+def _facts(tmp_path: Path, script: str, question: str = "") -> ProjectFacts:
+    tmp_path.joinpath("train.py").write_text(script)
+    return read_facts(question, read_project_texts([tmp_path]))
+
+
+def _place(text: str, facts: ProjectFacts, question: str, guide_name: str) -> int:
+    guide = next(guide for guide in GUIDES if guide.name == guide_name)
+    ranked = rank_causes(((guide, 1.0),), question, frozenset(), facts)
+    return next(place for place, one in enumerate(ranked) if one.cause.text.startswith(text))
+
+
+def test_what_the_files_make_impossible_comes_last(tmp_path: Path) -> None:
+    question, guide = "the loss does not fall", "loss-does-not-fall"
+    rewarded = "of GRPO the loss is no measure"
+    sft = _facts(tmp_path, SOUND_SCRIPT)
+    assert Trait.REINFORCEMENT not in sft.present | sft.unknown
+    grpo = _facts(tmp_path, SOUND_SCRIPT.replace("SFT", "GRPO"))
+    assert _place(rewarded, grpo, question, guide) < 5 < 20 < _place(rewarded, sft, question, guide)
+
+
+def test_a_project_without_training_excludes_nothing_of_it(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, "print('hello')\n")
+    assert Trait.PREFERENCE in facts.unknown
+    assert Trait.VLLM in facts.unknown
+
+
+def test_what_the_user_names_is_there(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, SOUND_SCRIPT, "the loss is flat on 8 GPUs")
+    assert Trait.SEVERAL_PROCESSES in facts.present
+
+
+def test_a_comment_and_an_import_are_not_the_line_to_look_at(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, "# GRPOTrainer was tried\n" + DPO_SCRIPT)
+    assert Trait.REINFORCEMENT not in facts.lines
+    assert facts.lines[Trait.PREFERENCE][0].place.endswith("train.py:5")
+
+
+def test_lines_of_a_notebook_are_those_of_its_cells(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None,
+         "source": ["x = 1\n", "model.generate(ids, temperature=1.5)"]},
+    ]  # fmt: skip
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    tmp_path.joinpath("ask.ipynb").write_text(json.dumps(notebook))
+    facts = read_facts("", read_project_texts([tmp_path]))
+    assert facts.lines[Trait.SAMPLING][0].place.endswith("ask.ipynb:cell 1, line 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "present", "is_possible"),
+    [
+        ("the adapter was merged into 4-bit weights, or a quantized export is coarse: look",
+         {Trait.QUANTIZATION}, True),
+        ("the adapter was merged into 4-bit weights, or a quantized export is coarse: look",
+         set(), False),
+        ("4-bit weights under FSDP are stored as uint8", {Trait.QUANTIZATION}, False),
+        ("4-bit weights under FSDP are stored as uint8", {Trait.QUANTIZATION, Trait.FSDP}, True),
+        ("the rate is too low: with LoRA take 2e-4", set(), True),
+    ],
+)  # fmt: skip
+def test_a_text_declares_what_its_fault_takes(
+    text: str, present: set[Trait], is_possible: bool
+) -> None:
+    lacking = read_precondition(text).lacking(frozenset(present), frozenset())
+    assert (not lacking) == is_possible
+
+
+def test_findings_on_something_else_are_named_in_a_line(project: Path) -> None:
+    report = truetune.troubleshoot("the loss does not fall", project)
+    # What explains it is an error, so that nothing else is graver.
+    assert report.folded_findings() == report.findings[report.explaining :]
+    output = (
+        CliRunner().invoke(truetune_group, ["troubleshoot", "loss is flat", str(project)]).output
+    )
+    for finding in report.folded_findings():
+        assert f"[{finding.code}]" not in output
+        assert finding.rule in output
+
+
+def test_the_line_to_look_at_is_named(tmp_path: Path) -> None:
+    tmp_path.joinpath("train.py").write_text(DPO_SCRIPT.replace(", packing=False", ""))
+    report = truetune.troubleshoot("dpo loss stuck at 0.69", tmp_path)
+    rate = next(one for one in report.causes if one.cause.text.startswith("the learning rate"))
+    assert rate in report.remaining()[:5]
+    assert [line.place.rpartition(":")[2] for line in rate.lines] == ["4"]
+    loop = [one for one in report.causes if one.cause.text.startswith("in a loop of one's own")]
+    assert loop
+    assert all(one.lacking == ("a training loop of its own",) for one in loop)
+
+
+def test_what_is_graver_than_all_that_explains_is_shown(project: Path) -> None:
+    report = truetune.troubleshoot("the loss does not fall", project)
+    error = report.findings[0]
+    warning = replace(error, severity="warning")
+    beside = replace(report, findings=(warning, error, warning), explaining=1)
+    assert beside.folded_findings() == (warning,)
+    assert replace(beside, explaining=0).folded_findings() == ()

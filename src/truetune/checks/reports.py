@@ -110,6 +110,10 @@ class Report:
         """What was asked for and could not be judged."""
         return tuple(list_unjudged_parts(self.not_judged))
 
+    def folded_findings(self) -> tuple[Finding, ...]:
+        """The findings that a terminal names in one line, since others are the answer to what was asked."""
+        return ()
+
     @property
     def outcome(self) -> Outcome:
         """`findings` where one is graver than a note; `not judged` where something asked for is missing, or no rule had

@@ -131,15 +131,23 @@ def _draw_findings(report: Report, console: Console, *, verbose: bool, cases: in
     """Findings with their places; notes follow in a line each, and are drawn like findings with `verbose`."""
     # A note asks for nothing to be done, so that it has no place for a remedy either; -v draws
     # it whole.
-    in_one_line = [
-        finding for finding in report.findings if finding.severity == "info" and not verbose
-    ]
-    for finding in report.findings:
+    folded = () if verbose else report.folded_findings()
+    shown = [finding for finding in report.findings if finding not in folded]
+    in_one_line = [finding for finding in shown if finding.severity == "info" and not verbose]
+    for finding in shown:
         # Findings keep their order, problems first: they are sorted by severity.
         if finding not in in_one_line:
             _print_finding(finding, console, verbose, cases)
     for finding in in_one_line:
         print_exact(console, _finding_heading(finding, console.width))
+    if folded:
+        print_exact(console, Text("\n".join(wrap_text(_folded_line(folded), console.width))))
+
+
+def _folded_line(folded: tuple[Finding, ...]) -> str:
+    """How many findings are about something else, and their rules."""
+    names = ", ".join(dict.fromkeys(finding.rule for finding in folded))
+    return f"{count_noun(len(folded), 'other finding')} in these files, shown by -v: {names}"
 
 
 def _draw_folded_figures(report: Report, console: Console) -> None:

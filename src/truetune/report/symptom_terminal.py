@@ -9,6 +9,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from truetune.checks.explaining.guides import GUIDES
 from truetune.report.draw_by_kind import draw_details_by_kind
 from truetune.report.terminal_output import print_exact
 from truetune.report.visible_text import visible, wrap_text
@@ -18,6 +19,7 @@ SHOWN_CAUSES = 5
 SHOWN_BESIDE_PROOF = 2
 """Where findings explain the symptom already: they come first, and a long list would hide them"""
 INDENT = "    "
+MAX_LINE_SHOWN = 120
 
 
 @draw_details_by_kind.register
@@ -33,7 +35,7 @@ def _(report: SymptomReport, console: Console, verbose: bool) -> None:
             print_exact(console, line)
     named = report.near_guides[:2]
     guides = " · ".join(f"truetune explain {name}" for name in named)
-    count = sum(judged.guide in named for judged in report.causes)
+    count = sum(len(guide.causes) for guide in GUIDES if guide.name in named)
     print_exact(console, Text(f"all {count} known causes: {guides}", style="dim"))
     print_exact(console)
 
@@ -57,7 +59,13 @@ def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
         Text((head if row == 0 else INDENT) + line)
         for row, line in enumerate(wrap_text(visible(judged.cause.text), width - len(INDENT)))
     ]
-    details = [f"seen as: {judged.cause.seen}"]
+    details = [f"seen as: {judged.cause.seen}"] if judged.cause.seen else []
+    # Before what proves it: the reader's own line is the next thing to look at.
+    details = [
+        f"look at {line.place}: {line.text[:MAX_LINE_SHOWN]}" for line in judged.lines
+    ] + details
+    if judged.lacking:
+        details.append(f"unlikely: nothing in these files shows {', '.join(judged.lacking)}")
     if judged.state == "looked for":
         details.append(f"looked for here and not found: {', '.join(judged.rules)}")
     elif judged.rules:

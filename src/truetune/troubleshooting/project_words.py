@@ -1,4 +1,4 @@
-"""The words of a user's project: of its scripts, settings, jobs and logs.
+"""The texts of a user's project, its scripts, settings, jobs and logs, and their words.
 
 A cause of a symptom speaks of what it takes: a card of Volta, DeepSpeed, a Modelfile, padded batches. A project that
 has none of these words hardly has that cause. Only files that people write or programs print are read; rows are
@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from truetune.checks.explaining.stem_words import list_stems
+from truetune.errors import DataError
 from truetune.source.find_source_files import SKIPPED_FOLDERS
+from truetune.source.notebook import read_code_cells
 
 TEXT_SUFFIXES = frozenset(
     (
@@ -42,6 +45,9 @@ TEXT_SUFFIXES = frozenset(
 TEXT_NAMES = frozenset(("Dockerfile", "Modelfile", "Makefile", "nohup.out", "hostfile"))
 # Chosen, not measured: a project of more is a checkout of a library, whose words are those of every subject.
 MAX_FILES = 200
+MAX_LINES = 6_000
+"""Of each file, read for its settings: a longer one is output, whose settings stand at its beginning"""
+PROSE_SUFFIXES = frozenset((".md",))
 MAX_DEPTH = 3
 """Folders below the one that was named"""
 MAX_BYTES_PER_FILE = 300_000
@@ -50,17 +56,71 @@ MAX_BYTES = 6_000_000
 """Of all files: about a second of reading and stemming"""
 
 
-def read_project_words(paths: Iterable[str | os.PathLike[str]]) -> frozenset[str]:
-    """The stems of all words in the texts among files and folders; what can't be read has none."""
-    stems: set[str] = set()
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """One line of a project's file, and where it stands."""
+
+    place: str
+    """`train.py:41`, or `tune.ipynb:cell 3, line 2`"""
+    text: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectText:
+    """One file of a project that holds code, settings, commands or output."""
+
+    path: Path
+    text: str = field(repr=False)
+    is_whole: bool
+    """Not only its beginning and its end: lines can be counted"""
+
+    def lines(self) -> Iterator[TextLine]:
+        """The lines of the file, a notebook's as those of its cells; none of prose, which says what is not there too.
+
+        A file that was read in two pieces has its lines up to the gap.
+        """
+        if self.path.suffix.lower() in PROSE_SUFFIXES:
+            return
+        if self.path.suffix == ".ipynb":
+            yield from self._lines_of_cells()
+            return
+        text = self.text if self.is_whole else self.text[: MAX_BYTES_PER_FILE // 2]
+        for number, line in enumerate(text.splitlines()[:MAX_LINES], 1):
+            yield TextLine(f"{self.path}:{number}", line, str(self.path))
+
+    def _lines_of_cells(self) -> Iterator[TextLine]:
+        try:
+            cells = read_code_cells(self.text, str(self.path)) if self.is_whole else ()
+        except DataError:
+            return
+        for cell in cells:
+            for number, line in enumerate(cell.text.splitlines(), 1):
+                place = f"{self.path}:cell {cell.number}, line {number}"
+                yield TextLine(place, line, str(self.path))
+
+
+def read_project_texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[ProjectText, ...]:
+    """The texts among files and folders; what can't be read is left out."""
+    texts: list[ProjectText] = []
     left = MAX_BYTES
     for path in _text_files(paths):
         text = _read_ends(path)
         left -= len(text)
-        stems.update(list_stems(text))
+        texts.append(ProjectText(path, text, len(text) < MAX_BYTES_PER_FILE // 2))
         if left <= 0:
             break
-    return frozenset(stems)
+    return tuple(texts)
+
+
+def words_of_texts(texts: Iterable[ProjectText]) -> frozenset[str]:
+    """The stems of all words in texts."""
+    return frozenset(stem for text in texts for stem in list_stems(text.text))
+
+
+def read_project_words(paths: Iterable[str | os.PathLike[str]]) -> frozenset[str]:
+    """The stems of all words in the texts among files and folders; what can't be read has none."""
+    return words_of_texts(read_project_texts(paths))
 
 
 def _text_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -107,12 +167,13 @@ def _read_ends(path: Path) -> str:
     try:
         with path.open("rb") as file:
             head = file.read(MAX_BYTES_PER_FILE // 2)
-            # Where they overlap the same words come twice, which counts nothing.
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - MAX_BYTES_PER_FILE // 2))
+            # What was read already is not read again: lines are counted.
+            file.seek(max(len(head), size - MAX_BYTES_PER_FILE // 2))
             tail = file.read()
     except OSError:
         return ""
     if b"\0" in head:
         return ""
-    return (head + b"\n" + tail).decode("utf-8", errors="replace")
+    gap = b"\n" if tail else b""
+    return (head + gap + tail).decode("utf-8", errors="replace")

@@ -7,26 +7,53 @@ more, as in a search (`checks.explaining.search_topics`).
 Measured on the 88 starts of `bench.starts` whose rule stands in a cause of their guide, with no rule asked: the true
 cause is among the first five of some twenty in 32 by the guides' own order, in 58 by the words of the user, in 61 by
 those of the files, and in 65 by both. The guides were written with most of these starts in sight, so that a new project
-fares worse.
+fares worse. `python -m bench.candidates` measures it anew, with the facts of the files.
+
+Rules that name the symptom, and stand in no cause of a guide, are candidates too: where one fires it is a finding, and
+where it does not, its fault may stand in a form that it does not read. What the files make impossible goes to the end:
+a cause that takes DPO in a project that trains on plain rows (`project_facts`). What stands in the files, and most of
+all what the user names, makes the causes likelier that take it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
-from truetune.checks.explaining.search_topics import list_guide_topics, search_topics
+from truetune.checks.explaining.project_traits import (
+    Trait,
+    list_mentioned,
+    read_precondition,
+)
+from truetune.checks.explaining.search_topics import list_guide_topics, list_topics, search_topics
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
+from truetune.checks.rule_catalogue import all_rules
+from truetune.troubleshooting.project_facts import ProjectFacts
+from truetune.troubleshooting.project_words import TextLine
 
 # How much the words of the files count beside those of the user. Measured on the starts above, with plain words
 # instead of near ones: 1 has 63, 2 has 65, 4 has 68, 8 has 66 among the first five.
 FILES_WEIGHT = 4.0
 # How far a word that is said for another answers for it, as in the search.
 NEAR_MATCH = 0.5
+# What a line of the files that shows what a cause takes counts, and what the user's naming it counts. Chosen on the
+# tuned half of `bench.candidates`.
+LINES_WEIGHT = 1.0
+NAMED_WEIGHT = 0.5
+# A rule's page is written for who has its finding, and a guide for who has the symptom: words that say the symptom
+# alone fit pages of rules by chance, and words that say more fit them as well as guides.
+RULE_WEIGHT = 1.0
+RULE_WEIGHT_OF_BARE_SYMPTOM = 0.6
+MIN_OWN_WORDS = 2
+"""Words that no sentence of the guide has, from which a question says more than the symptom"""
+MAX_TELLING_LINES = 2
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
+NO_FACTS = ProjectFacts({}, frozenset(), frozenset())
 # Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way.
 MIN_GUIDE_SHARE = 0.6
 # Chosen, not measured: causes of guides below it are still ranked, but a reader is not sent to read them whole.
@@ -42,6 +69,10 @@ class LikelyCause:
     """The guide's name"""
     fit: float
     """Higher is likelier; comparable within one question only"""
+    lines: tuple[TextLine, ...] = ()
+    """Where to look: lines of the project that show what the cause takes"""
+    lacking: frozenset[Trait] = frozenset()
+    """What it takes and the project does not have"""
 
 
 def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
@@ -60,23 +91,112 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
 
 
 def rank_causes(
-    guides: tuple[tuple[Guide, float], ...], question: str, project_words: frozenset[str]
+    guides: tuple[tuple[Guide, float], ...],
+    question: str,
+    project_words: frozenset[str],
+    facts: ProjectFacts = NO_FACTS,
 ) -> list[LikelyCause]:
-    """The causes of some guides, the likeliest first.
+    """The causes of some guides, the likeliest first; what the files make impossible comes last.
 
     Args:
         guides: with their shares (`choose_guides`).
         question: the symptom in the user's words.
         project_words: stems of the user's files (`read_project_words`).
+        facts: what the project does (`read_facts`).
     """
     question_stems = frozenset(list_stems(question))
-    causes = [
-        LikelyCause(cause, guide.name, share * _fit(cause, question_stems, project_words))
-        for guide, share in guides
-        for cause in guide.causes
-    ]
+    present, unknown = facts.present, facts.unknown
+    causes = []
+    for guide, share in guides:
+        rule_weight = _weight_of_rules(guide, question_stems)
+        for cause, is_listed in _causes_of_guide(guide.name):
+            weight = 1.0 if is_listed else rule_weight
+            fit = _fit(cause, question_stems, project_words) + _fit_facts(cause, facts)
+            lacking = read_precondition(cause.text).lacking(present, unknown)
+            lines = _telling_lines(cause, facts)
+            causes.append(LikelyCause(cause, guide.name, share * weight * fit, lines, lacking))
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
-    return sorted(causes, key=lambda likely: -likely.fit)
+    ranked = sorted(causes, key=lambda likely: (bool(likely.lacking), -likely.fit))
+    return _each_once(ranked)
+
+
+def _each_once(ranked: list[LikelyCause]) -> list[LikelyCause]:
+    """Each cause at its best place: two guides may list one."""
+    by_text: dict[str, LikelyCause] = {}
+    for likely in ranked:
+        by_text.setdefault(likely.cause.text, likely)
+    return list(by_text.values())
+
+
+def _weight_of_rules(guide: Guide, question_stems: frozenset[str]) -> float:
+    """What a rule counts beside a listed cause, by whether the question says more than the symptom."""
+    of_symptom = {stem for sentence in guide.asked for stem in list_stems(sentence)}
+    says_more = len(question_stems - of_symptom) >= MIN_OWN_WORDS
+    return RULE_WEIGHT if says_more else RULE_WEIGHT_OF_BARE_SYMPTOM
+
+
+@cache
+def _causes_of_guide(name: str) -> tuple[tuple[Cause, bool], ...]:
+    """The causes of a guide: those that it lists (True), and those of rules that name it as a symptom."""
+    guide = next(guide for guide in GUIDES if guide.name == name)
+    listed = [(cause, True) for cause in guide.causes]
+    known = {rule for cause in guide.causes for rule in cause.rules}
+    of_rules = [
+        (cause, False)
+        for rule, symptoms, cause in _causes_of_rules()
+        if name in symptoms and rule not in known
+    ]
+    return (*listed, *of_rules)
+
+
+@cache
+def _causes_of_rules() -> tuple[tuple[str, tuple[str, ...], Cause], ...]:
+    """(rule, symptoms, cause) of each rule that names what users see of it; its page says what is wrong and why."""
+    pages = {topic.name: topic for topic in list_topics() if topic.kind == "rule"}
+    found = []
+    for rule in all_rules():
+        page = pages.get(rule.name())
+        if page is None or not rule.symptoms:
+            continue
+        text = page.title.rstrip(".")
+        cause = Cause(text[0].lower() + text[1:], _first_sentences(page.why), (rule.name(),))
+        found.append((rule.name(), rule.symptoms, cause))
+    return tuple(found)
+
+
+def _first_sentences(text: str) -> str:
+    """The beginning of a text, to the end of its second sentence."""
+    sentences = SENTENCE_END.split(" ".join(text.split()))
+    return " ".join(sentences[:2])
+
+
+def _fit_facts(cause: Cause, facts: ProjectFacts) -> float:
+    """How well a cause fits what the project does and what the user names: rare traits say more."""
+    concerned = list_mentioned(f"{cause.text} {cause.seen}")
+    in_files = sum(_rarity_of_trait(trait) for trait in concerned & facts.lines.keys())
+    named = sum(_rarity_of_trait(trait) for trait in concerned & facts.asked)
+    total = sum(_rarity_of_trait(trait) for trait in concerned) or 1.0
+    return LINES_WEIGHT * in_files / (total + 1.0) + NAMED_WEIGHT * named / math.sqrt(total)
+
+
+def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
+    """The lines to look at for a cause, of what it takes before what it speaks of; each line once."""
+    needed = read_precondition(cause.text).traits
+    concerned = list_mentioned(cause.text) & facts.lines.keys()
+    order = sorted(concerned, key=lambda trait: (trait not in needed, -_rarity_of_trait(trait)))
+    found: dict[str, TextLine] = {}
+    for trait in order:
+        line = facts.lines[trait][0]
+        found.setdefault(line.place, line)
+    return tuple(found.values())[:MAX_TELLING_LINES]
+
+
+@cache
+def _rarity_of_trait(trait: Trait) -> float:
+    """How few of all causes speak of a trait."""
+    causes = [cause for guide in GUIDES for cause in guide.causes]
+    having = sum(trait in list_mentioned(f"{cause.text} {cause.seen}") for cause in causes)
+    return math.log(1 + (len(causes) - having + 0.5) / (having + 0.5))
 
 
 def _fit(cause: Cause, question_stems: frozenset[str], project_words: frozenset[str]) -> float:

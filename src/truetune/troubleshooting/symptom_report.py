@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from truetune.checks.explaining.guides import Cause
+from truetune.checks.findings import RANK, Finding
 from truetune.checks.reports import Report
+from truetune.troubleshooting.project_words import TextLine
 
 CauseState = Literal["found", "looked for", "open"]
 """`found`: a rule that proves it fires. `looked for`: each of its rules examined something here and found nothing. That
@@ -23,6 +25,10 @@ class JudgedCause:
     state: CauseState
     rules: tuple[str, ...]
     """Of a cause that was found, the rules that fire; else those that would prove it"""
+    lines: tuple[TextLine, ...] = ()
+    """Where to look in the project: lines that show what the cause takes"""
+    lacking: tuple[str, ...] = ()
+    """What the cause takes and the project does not have: it is unlikely then, and stands at the end"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,6 +51,19 @@ class SymptomReport(Report):
         """The causes that were not found, the likeliest first."""
         return tuple(judged for judged in self.causes if judged.state != "found")
 
+    def folded_findings(self) -> tuple[Finding, ...]:
+        """Where problems explain the symptom, the findings that don't: they are named in a line.
+
+        One that is graver than all that explain it is not among them: a fault may show as a symptom that no guide
+        lists, and a warning that fits the words is no answer where an error stands beside it.
+        """
+        ranks = [RANK[finding.severity] for finding in self.findings[: self.explaining]]
+        gravest = max(ranks, default=RANK["info"])
+        if gravest == RANK["info"]:
+            return ()
+        others = self.findings[self.explaining :]
+        return tuple(finding for finding in others if RANK[finding.severity] <= gravest)
+
     def more(self) -> dict[str, Any]:
         """The symptom, and its causes."""
         return {
@@ -59,6 +78,10 @@ class SymptomReport(Report):
                         "guide": judged.guide,
                         "state": judged.state,
                         "rules": list(judged.rules),
+                        "look_at": [
+                            {"place": line.place, "line": line.text} for line in judged.lines
+                        ],
+                        "lacking": list(judged.lacking),
                     }
                     for judged in self.causes
                 ],

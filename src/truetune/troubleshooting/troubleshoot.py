@@ -14,13 +14,15 @@ from collections.abc import Sequence
 
 from truetune.checks.check_data import Progress
 from truetune.checks.explaining.guides import Guide
+from truetune.checks.explaining.project_traits import READING_OF_TRAIT
 from truetune.checks.findings import Finding
 from truetune.checks.reports import Report
 from truetune.checks.rule_catalogue import find_rule
 from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
-from truetune.troubleshooting.project_words import read_project_words
+from truetune.troubleshooting.project_facts import read_facts
+from truetune.troubleshooting.project_words import read_project_texts, words_of_texts
 from truetune.troubleshooting.rank_causes import (
     MIN_NAMED_SHARE,
     LikelyCause,
@@ -58,7 +60,9 @@ def troubleshoot(
     started = time.perf_counter()
     guides = choose_guides(question)
     report = check_project(paths, spec, base=base, progress=progress)
-    likely = rank_causes(guides, question, read_project_words(paths))
+    texts = read_project_texts(paths)
+    facts = read_facts(question, texts)
+    likely = rank_causes(guides, question, words_of_texts(texts), facts)
     causes = judge_causes(likely, report)
     explaining, others = _split_findings(report, guides)
     return SymptomReport(
@@ -94,10 +98,11 @@ def _judge_cause(likely: LikelyCause, found: set[str], examined: set[str]) -> Ju
     rules = likely.cause.rules
     firing = tuple(rule for rule in rules if rule in found)
     if firing:
-        return JudgedCause(likely.cause, likely.guide, "found", firing)
+        return JudgedCause(likely.cause, likely.guide, "found", firing, likely.lines)
     was_looked_for = bool(rules) and examined.issuperset(rules)
     state: CauseState = "looked for" if was_looked_for else "open"
-    return JudgedCause(likely.cause, likely.guide, state, rules)
+    lacking = sorted(READING_OF_TRAIT[trait].label for trait in likely.lacking)
+    return JudgedCause(likely.cause, likely.guide, state, rules, likely.lines, tuple(lacking))
 
 
 def _split_findings(

@@ -861,7 +861,7 @@ GUIDES = (
             Cause("what is compared afterwards is the base: the adapter was never loaded",
                   "before and after are word for word the same while the margins grew",
                   ("adapter-is-not-served", "weights-equal-the-base")),
-            Cause("policy and reference are the same object, so that both move",
+            Cause("in a loop of one's own, policy and reference are the same object, so that both move",
                   "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
                   ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),
             Cause("policy and reference are not the same at the start: log-probabilities of the reference were cached "
@@ -896,8 +896,8 @@ GUIDES = (
             Cause("beta is so large that the policy is held at the reference", "margins grow by beta alone, beta 1 to "
                   "5",
                   ("preference-beta-out-of-range",)),
-            Cause("the loss is made of something else: an optimizer of the reference's parameters, logits without "
-                  "gradient, "
+            Cause("in a loop of one's own, the loss is made of something else: an optimizer of the reference's "
+                  "parameters, logits without gradient, "
                   "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
                   "runs",
                   ("reference-moves-with-the-policy", "optimizer-misses-trained-tensors")),

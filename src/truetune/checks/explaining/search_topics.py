@@ -31,6 +31,7 @@ from truetune.package import PACKAGE_FOLDER
 OUT_OF_MEMORY = "cuda-out-of-memory"
 RULE_CODE = re.compile(r'^    code = "([A-Z]+\d{3})"', re.M)
 RULE_PAGE = re.compile(r'\A"""(.*?)"""', re.S)
+WHY = re.compile(r"^## Why it is bad\n(.*?)(?=^## |\Z)", re.S | re.M)
 WHAT_AND_WHY = re.compile(r"^## (?:What it does|Why it is bad)\n(.*?)(?=^## |\Z)", re.S | re.M)
 # The weights below were chosen by the questions of tests/checks/test_explaining.py and tests/docs/test_symptoms.py:
 # each moves some of them into or out of the first five places. None was fitted on its own. BM25: how soon more of one
@@ -85,6 +86,8 @@ class Topic:
     code: str = ""
     asked: tuple[str, ...] = ()
     """Whole sentences in which users say it"""
+    why: str = ""
+    """Of a rule: why it is bad"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +406,8 @@ def _list_rules() -> Iterator[Topic]:
             name = path.stem.replace("_", "-")
             title = page[1].partition("\n")[0]
             text = " ".join(WHAT_AND_WHY.findall(page[1]))
-            yield Topic("rule", name, title, text, code[1], seen.get(name, ()))
+            why = " ".join(WHY.findall(page[1]))
+            yield Topic("rule", name, title, text, code[1], seen.get(name, ()), why)
 
 
 def _seen_by_rule() -> dict[str, tuple[str, ...]]:
