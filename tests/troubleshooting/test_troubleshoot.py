@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -238,7 +239,7 @@ def test_a_comment_and_an_import_are_not_the_line_to_look_at(tmp_path: Path) -> 
 
 
 def test_lines_of_a_notebook_are_those_of_its_cells(tmp_path: Path) -> None:
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None,
          "source": ["x = 1\n", "model.generate(ids, temperature=1.5)"]},
     ]  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def restarts(passed: np.ndarray) -> np.ndarray:
     ],
 )  # fmt: skip
 def test_rows_that_come_in_the_same_order(
-    form: Form, size: dict[str, int], part: str, tmp_path: Path
+    form: Form, size: dict[str, Any], part: str, tmp_path: Path
 ) -> None:
     (message,) = found(tmp_path, form, **size)
     assert part in message
@@ -122,7 +123,7 @@ def test_rows_that_come_in_the_same_order(
         (blocks, {"epochs": 4, "steps": 12, "noise": 0.05}),
     ],
 )  # fmt: skip
-def test_losses_of_rows_in_any_order(form: Form, size: dict[str, object], tmp_path: Path) -> None:
+def test_losses_of_rows_in_any_order(form: Form, size: dict[str, Any], tmp_path: Path) -> None:
     assert found(tmp_path, form, **size) == []
 
 

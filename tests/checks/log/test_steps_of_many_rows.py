@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def found(
     ],
 )  # fmt: skip
 def test_runs_of_a_handful_of_steps(
-    sizes: tuple[int, int, int, int, int], more: dict[str, object], part: str, tmp_path: Path
+    sizes: tuple[int, int, int, int, int], more: dict[str, Any], part: str, tmp_path: Path
 ) -> None:
     (message,) = found(tmp_path, *sizes, **more)
     assert part in message
@@ -99,6 +100,6 @@ def test_runs_of_a_handful_of_steps(
     ],
 )
 def test_runs_with_steps_enough(
-    sizes: tuple[int, int, int, int, int], more: dict[str, object], tmp_path: Path
+    sizes: tuple[int, int, int, int, int], more: dict[str, Any], tmp_path: Path
 ) -> None:
     assert found(tmp_path, *sizes, **more) == []

@@ -104,8 +104,8 @@ def _remedy(samples: Sequence[Sample]) -> str:
         speakers = name_speakers(with_turns.values())
         return (
             f"look for {speakers} inside of the training answers (`truetune check DATA`:"
-            " answers-continue-the-dialogue), split them there into turns of user and assistant, and train again; until then cut answers at these"
-            " labels (stop strings)"
+            " answers-continue-the-dialogue), split them there into turns of user and assistant, and train"
+            " again; until then cut answers at these labels (stop strings)"
         )
     # An answer that begins with a marker, and stops, has learned its stop token.
     opened = [sample for sample in samples if _begins_with_marker(sample)]
