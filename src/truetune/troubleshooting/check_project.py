@@ -16,6 +16,7 @@ from truetune.checks.check_data import Progress
 from truetune.checks.check_paths import ANSWERS, check_paths
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, add_judgement
+from truetune.checks.rule_runner import join_equal_findings
 from truetune.data.sort_folder_files import list_prediction_files
 from truetune.errors import TruetuneError
 from truetune.fixing.suggested_edits import with_suggested_edits
@@ -57,7 +58,18 @@ def check_project(
     )
     for file in predictions[:MAX_PREDICTION_FILES]:
         report = _add_answers(report, file, spec)
-    return report
+    return _add_verdicts(report, named, spec)
+
+
+def _add_verdicts(report: Report, named: Sequence[str], spec: RunSpec) -> Report:
+    """The report, with what is said of the verdicts of a judge and of two models' answers among the paths."""
+    from truetune.evaluation.judge_answer_files import judge_answer_files
+
+    judgement, subjects = judge_answer_files(named, spec)
+    known = {(finding.code, finding.message) for finding in report.findings}
+    fresh = tuple(one for one in judgement.findings if (one.code, one.message) not in known)
+    joined = replace(report, subjects=(*report.subjects, *subjects))
+    return add_judgement(joined, replace(judgement, findings=fresh))
 
 
 def _score(file: str, spec: RunSpec) -> Report:
@@ -85,4 +97,6 @@ def _add_answers(report: Report, file: str, spec: RunSpec) -> Report:
         subjects=(*report.subjects, *scored.subjects),
         seconds=report.seconds + scored.seconds,
     )
-    return add_judgement(joined, Judgement(scored.findings, scored.examined, scored.not_judged))
+    whole = add_judgement(joined, Judgement(scored.findings, scored.examined, scored.not_judged))
+    # What is about two files, or is the same of both, is said once, with the places of both.
+    return replace(whole, findings=join_equal_findings(whole.findings))

@@ -8,7 +8,7 @@ before the first time-out often names that code.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from truetune.logs.console.progress_bars import ProgressBar
@@ -27,6 +27,18 @@ OPERATION_MEANINGS = {
     "ALLTOALL_BASE": "tokens that go to experts or sequence parts on other ranks",
 }
 """Names that ProcessGroupNCCL.cpp gives to operations, and who calls them in a training"""
+GATHERS = frozenset(("_ALLGATHER_BASE", "ALLGATHER_coalesced", "ALLGATHER"))
+DECISION = re.compile(
+    r"\b(?:early[- ]?stop\w*|stopping|no improvement|patience|skip(?:ping|ped)?|nan\b|non-?finite|out of memory|oom|"
+    r"time (?:limit|budget)|break(?:ing)?|exit(?:ing|s)?|done|finished)\b",
+    re.I,
+)
+"""What a script prints where it leaves its loop or a step of it"""
+# Chosen: a barrier reduces one element, a metric some; the smallest bucket of gradients has thousands.
+MAX_FIGURES = 256
+"""Elements up to which a reduction is one of figures"""
+MAX_DIGITS = 7
+"""Of a number of a process"""
 MAX_RANKS = 1024
 """Chosen, not measured: it bounds the memory"""
 MAX_NAMED_RANKS = 8
@@ -59,6 +71,8 @@ class CollectiveTimeoutReader:
     _work: str = ""
     """A piece of work that a bar shows as begun and not ended"""
     _work_before: str = ""
+    _last_of: dict[int, str] = field(default_factory=dict)
+    """The last line that each process printed under its own number, before the first time-out"""
 
     def add_line(self, text: str, process: str, *, is_printed: bool) -> None:
         """One line without its prefixes, and the process that they name; `is_printed` where the script itself printed
@@ -68,6 +82,7 @@ class CollectiveTimeoutReader:
             if is_printed and text.strip():
                 self._last = text.strip()
                 self._work = ""
+                self._add_line_of_process(process)
             return
         # What was printed before the first time-out names the code that one rank ran alone. Later ones only follow.
         if not self._before:
@@ -77,6 +92,12 @@ class CollectiveTimeoutReader:
         if rank >= 0 and len(self._waiting) < MAX_RANKS:
             waiting = PendingCollective(match["number"] or "", match["kind"], match["size"] or "")
             self._waiting.setdefault(rank, waiting)
+
+    def _add_line_of_process(self, process: str) -> None:
+        """Keep the line as the last one of its process."""
+        is_known = process.isdecimal() and len(process) < MAX_DIGITS
+        if is_known and not self._before and len(self._last_of) < MAX_RANKS:
+            self._last_of[int(process)] = self._last[:MAX_QUOTED]
 
     def add_bar(self, text: str, bar: ProgressBar) -> None:
         """One drawing of a bar. One with a description is a piece of work of its own (`Map`), which one rank may do
@@ -97,25 +118,78 @@ class CollectiveTimeoutReader:
         for rank, waiting in sorted(self._waiting.items()):
             ranks_of.setdefault(waiting, []).append(rank)
         for waiting, ranks in ranks_of.items():
-            meaning = OPERATION_MEANINGS.get(waiting.kind)
+            meaning = _meaning_of(waiting)
             yield f"{_name_ranks(ranks)} waited in {waiting}" + (f": {meaning}" if meaning else "")
         # a rank that printed no time-out was not waiting: it is where to look
         missing = sorted(set(range(max(self._waiting) + 1)) - self._waiting.keys())
         if len(ranks_of) > 1:
             yield (
                 "these operations differ: one rank runs code that the others don't (a save, an evaluation under"
-                " `is_main_process` or `rank == 0`), or has another number of batches"
+                " `is_main_process` or `rank == 0`, an early stop of its own), or has another number of batches"
             )
+            yield from self._lines_of_odd_ranks(ranks_of)
         elif missing:
             yield f"{_name_ranks(missing)} printed no time-out: something else ran there, or the process had ended"
+            yield from self._last_lines(missing)
         if self._work_before:
             yield (
                 f"under way when the time was over: {self._work_before}; the others waited for the rank that did it:"
                 " do it once before the run (and save it), with more workers, or set a limit that is longer than it"
                 " takes"
             )
-        elif self._before:
+        elif self._before and self._before not in self._last_of.values():
             yield f"printed last before it: {self._before}"
+
+    def _lines_of_odd_ranks(self, ranks_of: Mapping[PendingCollective, list[int]]) -> Iterator[str]:
+        """Which ranks do something else than most, how far apart they are, and what they printed."""
+        most = max(ranks_of, key=lambda waiting: len(ranks_of[waiting]))
+        for waiting, ranks in ranks_of.items():
+            if waiting is most or len(ranks) >= len(ranks_of[most]):
+                continue
+            behind = _count_between(waiting, most)
+            if behind:
+                way = "behind" if behind > 0 else "ahead of"
+                yield f"{_name_ranks(ranks)} {_verb(ranks)} {abs(behind):,} operations {way} most others"
+            else:
+                yield f"{_name_ranks(ranks)} {_verb(ranks)} at another place of the code than most others"
+            yield from self._last_lines(ranks)
+
+    def _last_lines(self, ranks: list[int]) -> Iterator[str]:
+        """What these ranks printed last, where most others printed something else; decisions are named as such."""
+        for rank in ranks[:MAX_NAMED_RANKS]:
+            text = self._last_of.get(rank, "")
+            is_shared = sum(other == text for other in self._last_of.values()) > 1
+            if not text or is_shared:
+                continue
+            alone = (
+                ": it left the loop or skipped a step by itself, and the others wait for it; all_reduce what decides"
+                " this"
+                if DECISION.search(text)
+                else ""
+            )
+            yield f"rank {rank} printed last before it: {text}{alone}"
+
+
+def _meaning_of(waiting: PendingCollective) -> str | None:
+    """Who calls an operation in a training; None where it is not known."""
+    if waiting.kind == "ALLREDUCE" and waiting.size:
+        is_small = int(waiting.size) <= MAX_FIGURES
+        return "a barrier, or the sum of figures" if is_small else "the mean of gradients (DDP)"
+    if waiting.kind in GATHERS and waiting.size and int(waiting.size) <= MAX_FIGURES:
+        # A gather of parameters has thousands of elements.
+        return "a figure or result that is gathered from all (gather, gather_for_metrics)"
+    return OPERATION_MEANINGS.get(waiting.kind)
+
+
+def _count_between(one: PendingCollective, other: PendingCollective) -> int:
+    """How many operations one rank is behind another; 0 where the numbers are the same, or not printed."""
+    if not one.number or not other.number:
+        return 0
+    return int(other.number) - int(one.number)
+
+
+def _verb(ranks: list[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
 
 
 def _name_ranks(ranks: list[int]) -> str:
