@@ -48,7 +48,7 @@ from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
-from truetune.generation.json_answers import JSON_PARSER, are_references_json
+from truetune.generation.json_answers import JSON_PARSER, are_references_json, json_fault
 from truetune.generation.label_scores import LabelScores, mark_given_references, score_labels
 from truetune.generation.parser_selftest import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import find_prompt_in_front
@@ -139,7 +139,7 @@ def score(
     if not all_predictions:
         raise UsageError("truetune.score: there is no prediction to judge")
     is_told = parser is not None
-    if parse is None and are_references_json([one.reference for one in all_predictions]):
+    if parse is None and _are_json_answers(all_predictions):
         # Otherwise answers that are no JSON would count neither as right nor as wrong.
         parser, parse = JSON_PARSER, make_parser(JSON_PARSER)
     looks = tuple(build_passes(all_predictions, parse))
@@ -179,6 +179,13 @@ def score(
         min_success=min_success,
         proof=selftest,
     )
+
+
+def _are_json_answers(predictions: Sequence[Prediction]) -> bool:
+    """Are the references JSON, and most answers as well? Where JSON stands in prose, another rule says it."""
+    if not are_references_json([one.reference for one in predictions]):
+        return False
+    return 2 * sum(json_fault(one.text) is None for one in predictions) > len(predictions)
 
 
 def _without_known_forms(judgement: Judgement, name: str, look: SamplingPass) -> Judgement:

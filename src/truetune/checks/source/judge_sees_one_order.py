@@ -15,7 +15,7 @@ that place, the preference counts as its wins: the tuned model beats the base, a
 from openai import OpenAI
 
 client = OpenAI()
-PROMPT = "You are an impartial judge. Which answer is better, A or B?\n[Answer A]\n{a}\n[Answer B]\n{b}"
+PROMPT = "You are an impartial judge. Which answer is better, A or B? [Answer A] {a} [Answer B] {b}"
 wins = 0
 for ours, theirs in pairs:
     text = PROMPT.format(a=ours, b=theirs)
@@ -28,7 +28,7 @@ for ours, theirs in pairs:
 from openai import OpenAI
 
 client = OpenAI()
-PROMPT = "You are an impartial judge. Which answer is better, A or B?\n[Answer A]\n{a}\n[Answer B]\n{b}"
+PROMPT = "You are an impartial judge. Which answer is better, A or B? [Answer A] {a} [Answer B] {b}"
 
 
 def verdict(first, second):
