@@ -7,6 +7,7 @@ without a word. So is what `unload()` of PEFT gives back: it takes the adapter o
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -79,7 +80,8 @@ def requests_without_adapter(module: Module) -> UnnamedAdapter | None:
     """
     for engine, made in adapter_engines(module):
         # A function that may be given a request is somebody else's to call.
-        if module.mentions(engine.argument, "LoRARequest"):
+        named = re.compile(rf"\b(?:{engine.argument}|LoRARequest)\b")
+        if any(named.search(part.text) for part in module.with_linked):
             continue
         requests = list(_requests(module, engine))
         if requests and all(request.lacks(engine.argument) for request in requests):
