@@ -1,5 +1,6 @@
 """Verdicts of an LLM judge and answers of two models in files, and near misses of each fault."""
 
+# ruff: noqa: E501 - scripts stand as they are written
 from __future__ import annotations
 
 import csv
@@ -36,7 +37,9 @@ def codes(folder: Path) -> list[str]:
     return [one.code for one in report.findings if one.code in CODES]
 
 
-def verdicts(by_place: float, names: tuple[str, str, str], marks: tuple[str, str], seed: int) -> list[dict[str, Any]]:
+def verdicts(
+    by_place: float, names: tuple[str, str, str], marks: tuple[str, str], seed: int
+) -> list[dict[str, Any]]:
     """Rows of 60 pairs in both orders; with this chance a verdict goes by place, else the better answer wins."""
     draw = random.Random(seed)
     one, other, verdict = names
@@ -69,7 +72,9 @@ STYLES = {
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(("by_place", "fires"), [(0.8, True), (0.0, False), (0.1, False)])
-def test_a_judge_that_goes_by_place(tmp_path: Path, style: str, by_place: float, fires: bool) -> None:
+def test_a_judge_that_goes_by_place(
+    tmp_path: Path, style: str, by_place: float, fires: bool
+) -> None:
     names, marks, file = STYLES[style]
     write(tmp_path / file, verdicts(by_place, names, marks, seed=3))
     assert (PLACE in codes(tmp_path)) is fires
@@ -78,7 +83,12 @@ def test_a_judge_that_goes_by_place(tmp_path: Path, style: str, by_place: float,
 def battles(first: str, second: str, first_wins: int, of: int = 60) -> list[dict[str, Any]]:
     """Verdicts without texts, by the names of the models."""
     return [
-        {"question_id": n, "model_a": first, "model_b": second, "winner": "model_a" if n < first_wins else "model_b"}
+        {
+            "question_id": n,
+            "model_a": first,
+            "model_b": second,
+            "winner": "model_a" if n < first_wins else "model_b",
+        }
         for n in range(of)
     ]
 
@@ -94,7 +104,9 @@ def battles(first: str, second: str, first_wins: int, of: int = 60) -> list[dict
         (battles("sft", "base", 55) + battles("base", "sft", 2, of=8), False),
     ],
 )
-def test_models_against_one_another(tmp_path: Path, rows: list[dict[str, Any]], fires: bool) -> None:
+def test_models_against_one_another(
+    tmp_path: Path, rows: list[dict[str, Any]], fires: bool
+) -> None:
     write(tmp_path / "arena.jsonl", rows)
     assert (PLACE in codes(tmp_path)) is fires
 
@@ -134,7 +146,9 @@ def test_verdicts_are_read(value: Any, slot: str) -> None:
 
 
 def test_other_files_are_no_verdicts(tmp_path: Path) -> None:
-    choices = [{"question": f"q {n}", "option_a": "x", "option_b": "y", "answer": "A"} for n in range(40)]
+    choices = [
+        {"question": f"q {n}", "option_a": "x", "option_b": "y", "answer": "A"} for n in range(40)
+    ]
     pairs = [{"prompt": f"q {n}", "chosen": f"yes {n}", "rejected": f"no {n}"} for n in range(40)]
     write(tmp_path / "quiz.jsonl", choices)
     write(tmp_path / "pairs.jsonl", pairs)
@@ -160,11 +174,17 @@ def sentences(model: int, rows: int = 30, differing: int = 0) -> list[dict[str, 
         (("base/preds.jsonl", "lora/preds.jsonl"), 0, True),
         (("before.csv", "after.csv"), 0, True),
         (("preds_base.jsonl", "preds_sft.jsonl"), 10, False),
-        (("preds_a.jsonl", "preds_copy.jsonl"), 0, False),  # nothing says that another model wrote it
+        (
+            ("preds_a.jsonl", "preds_copy.jsonl"),
+            0,
+            False,
+        ),  # nothing says that another model wrote it
         (("sft_seed1.jsonl", "sft_seed2.jsonl"), 0, False),
     ],
 )
-def test_two_files_of_answers(tmp_path: Path, files: tuple[str, str], differing: int, fires: bool) -> None:
+def test_two_files_of_answers(
+    tmp_path: Path, files: tuple[str, str], differing: int, fires: bool
+) -> None:
     for model, file in enumerate(files):
         write(tmp_path / "eval" / file, sentences(model, differing=differing))
     assert (ALIKE in codes(tmp_path / "eval")) is fires
@@ -172,10 +192,14 @@ def test_two_files_of_answers(tmp_path: Path, files: tuple[str, str], differing:
 
 def test_two_columns_and_two_values_of_model(tmp_path: Path) -> None:
     texts = [row["prediction"] for row in sentences(0)]
-    columns = [{"question": f"q {n}", "base_answer": t, "tuned_answer": t} for n, t in enumerate(texts)]
+    columns = [
+        {"question": f"q {n}", "base_answer": t, "tuned_answer": t} for n, t in enumerate(texts)
+    ]
     write(tmp_path / "one" / "both.jsonl", columns)
     models = [
-        {"id": n, "model": name, "response": t} for name in ("org/base", "org/base-sft") for n, t in enumerate(texts)
+        {"id": n, "model": name, "response": t}
+        for name in ("org/base", "org/base-sft")
+        for n, t in enumerate(texts)
     ]
     write(tmp_path / "two" / "all.jsonl", models)
     assert codes(tmp_path / "one") == [ALIKE]
@@ -184,7 +208,9 @@ def test_two_columns_and_two_values_of_model(tmp_path: Path) -> None:
 
 def test_labels_may_be_equal(tmp_path: Path) -> None:
     for file in ("preds_base.jsonl", "preds_sft.jsonl"):
-        rows = [{"id": n, "prediction": "yes" if n % 3 else "no", "reference": "yes"} for n in range(40)]
+        rows = [
+            {"id": n, "prediction": "yes" if n % 3 else "no", "reference": "yes"} for n in range(40)
+        ]
         write(tmp_path / file, rows)
     assert codes(tmp_path) == []
 
@@ -211,7 +237,9 @@ def test_answers_that_are_no_json_count_over_all_rows(kind: str) -> None:
     assert "25 of 40 (62%) are right" in describe_success(report)
 
 
-@pytest.mark.parametrize(("kind", "bad"), [("fenced", 15), ("spaced", 40), ("twice", 0), ("cut", 1)])
+@pytest.mark.parametrize(
+    ("kind", "bad"), [("fenced", 15), ("spaced", 40), ("twice", 0), ("cut", 1)]
+)
 def test_answers_that_are_json(kind: str, bad: int) -> None:
     report = score(of_json(bad, kind), references=GOLD)
     assert [one.code for one in report.findings if one.code in CODES] == []

@@ -15,12 +15,42 @@ from typing import Any, Literal, NamedTuple
 Slot = Literal["first", "second", "tie", "unread"]
 PAIR_ENDINGS = (("a", "b"), ("1", "2"), ("0", "1"), ("left", "right"), ("first", "second"))
 VERDICT_NAMES = frozenset(
-    "verdict winner judgement judgment preference preferred decision vote judge judge_verdict judge_answer judge_output"
-    " judge_choice better best choice result rating_winner chosen_slot pick".split()
+    (
+        "verdict",
+        "winner",
+        "judgement",
+        "judgment",
+        "preference",
+        "preferred",
+        "decision",
+        "vote",
+        "judge",
+        "judge_verdict",
+        "judge_answer",
+        "judge_output",
+        "judge_choice",
+        "better",
+        "best",
+        "choice",
+        "result",
+        "rating_winner",
+        "chosen_slot",
+        "pick",
+    )
 )
 """What files call the column of what the judge said"""
 MODEL_STEMS = ("model", "assistant", "system", "model_name")
-TEXT_STEMS = ("answer", "response", "output", "completion", "reply", "conversation", "text", "candidate", "generation")
+TEXT_STEMS = (
+    "answer",
+    "response",
+    "output",
+    "completion",
+    "reply",
+    "conversation",
+    "text",
+    "candidate",
+    "generation",
+)
 VERDICT = re.compile(
     r"^\W*(?:(?:answer|response|output|assistant|model|candidate|option|completion|system)[\s_-]*)?"
     r"(?P<slot>a|b|1|2|left|right|first|second)\W*$",
@@ -96,7 +126,9 @@ def two_sided_p(first: int, second: int) -> float:
         return 1.0
     tail = sum(comb(of, k) for k in range(min(first, second) + 1))
     # As a ratio of integers: 2 to the power of 2,000 is no float.
-    return min(1.0, (2 * tail) / (1 << of)) if of < 1000 else 10.0 ** min(0.0, _log_of_ratio(tail, of))
+    return (
+        min(1.0, (2 * tail) / (1 << of)) if of < 1000 else 10.0 ** min(0.0, _log_of_ratio(tail, of))
+    )
 
 
 def _log_of_ratio(tail: int, of: int) -> float:
@@ -135,8 +167,12 @@ def _pair_of(names: dict[str, str], stems: Sequence[str]) -> tuple[str, str] | N
     """Two columns that differ in the letter or number of their place."""
     for stem in stems:
         for one, other in PAIR_ENDINGS:
-            first = next((names[key] for key in (f"{stem}_{one}", f"{stem}{one}") if key in names), None)
-            second = next((names[key] for key in (f"{stem}_{other}", f"{stem}{other}") if key in names), None)
+            first = next(
+                (names[key] for key in (f"{stem}_{one}", f"{stem}{one}") if key in names), None
+            )
+            second = next(
+                (names[key] for key in (f"{stem}_{other}", f"{stem}{other}") if key in names), None
+            )
             if first is not None and second is not None:
                 return first, second
     return None
@@ -205,7 +241,9 @@ def _of_files_each_way(pairs: Sequence[JudgedPair]) -> Iterator[PlaceCount]:
 
 def _count(how: str, pairs: Sequence[JudgedPair]) -> PlaceCount:
     """How often each place won."""
-    wins = {slot: sum(pair.verdict == slot for pair in pairs) for slot in ("first", "second", "tie")}
+    wins = {
+        slot: sum(pair.verdict == slot for pair in pairs) for slot in ("first", "second", "tie")
+    }
     return PlaceCount(how, wins["first"], wins["second"], wins["tie"], pairs[0] if pairs else None)
 
 

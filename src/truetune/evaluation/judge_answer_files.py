@@ -20,11 +20,11 @@ from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.judge_verdicts import JudgedPair, PairColumns, find_pair_columns, read_slot
 from truetune.data.recognise_prediction_columns import normalize_column_name
 from truetune.data.sort_folder_files import POSSIBLE_PREDICTIONS, SURE_PREDICTIONS
 from truetune.errors import DataError, TruetuneError
 from truetune.generation.evaluation_results import EqualAnswers, EvaluationResults
-from truetune.data.judge_verdicts import JudgedPair, PairColumns, find_pair_columns, read_slot
 from truetune.settings.run_spec import RunSpec
 
 SUFFIXES = frozenset((".jsonl", ".json", ".csv", ".ndjson"))
@@ -35,12 +35,55 @@ MAX_BYTES = 64 << 20
 """Of one file: answers and verdicts are small, and data sets are not"""
 MIN_READ_SHARE = 0.8
 """Share of the verdicts that name a place or a tie, in a file of verdicts"""
-KEY_COLUMNS = ("id", "question_id", "idx", "index", "uid", "question", "prompt", "instruction", "input", "query")
+KEY_COLUMNS = (
+    "id",
+    "question_id",
+    "idx",
+    "index",
+    "uid",
+    "question",
+    "prompt",
+    "instruction",
+    "input",
+    "query",
+)
 """What tells the same question again, the surest first"""
 MODEL_COLUMNS = ("model", "model_name", "model_id")
-BASE_WORDS = frozenset("base pretrained vanilla original orig before untuned baseline zeroshot raw".split())
+BASE_WORDS = frozenset(
+    (
+        "base",
+        "pretrained",
+        "vanilla",
+        "original",
+        "orig",
+        "before",
+        "untuned",
+        "baseline",
+        "zeroshot",
+        "raw",
+    )
+)
 TUNED_WORDS = frozenset(
-    "sft tuned finetuned finetune ft lora qlora adapter dpo orpo kto after trained grpo rlhf ours merged peft".split()
+    (
+        "sft",
+        "tuned",
+        "finetuned",
+        "finetune",
+        "ft",
+        "lora",
+        "qlora",
+        "adapter",
+        "dpo",
+        "orpo",
+        "kto",
+        "after",
+        "trained",
+        "grpo",
+        "rlhf",
+        "ours",
+        "merged",
+        "peft",
+    )
 )
 """What files and columns of answers are called by"""
 WORDS = re.compile(r"[a-zA-Z]+")
@@ -76,17 +119,27 @@ def judge_answer_files(
     if not judged and not twins:
         return Judgement(), ()
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_files]
-    rules = [
-        rule
-        for rule in rules
-        if (judged if rule.name().startswith("judge-") else twins)
-    ]
+    rules = [rule for rule in rules if (judged if rule.name().startswith("judge-") else twins)]
     judgement = run_rules(EvaluationResults(0, judged=judged, twins=twins), rules)
     return judgement, tuple(_subjects(judged))
 
 
 SCORE_COLUMNS = frozenset(
-    "correct is_correct right is_right match matched hit em exact_match acc accuracy score ok".split()
+    (
+        "correct",
+        "is_correct",
+        "right",
+        "is_right",
+        "match",
+        "matched",
+        "hit",
+        "em",
+        "exact_match",
+        "acc",
+        "accuracy",
+        "score",
+        "ok",
+    )
 )
 """Columns in which a script writes whether it counted an answer as right"""
 
@@ -144,7 +197,9 @@ def _files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
             found += [*children, *below]
         else:
             found.append(path)
-    rows = (file for file in dict.fromkeys(found) if file.suffix.lower() in SUFFIXES and file.is_file())
+    rows = (
+        file for file in dict.fromkeys(found) if file.suffix.lower() in SUFFIXES and file.is_file()
+    )
     yield from islice(rows, MAX_FILES)
 
 
@@ -238,7 +293,10 @@ def _answers_by_model(table: Rows) -> list[Answers]:
         return []
     return [
         _answers(
-            Rows(table.path, [(line, row) for line, row in table.rows if str(row.get(column)) == value]),
+            Rows(
+                table.path,
+                [(line, row) for line, row in table.rows if str(row.get(column)) == value],
+            ),
             value,
             answer,
         )
@@ -256,7 +314,9 @@ def _answers_of_file(table: Rows) -> Answers | None:
 
 def _answer_column(row: Mapping[str, Any]) -> str | None:
     """The column with what a model wrote."""
-    names = {normalize_column_name(name): name for name, value in row.items() if isinstance(value, str)}
+    names = {
+        normalize_column_name(name): name for name, value in row.items() if isinstance(value, str)
+    }
     for known in (SURE_PREDICTIONS, POSSIBLE_PREDICTIONS):
         column = next((names[name] for name in names if name in known), None)
         if column is not None:

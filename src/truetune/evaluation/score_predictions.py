@@ -29,8 +29,8 @@ from truetune.data.predictions import (
     read_predictions,
 )
 from truetune.errors import UsageError
-from truetune.evaluation.sample_report import SampleReport
 from truetune.evaluation.judge_answer_files import count_scored_right, judge_twins_of
+from truetune.evaluation.sample_report import SampleReport
 from truetune.evaluation.scores_beside import compare_figures, figures_beside, readings_of
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import Parser, make_parser
@@ -59,11 +59,12 @@ from truetune.settings.settings_files import spec_of
 
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
+"""What a report calls answers that came as lists"""
 FORM_RULE = "exact-match-measures-form"
 READ_AS_JSON = (
-    "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as wrong"
+    "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as"
+    " wrong"
 )
-"""What a report calls answers that came as lists"""
 Texts = Iterable[str | Mapping[str, Any] | Prediction]
 
 

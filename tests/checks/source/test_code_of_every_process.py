@@ -1,6 +1,7 @@
 """Batches that one process skips (SRC225), files that every process changes (SRC226), judges that see one order (SRC228)
 and engines whose requests name no adapter (SRC036)."""
 
+# ruff: noqa: E501 - scripts stand as they are written
 from __future__ import annotations
 
 from pathlib import Path
@@ -69,7 +70,8 @@ SKIPS = {
         "    accelerator.backward(loss)"
     ),
     "too long": ACCELERATE.format(
-        body="    ids = batch['input_ids']\n    if ids.shape[1] > 4096:\n        continue\n" + BACKWARD
+        body="    ids = batch['input_ids']\n    if ids.shape[1] > 4096:\n        continue\n"
+        + BACKWARD
     ),
     "empty batch of a collator": ACCELERATE.format(
         body="    if batch is None:\n        continue\n" + BACKWARD
@@ -159,7 +161,8 @@ SOUND_FILES = {
     "def prune():\n    shutil.rmtree('o')\n",
     "before processes are spawned": "import shutil\nimport torch.multiprocessing as mp\nimport torch\n"
     "def work(rank):\n    torch.distributed.init_process_group('nccl')\nshutil.rmtree('o')\nmp.spawn(work, nprocs=4)\n",
-    "by a decorator": SEVERAL + "from lightning.pytorch.utilities import rank_zero_only\n@rank_zero_only\n"
+    "by a decorator": SEVERAL
+    + "from lightning.pytorch.utilities import rank_zero_only\n@rank_zero_only\n"
     "def prune():\n    shutil.rmtree('o')\nprune()\n",
 }
 
@@ -218,9 +221,11 @@ BOTH_ORDERS = {
     "a choice of four": JUDGE.format(
         body="ask(f'Question: {q} A) {a} B) {b} C) {c} D) {d} Which is right?')"
     ),
-    "pairs for training": PROMPT + "rows = [dict(prompt=P, chosen=a, rejected=b) for a, b in pairs]\n",
+    "pairs for training": PROMPT
+    + "rows = [dict(prompt=P, chosen=a, rejected=b) for a, b in pairs]\n",
     "swap": JUDGE.format(
-        body=PROMPT + "for o, b in rows:\n    for swap in (0, 1):\n        ask(P.format(r1=o, r2=b))"
+        body=PROMPT
+        + "for o, b in rows:\n    for swap in (0, 1):\n        ask(P.format(r1=o, r2=b))"
     ),
 }
 
@@ -237,8 +242,10 @@ def test_other_prompts_of_pairs(tmp_path: Path, text: str) -> None:
 
 VLLM = "from vllm import LLM, SamplingParams\n"
 UNNAMED = {
-    "a dictionary": VLLM + "kw = dict(enable_lora=True)\nllm = LLM('b', **kw)\nprint(llm.chat(c))\n",
-    "a key": VLLM + "kw = {}\nif adapter:\n    kw['enable_lora'] = True\nllm = LLM(model='b', **kw)\nllm.generate(p)\n",
+    "a dictionary": VLLM
+    + "kw = dict(enable_lora=True)\nllm = LLM('b', **kw)\nprint(llm.chat(c))\n",
+    "a key": VLLM
+    + "kw = {}\nif adapter:\n    kw['enable_lora'] = True\nllm = LLM(model='b', **kw)\nllm.generate(p)\n",
     "an option": VLLM + "llm = LLM('b', enable_lora=bool(args.adapter))\nprint(llm.generate(p))\n",
     "sglang": "import sglang as sgl\ne = sgl.Engine(model_path='b', lora_paths=['out'])\nprint(e.generate(p))\n",
     "lmdeploy": "from lmdeploy import pipeline, PytorchEngineConfig\n"

@@ -1,5 +1,6 @@
 """Scripts that score answers or ask a server: what they count, compare and send, and near misses of each fault."""
 
+# ruff: noqa: E501 - scripts stand as they are written
 from __future__ import annotations
 
 import json
@@ -315,11 +316,18 @@ for line in open("preds.jsonl"):
 {body}
 {end}
 """
-TRY = "    try:\n        pred = json.loads(row['prediction'])\n    except {error}:\n        {left}\n"
+TRY = (
+    "    try:\n        pred = json.loads(row['prediction'])\n    except {error}:\n        {left}\n"
+)
 LEFT_OUT = {
-    "continue": (TRY.format(error="ValueError", left="continue") + "    n += 1\n    right += pred == row['gold']", "print(right / n)"),
+    "continue": (
+        TRY.format(error="ValueError", left="continue")
+        + "    n += 1\n    right += pred == row['gold']",
+        "print(right / n)",
+    ),
     "a list and its mean": (
-        TRY.format(error="Exception", left="print(row); continue") + "    scores.append(pred == row['gold'])",
+        TRY.format(error="Exception", left="print(row); continue")
+        + "    scores.append(pred == row['gold'])",
         "print(np.mean(scores))",
     ),
     "counted inside": (
@@ -343,13 +351,17 @@ LEFT_OUT = {
     ),
 }
 COUNTED = {
-    "counted before": ("    n += 1\n" + TRY.format(error="ValueError", left="continue") + "    right += pred == 1", "print(right / n)"),
+    "counted before": (
+        "    n += 1\n" + TRY.format(error="ValueError", left="continue") + "    right += pred == 1",
+        "print(right / n)",
+    ),
     "a broken line of the file": (
         "    try:\n        row = json.loads(line)\n    except ValueError:\n        continue\n    n += 1\n    right += 1",
         "print(right / n)",
     ),
     "wrong where it is not read": (
-        TRY.format(error="ValueError", left="scores.append(0); continue") + "    scores.append(pred == row['gold'])",
+        TRY.format(error="ValueError", left="scores.append(0); continue")
+        + "    scores.append(pred == row['gold'])",
         "print(sum(scores) / len(scores))",
     ),
     "the share is told": (
@@ -357,7 +369,8 @@ COUNTED = {
         "print(right / n, 'parsed', n / 140)",
     ),
     "unread ones are counted": (
-        TRY.format(error="ValueError", left="bad += 1; continue") + "    n += 1\n    right += pred == 1",
+        TRY.format(error="ValueError", left="bad += 1; continue")
+        + "    n += 1\n    right += pred == 1",
         "print(right / n, bad)",
     ),
     "a precision": (

@@ -82,7 +82,9 @@ class JudgePrefersAPlace(EvaluationRule):
 
     def _finding(self, count: PlaceCount) -> Finding:
         """Which place won, where it should not have mattered."""
-        place, wins = ("first", count.first) if count.first > count.second else ("second", count.second)
+        place, wins = (
+            ("first", count.first) if count.first > count.second else ("second", count.second)
+        )
         of = count.decided + count.ties
         return self.finding(
             f"the judge decides by place: of {count.how}, the answer that stands {place} won {wins:,} times and the"
@@ -103,7 +105,9 @@ def _rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
     """How often the place won in each file."""
     files = list(dict.fromkeys(pair.file for pair in pairs if pair.file))
     for file in files[:6]:
-        decided = [pair for pair in pairs if pair.file == file and pair.verdict in ("first", "second")]
+        decided = [
+            pair for pair in pairs if pair.file == file and pair.verdict in ("first", "second")
+        ]
         wins = sum(pair.verdict == place for pair in decided)
         if decided:
             yield f"in {file} the {place} place won {wins:,} of {len(decided):,}"
@@ -111,4 +115,6 @@ def _rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
 
 def _case_of(pair: JudgedPair) -> Case:
     """One pair of them."""
-    return Case(f"{pair.question[:80]}: {pair.verdict}", file=pair.file or None, line=pair.line or None)
+    return Case(
+        f"{pair.question[:80]}: {pair.verdict}", file=pair.file or None, line=pair.line or None
+    )

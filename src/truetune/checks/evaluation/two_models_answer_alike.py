@@ -90,9 +90,11 @@ class TwoModelsAnswerAlike(EvaluationRule):
                 " request, peft= of lm_eval, no disable_adapter(); an adapter that changes no token at all was not"
                 " applied",
                 evidence=[
-                    f"an answer has {twins.words:.0f} words, and {twins.distinct} of them are different from one another"
+                    f"an answer has {twins.words:.0f} words, and {twins.distinct} of them differ from one another"
                 ],
-                cases=[Case("the same answer", file=file, line=line) for file, line in twins.places],
+                cases=[
+                    Case("the same answer", file=file, line=line) for file, line in twins.places
+                ],
             )
 
 

@@ -74,7 +74,9 @@ DELETING_CALLS = (
 )
 MAKING_CALLS = ("os.mkdir", "os.makedirs")
 DELETING_METHODS = ("unlink", "rmdir", "rename", "replace")
-PATH_SIGNS = re.compile(r"\bPath\(|\.glob\(|\.rglob\(|\.iterdir\(|\.parent\b|\.with_suffix\(|\.with_name\(")
+PATH_SIGNS = re.compile(
+    r"\bPath\(|\.glob\(|\.rglob\(|\.iterdir\(|\.parent\b|\.with_suffix\(|\.with_name\("
+)
 """What makes a value a path: DataFrames are renamed and texts replaced too"""
 TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
 OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
@@ -129,10 +131,17 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         )
         return self.finding(
             f"every process {what} at the same time ({names}): the one that comes second"
-            + (" reads or leaves a broken file" if what.startswith("writes") else " ends in an error"),
+            + (
+                " reads or leaves a broken file"
+                if what.startswith("writes")
+                else " ends in an error"
+            ),
             remedy,
             severity="error" if severity == "error" and several.is_certain else "warning",
-            evidence=[several.how, "no condition on the process stands around it or around its callers"],
+            evidence=[
+                several.how,
+                "no condition on the process stands around it or around its callers",
+            ],
             cases=[case_at(module, call.node) for call in calls[:MAX_FINDING_CASES]],
             count=len(calls),
         )
@@ -162,7 +171,11 @@ def _is_path(module: Module, value: ast.expr) -> bool:
     texts = [ast.unparse(value)]
     for name in ast.walk(value):
         if isinstance(name, ast.Name | ast.Attribute):
-            texts += [ast.unparse(one.node) for one in module.flow.origins(name) if isinstance(one.node, ast.expr)]
+            texts += [
+                ast.unparse(one.node)
+                for one in module.flow.origins(name)
+                if isinstance(one.node, ast.expr)
+            ]
     texts += [ast.unparse(loop.iter) for loop in _loops_of(module, value)]
     return any(PATH_SIGNS.search(text) for text in texts)
 

@@ -63,11 +63,14 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 JUDGING = re.compile(
-    r"\bjudg|impartial|\bbetter\b|\bprefer|\bcompar|\bwinner\b|\bwhich (?:answer|response|output|assistant|model|reply)",
+    r"\bjudg|impartial|\bbetter\b|\bprefer|\bcompar|\bwinner\b|\bwhich (?:answer|response|output|assistant|model"
+    r"|reply)",
     re.IGNORECASE,
 )
 """What a prompt says that asks for the better of two answers"""
-THINGS = r"(?:answer|response|output|assistant|model|reply|completion|candidate|summary|translation)s?"
+THINGS = (
+    r"(?:answer|response|output|assistant|model|reply|completion|candidate|summary|translation)s?"
+)
 SLOTS = (
     re.compile(rf"\b{THINGS}['’]?s?[ _-]*\(?(?P<slot>a|b|1|2)\b", re.IGNORECASE),
     re.compile(
@@ -83,14 +86,33 @@ SENDERS = re.compile(
     r"|text_generation|chat_completion|predict|parse|messages)$"
 )
 """Calls that ask a model"""
-CHANGES_ORDER = re.compile(r"swap|shuffl|flip|revers|permut|both_|\border|randint|getrandbits|coin|position|\bfirst_is", re.I)
+CHANGES_ORDER = re.compile(
+    r"swap|shuffl|flip|revers|permut|both_|\border|randint|getrandbits|coin|position|\bfirst_is",
+    re.I,
+)
 """Names of what changes the order"""
-DRAWS = frozenset(("random", "choice", "randint", "shuffle", "getrandbits", "integers", "permutation", "rand", "permutations"))
+DRAWS = frozenset(
+    (
+        "random",
+        "choice",
+        "randint",
+        "shuffle",
+        "getrandbits",
+        "integers",
+        "permutation",
+        "rand",
+        "permutations",
+    )
+)
 
 
 def _pair_prompts(module: Module) -> Iterator[ast.expr]:
     """Texts that ask a model for the better of two answers, in files that send something to a model."""
-    if not any(SENDERS.search(ast.unparse(call.node.func)) for part in module.with_linked for call in part.all_calls):
+    if not any(
+        SENDERS.search(ast.unparse(call.node.func))
+        for part in module.with_linked
+        for call in part.all_calls
+    ):
         return
     for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):
         # A part of a longer text is judged with it.

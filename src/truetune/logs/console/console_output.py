@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from truetune.logs.console.collective_timeouts import CollectiveTimeoutReader
 from truetune.logs.console.file_races import FileRace, find_file_race
 from truetune.logs.console.layer_devices import LayerDeviceReader
-from truetune.logs.console.lines_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.line_prefixes import ConsoleLine, clean_line
+from truetune.logs.console.lines_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.messages import (
     KnownMessage,
     find_message,

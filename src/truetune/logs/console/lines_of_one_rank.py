@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 ODD_WORDS = re.compile(
     r"\bskip\w*|\bempty\b|\bno (?:labels?|tokens?|rows?|samples?|data|targets?)\b|\bnan\b|\binf\b|non-?finite"
-    r"|out of memory|\boom\b|\btoo long\b|\boverflow\w*|\bdropp\w+|\bignor\w+|\bexception\b|\berror\b|\bbad (?:batch|sample|row)"
-    r"|\bcorrupt\w*|\bretry\w*|\bfail\w*|\binvalid\b|\bcaught\b|\bcontinu\w+",
+    r"|out of memory|\boom\b|\btoo long\b|\boverflow\w*|\bdropp\w+|\bignor\w+|\bexception\b|\berror\b"
+    r"|\bbad (?:batch|sample|row)|\bcorrupt\w*|\bretry\w*|\bfail\w*|\binvalid\b|\bcaught\b|\bcontinu\w+",
     re.IGNORECASE,
 )
 """What a script prints of a batch that it does not train as the others"""
@@ -22,7 +22,9 @@ RANK_IN_TEXT = re.compile(
 )
 """How a script names its process in a line of its own: `rank=2`, `(rank 2)`"""
 DIGITS = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
-LIBRARY_LINE = re.compile(r"Watchdog|ProcessGroupNCCL|NCCL (?:INFO|WARN)|c10::|terminate called|closing signal")
+LIBRARY_LINE = re.compile(
+    r"Watchdog|ProcessGroupNCCL|NCCL (?:INFO|WARN)|c10::|terminate called|closing signal"
+)
 MAX_TEMPLATES = 500
 MAX_QUOTED = 200
 MAX_LINES_TOLD = 3

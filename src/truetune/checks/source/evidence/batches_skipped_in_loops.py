@@ -1,7 +1,7 @@
 """Batches that one process skips by figures of its own, while the others make a collective call for theirs.
 
-How it works: a place that leaves a batch (`continue`, a `return` before the backward pass, an `except` that swallows the
-error of a step) is one where its condition is computed from the batch or from its loss, and a backward pass or a call
+How it works: a place that leaves a batch (`continue`, a `return` before the backward pass, an `except` that swallows
+the error of a step) is one where its condition is computed from the batch or from its loss, and a backward pass or a call
 that waits for all stands behind it. The trade-off: where the loop, or a function that the condition calls, makes
 processes agree (all_reduce, gather), nothing is said, whatever they agree on.
 """
@@ -25,10 +25,20 @@ AGREEMENT = re.compile(
 """Signs that processes agree on what they do"""
 BACKWARD = frozenset(("backward", "manual_backward"))
 COLLECTIVES = frozenset(
-    ("gather", "gather_for_metrics", "wait_for_everyone", "barrier", "all_reduce", "all_gather", "pad_across_processes")
+    (
+        "gather",
+        "gather_for_metrics",
+        "wait_for_everyone",
+        "barrier",
+        "all_reduce",
+        "all_gather",
+        "pad_across_processes",
+    )
 )
 BATCH_NAME = re.compile(r"batch|sample|example|inputs?|data|rows?|mini", re.I)
-STEP_NAME = re.compile(r"(?:step|idx|index|i|it|iteration|epoch|n|global_step|num\w*|count\w*)", re.I)
+STEP_NAME = re.compile(
+    r"(?:step|idx|index|i|it|iteration|epoch|n|global_step|num\w*|count\w*)", re.I
+)
 """Names of counters, which all processes count alike"""
 ENGINE_SIGNS = re.compile(
     r"\.prepare\(|DistributedDataParallel|FullyShardedDataParallel|fully_shard|deepspeed\.initialize|\bDDP\(|\bFSDP\("
@@ -43,7 +53,9 @@ OWN_ROWS = re.compile(
 SIZE_OF_BATCH = re.compile(r"len\(\w+\)|\.size\(0\)|\.shape\[0\]|batch_size")
 """How many rows a batch has: the same in all processes, for samplers fill up the last one"""
 ENDS = frozenset(("exit", "sys.exit", "os._exit", "quit", "os.abort"))
-SWALLOWED = re.compile(r"OutOfMemory|RuntimeError|ValueError|Exception|FloatingPoint|IndexError|KeyError")
+SWALLOWED = re.compile(
+    r"OutOfMemory|RuntimeError|ValueError|Exception|FloatingPoint|IndexError|KeyError"
+)
 
 
 class SkippedBatch(NamedTuple):
@@ -117,7 +129,13 @@ def _of_try(loop: Loop, node: ast.Try) -> Iterator[SkippedBatch]:
         if not SWALLOWED.search(caught) or _raises(handler):
             continue
         goes_on = any(isinstance(part, ast.Continue) for part in ast.walk(handler))
-        then = backward if backward is not None else behind if goes_on and _runs_a_model(block) else None
+        then = (
+            backward
+            if backward is not None
+            else behind
+            if goes_on and _runs_a_model(block)
+            else None
+        )
         if then is not None:
             yield SkippedBatch(handler, None, then)
 
@@ -196,7 +214,9 @@ def _next_waiting_call(loop: Loop, line: int) -> ast.Call | None:
 def _batch_names(loop: Loop) -> set[str]:
     """The names that a loop gives to its batch, without the number that `enumerate` counts."""
     target = loop.target
-    is_counted = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func).endswith("enumerate")
+    is_counted = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func).endswith(
+        "enumerate"
+    )
     if is_counted and isinstance(target, ast.Tuple) and len(target.elts) > 1:
         target = ast.Tuple(elts=target.elts[1:], ctx=ast.Store())
     names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
@@ -213,7 +233,11 @@ def _own_test(
         if RANK_WORDS.search(text) or SIZE_OF_BATCH.search(text) or _is_agreed(module, test):
             return None
     return next(
-        (test for test in tests if assigned & {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}),
+        (
+            test
+            for test in tests
+            if assigned & {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+        ),
         None,
     )
 

@@ -101,8 +101,7 @@ def answers_of_unloaded_model(module: Module) -> Call | None:
     answers = [
         call
         for call in module.methods(*ASKING_METHODS)
-        if call.receiver is not None
-        and module.flow.types(call.receiver) & {"model", "peft-model"}
+        if call.receiver is not None and module.flow.types(call.receiver) & {"model", "peft-model"}
     ]
     if not answers or not all(_is_unloaded(module, call, unloaded) for call in answers):
         return None
@@ -128,7 +127,7 @@ def _sets_key(module: Module, value: ast.expr, key: str) -> bool:
             pairs = [(one.arg, one.value) for one in node.keywords]
         elif isinstance(node, ast.Dict):
             pairs = [
-                (one.value if isinstance(one, ast.Constant) else None, two)
+                (str(one.value) if isinstance(one, ast.Constant) else None, two)
                 for one, two in zip(node.keys, node.values, strict=True)
             ]
         else:
@@ -163,9 +162,10 @@ def _requests(module: Module, engine: AdapterEngine) -> Iterator[Call]:
     """The requests to engines of this kind, in all files that run together."""
     for part in module.with_linked:
         for call in part.all_calls:
-            if call.method in engine.methods and _is_engine(part, call.receiver, engine):
-                yield call
-            elif call.method is None and _is_engine(part, call.node.func, engine):
+            asked = call.receiver if call.method in engine.methods else None
+            if call.method is None:
+                asked = call.node.func
+            if _is_engine(part, asked, engine):
                 yield call
 
 

@@ -19,16 +19,20 @@ ANSWER_READER_NAME = re.compile(
 CASTING_READERS = frozenset(("float", "int", "Decimal", "ast.literal_eval", "literal_eval", "eval"))
 """Functions of Python that read an answer, and raise where there is none"""
 ANSWER_VALUE_NAME = re.compile(
-    r"pred|answer|output|response|generat|completion|hyp|reply|model_|\bans\b|\bout\b|decoded|said", re.I
+    r"pred|answer|output|response|generat|completion|hyp|reply|model_|\bans\b|\bout\b|decoded|said",
+    re.I,
 )
 """What a script calls what the model wrote"""
 REFERENCE_NAME = re.compile(r"gold|refer|label|target|truth|expected", re.I)
 """What it calls the right answer: one that can't be read is a fault of the data"""
 SCORE_LIST_NAME = re.compile(
-    r"score|correct|hit|acc|right|\bok|match|\bem|f1|pred|gold|ref|true|result|err|diff|rouge|bleu", re.I
+    r"score|correct|hit|acc|right|\bok|match|\bem|f1|pred|gold|ref|true|result|err|diff|rouge|bleu",
+    re.I,
 )
 """What a script calls a list that its score is the mean of"""
-MEAN_NAME = re.compile(r"(?:^|[._])(?:f?mean|average|accuracy_score|f1_score|exact_match|accuracy)$")
+MEAN_NAME = re.compile(
+    r"(?:^|[._])(?:f?mean|average|accuracy_score|f1_score|exact_match|accuracy)$"
+)
 FRAME_READER = re.compile(
     r"\.(?:apply|map|progress_apply)\(\s*(?:lambda|\w*(?:extract|parse|loads|read|to_num|safe|json)\w*)"
     r"|to_numeric\(.*coerce|\.str\.extract\(",
@@ -299,7 +303,9 @@ def _is_divisor(module: Module, loop: Loop, name: str) -> bool:
     """
     end = loop.end_lineno or loop.lineno
     quotients = [
-        node for node in module.nodes(ast.BinOp) if isinstance(node.op, ast.Div) and node.lineno > end
+        node
+        for node in module.nodes(ast.BinOp)
+        if isinstance(node.op, ast.Div) and node.lineno > end
     ]
     if any(name in _names_in(node.left) and _is_count(node.left, name) for node in quotients):
         return False

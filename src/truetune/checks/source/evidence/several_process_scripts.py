@@ -31,10 +31,13 @@ RANK_WORDS = re.compile(
 )
 """What a condition or a path that differs between processes is called"""
 OWN_PATH = re.compile(
-    r"rank|process_index|getpid|mkdtemp|mkstemp|TemporaryDirectory|NamedTemporary|uuid|tempfile", re.I
+    r"rank|process_index|getpid|mkdtemp|mkstemp|TemporaryDirectory|NamedTemporary|uuid|tempfile",
+    re.I,
 )
 """Signs that each process has a path of its own"""
-ONE_PROCESS_DECORATOR = re.compile(r"on_(?:local_)?main_process|rank_zero|main_only|master_only|on_process")
+ONE_PROCESS_DECORATOR = re.compile(
+    r"on_(?:local_)?main_process|rank_zero|main_only|master_only|on_process"
+)
 IN_TURN = re.compile(r"main_process_first|FileLock|SoftFileLock|\block\b|zero_first", re.I)
 """Contexts in which processes take turns"""
 SPAWNERS = ("torch.multiprocessing.spawn", "*.mp.spawn", "accelerate.notebook_launcher")
@@ -143,17 +146,16 @@ def _is_called_by_every_process(
 
 def _is_spawned(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Is a function given to what starts the processes?"""
-    starts: list[Call] = [
-        call for part in module.with_linked for call in part.calls(*SPAWNERS)
-    ]
+    starts: list[Call] = [call for part in module.with_linked for call in part.calls(*SPAWNERS)]
     return any(call.args and ast.unparse(call.args[0]) == function.name for call in starts)
 
 
-def _is_called_by_library(
-    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
-) -> bool:
+def _is_called_by_library(module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Is it a method of a callback or trainer, which the library calls in every process?"""
     owner = module.scopes.parent.get(function)
     if not isinstance(owner, ast.ClassDef) or not CALLBACK_METHOD.fullmatch(function.name):
         return False
-    return any(re.search(r"Callback|Trainer|LightningModule", base) for base in map(ast.unparse, owner.bases))
+    return any(
+        re.search(r"Callback|Trainer|LightningModule", base)
+        for base in map(ast.unparse, owner.bases)
+    )
