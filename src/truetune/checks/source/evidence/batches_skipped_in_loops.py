@@ -1,8 +1,8 @@
 """Batches that one process skips by figures of its own, while the others make a collective call for theirs.
 
 How it works: a place that leaves a batch (`continue`, a `return` before the backward pass, an `except` that swallows
-the error of a step) is one where its condition is computed from the batch or from its loss, and a backward pass or a call
-that waits for all stands behind it. The trade-off: where the loop, or a function that the condition calls, makes
+the error of a step) is one where its condition is computed from the batch or from its loss, and a backward pass or a
+call that waits for all stands behind it. The trade-off: where the loop, or a function that the condition calls, makes
 processes agree (all_reduce, gather), nothing is said, whatever they agree on.
 """
 
