@@ -42,6 +42,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "weights-changed-since-training": ("weights-all-zero",),
     "bare-text-to-chat-model": ("model-left-on-the-cpu",),
     "prompt-left-in-answers": ("generation-row-by-row",),
+    "judge-sees-one-order": ("generation-row-by-row",),
     "warmup-longer-than-run": ("setting-out-of-range",),
     "epochs-against-rows": ("run-ended-after-few-steps",),
     "memorised-not-learned": ("evaluation-rows-were-trained-on",),

@@ -230,6 +230,12 @@ def _answer(path: Path) -> Any:
     return find_final_answer(text), list(_json_in(text, "1"))
 
 
+def _json_fault(path: Path) -> Any:
+    from truetune.generation.json_answers import json_fault
+
+    return json_fault(path.read_bytes().decode("utf-8", "replace"))
+
+
 def _call(path: Path) -> Any:
     from truetune.generation.backends.chat_reply import _parse_arguments
 
@@ -454,6 +460,7 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("reply", b'{"a": [1, {"b": 2}]}', _reply, VALUE_ERRORS)
         ],
         "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
+        "generation.json_answers": [Reader("answer", b'{"a": [1, {"b": 2}]} {"c"', _json_fault)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
         "checks.config.evidence.model_folder": [
             Reader("model.safetensors", safetensors_file(), _vocabulary)

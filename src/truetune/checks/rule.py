@@ -550,6 +550,8 @@ class EvaluationRule(Rule["EvaluationResults"]):
 
     of_parser: ClassVar[bool] = False
     """It looks at what the parser makes of gold answers"""
+    of_files: ClassVar[bool] = False
+    """It looks at verdicts and answers that lie in files, and not at a model"""
 
     def unmet(self) -> Unmet | None:
         if not self.of_parser:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, find_sources, open_raw
+from truetune.data.judge_verdicts import is_row_of_verdicts
 from truetune.data.recognise_prediction_columns import normalize_column_name
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError, TruetuneError
@@ -93,7 +94,7 @@ class FolderFiles(NamedTuple):
     training: tuple[str, ...]
     predictions: tuple[str, ...]
     others: tuple[str, ...]
-    """Settings, lists of names, logs"""
+    """Settings, lists of names, logs, verdicts of a judge"""
 
 
 def sort_folder_files(folder: Path) -> FolderFiles | None:
@@ -102,6 +103,9 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
     heads = {str(source.path): _first_row(source) for source in sources}
     rows = {path: head for path, head in heads.items() if head is not None}
     predictions = tuple(path for path in rows if _holds_predictions(path, rows))
+    verdicts = {path for path, row in rows.items() if _holds_verdicts(row)}
+    rows = {path: row for path, row in rows.items() if path not in verdicts}
+    predictions = tuple(path for path in predictions if path not in verdicts)
     others = tuple(path for path in heads if path not in rows)
     if not others and not predictions:
         return None
@@ -144,6 +148,11 @@ def _is_file_of_predictions(path: str) -> bool:
     if not row:
         return False
     return _is_prediction(row, SURE_PREDICTIONS) or _is_written_reply(path, row)
+
+
+def _holds_verdicts(row: Mapping[str, Any]) -> bool:
+    """Does a file hold what an LLM judge said of pairs? Pairs that a trainer reads have their own columns."""
+    return is_row_of_verdicts(dict(row)) and not _fits_a_format(row)
 
 
 def _text_sources(folder: Path) -> list[Source]:

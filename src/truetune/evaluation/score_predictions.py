@@ -29,6 +29,7 @@ from truetune.data.predictions import (
     read_predictions,
 )
 from truetune.errors import UsageError
+from truetune.evaluation.judge_answer_files import count_scored_right, judge_twins_of
 from truetune.evaluation.sample_report import SampleReport
 from truetune.evaluation.scores_beside import compare_figures, figures_beside, readings_of
 from truetune.evaluation.try_parser import add_model_answers, try_parser
@@ -51,6 +52,7 @@ from truetune.generation.cut_answers import clear_length_of_cut_answers
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.find_lost_word_order import find_lost_order
 from truetune.generation.identical_answers import mark_identical_answers
+from truetune.generation.json_answers import JSON_PARSER, are_references_json, json_fault
 from truetune.generation.label_scores import LabelScores, mark_given_references, score_labels
 from truetune.generation.parser_selftest import ParserSelftest
 from truetune.generation.prompt_left_in_predictions import (
@@ -65,6 +67,11 @@ from truetune.settings.settings_files import spec_of
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
+FORM_RULE = "exact-match-measures-form"
+READ_AS_JSON = (
+    "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as"
+    " wrong"
+)
 Texts = Iterable[str | Mapping[str, Any] | Prediction]
 
 
@@ -139,6 +146,10 @@ def score(
     all_predictions = fill_from_rows(read.predictions, row_files) if row_files else read.predictions
     if not all_predictions:
         raise UsageError("truetune.score: there is no prediction to judge")
+    is_told = parser is not None
+    if parse is None and _are_json_answers(all_predictions):
+        # Otherwise answers that are no JSON would count neither as right nor as wrong.
+        parser, parse = JSON_PARSER, make_parser(JSON_PARSER)
     looks = tuple(build_passes(all_predictions, parse))
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
     selftest = _try_on_golds(parse, parser, looks[-1])
@@ -148,8 +159,12 @@ def score(
     )
     judgement = Judgement.of(
         [
-            judge_answers(SampledRun(looks, limit=limit, finished=True), spec),
-            _judge_parser(selftest, looks[-1], spec),
+            _without_known_forms(
+                judge_answers(SampledRun(looks, limit=limit, finished=True), spec), name, looks[-1]
+            ),
+            # Rules on parsers judge what a user chose, and not what was taken for want of a choice.
+            _judge_parser(selftest if is_told else None, looks[-1], spec),
+            judge_twins_of(name, spec) if name != LIST_NAME else Judgement(),
             Judgement(not_judged=tuple(_list_unjudged(read, selftest, parser))),
         ]
     )
@@ -165,12 +180,35 @@ def score(
         limit=limit,
         notes=(
             *_make_notes(all_predictions, selftest),
+            *(() if is_told or parser is None else (READ_AS_JSON,)),
             *_describe_readings(looks[-1], labels, Path(files[0]) if name != LIST_NAME else None),
         ),
         labels=labels,
         min_success=min_success,
         proof=selftest,
     )
+
+
+def _are_json_answers(predictions: Sequence[Prediction]) -> bool:
+    """Are the references JSON, and most answers as well? Where JSON stands in prose, another rule says it."""
+    if not are_references_json([one.reference for one in predictions]):
+        return False
+    return 2 * sum(json_fault(one.text) is None for one in predictions) > len(predictions)
+
+
+def _without_known_forms(judgement: Judgement, name: str, look: SamplingPass) -> Judgement:
+    """What the rules say, without the note that exact match measures the form where the user's own script reads it.
+
+    A column of 0 and 1 that counts more answers as right than are their reference word for word shows that it does.
+    """
+    if name == LIST_NAME or not any(one.rule == FORM_RULE for one in judgement.findings):
+        return judgement
+    scored = count_scored_right(name)
+    exact = sum(sample.scores.exact is True for sample in look.samples)
+    if scored is None or scored <= exact:
+        return judgement
+    kept = (one for one in judgement.findings if (one.rule, one.severity) != (FORM_RULE, "info"))
+    return replace(judgement, findings=tuple(kept))
 
 
 def build_passes(

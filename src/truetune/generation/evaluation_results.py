@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import exp
 
+from truetune.data.judge_verdicts import JudgedPair
 from truetune.generation.parser_selftest import ParserSelftest
 
 ALL_TOKENS = "all"
@@ -135,6 +136,22 @@ class TrainedRows:
     """File and line of one of them"""
 
 
+@dataclass(frozen=True, slots=True)
+class EqualAnswers:
+    """How many answers of two models to the same questions are the same, word for word."""
+
+    names: tuple[str, str]
+    """Of the models, files or columns"""
+    equal: int
+    rows: int
+    words: float
+    """Words of an answer, on average"""
+    distinct: int
+    """How many different answers there are among them"""
+    places: tuple[tuple[str, int], ...] = ()
+    """File and line of the first equal answer, on each side"""
+
+
 @dataclass(frozen=True)
 class EvaluationResults:
     """What was measured on held-out rows."""
@@ -160,6 +177,10 @@ class EvaluationResults:
     """Why rows, or examples of them, were not measured, and how many"""
     parser: ParserSelftest | None = None
     """What the parser that is named makes of answers whose reading is known"""
+    judged: tuple[JudgedPair, ...] = ()
+    """What an LLM judge decided of pairs of answers, of all files that hold such verdicts"""
+    twins: tuple[EqualAnswers, ...] = ()
+    """Answers of two models, side by side or in two files"""
 
     def change(self, source: str = ALL_TOKENS) -> LossChange | None:
         """The change of one kind of token; None where nothing was compared."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from truetune.generation.answer_samples import Sample
 from truetune.generation.final_answers import find_final_answer, holds_final_answer
+from truetune.generation.json_answers import json_fault
 from truetune.generation.split_words import split_words
 
 # Chosen, not measured: with more names references are texts, and of one or two rows a name is an accident.
@@ -167,6 +168,11 @@ def gives_reference(answer: str, reference: str, labels: Sequence[str]) -> bool 
         # The whole text at one end, with more before or behind it.
         words = _normalise(answer)
         return True if f" {wanted} " in f" {words} " else None
+    if final.kind == "json":
+        # A caller reads one value: one that stands in the answer twice, or inside of another, is none.
+        return json_fault(answer) in (None, "have other text around it") and holds_final_answer(
+            answer, reference
+        )
     if holds_final_answer(answer, reference):
         return True
     # `So it must be B here`: a letter without a mark is not told from a word.

@@ -36,6 +36,8 @@ class RunSize:
     loss: float
     """At the end: that of the evaluation where there is one, else the mean of the last records"""
     is_evaluated: bool
+    is_warming_up: bool = False
+    """Its rate still rises at the last step: the rate that was set is higher than its peak"""
 
     @property
     def rows_a_step(self) -> float:
@@ -59,7 +61,9 @@ def measure_run_size(log: RunLog, name: str) -> RunSize | None:
     # a single record is noisy: the mean of the last tenth is compared
     tail = max(1, loss.value.size // 10)
     last = float(evaluated.value[-1]) if evaluated else float(loss.value[-tail:].mean())
-    return RunSize(name, steps, rows, float(rate.value.max()), last, bool(evaluated))
+    peak = float(rate.value.max())
+    is_warming_up = rate.value.size > 1 and float(rate.value[-1]) == peak > float(rate.value[-2])
+    return RunSize(name, steps, rows, peak, last, bool(evaluated), is_warming_up)
 
 
 def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:

@@ -11,13 +11,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.checks.check_data import Progress
 from truetune.checks.check_paths import ANSWERS, check_paths
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.reports import Report, add_judgement
+from truetune.checks.reports import Report, Subject, add_judgement
+from truetune.checks.rule_runner import join_equal_findings
 from truetune.data.sort_folder_files import list_prediction_files
-from truetune.errors import TruetuneError
+from truetune.errors import DataError, TruetuneError
 from truetune.fixing.suggested_edits import with_suggested_edits
 from truetune.settings.run_spec import RunSpec
 
@@ -52,12 +54,44 @@ def check_project(
     others = [path for path in named if path not in predictions]
     if predictions and not others and len(predictions) == 1:
         return _score(predictions[0], spec)
-    report = with_suggested_edits(
-        check_paths(others, spec, settings=settings, base=base, progress=progress)
-    )
+    of_files = _judge_answer_files(named, spec)
+    try:
+        report = with_suggested_edits(
+            check_paths(others, spec, settings=settings, base=base, progress=progress)
+        )
+    except DataError as error:
+        # Verdicts and answers of two models are no rows: that they can't be read as such hides nothing.
+        if not of_files.judgement.examined and not of_files.judgement.findings:
+            raise
+        unread = NotJudged("the rows", str(error), asked=False)
+        report = Report(spec=spec, findings=(), seconds=0, not_judged=(unread,))
     for file in predictions[:MAX_PREDICTION_FILES]:
         report = _add_answers(report, file, spec)
-    return report
+    return _add_answer_files(report, of_files)
+
+
+class _OfAnswerFiles(NamedTuple):
+    """What is said of verdicts of a judge and of two models' answers."""
+
+    judgement: Judgement
+    subjects: tuple[Subject, ...]
+
+
+def _judge_answer_files(named: Sequence[str], spec: RunSpec) -> _OfAnswerFiles:
+    """What the rules say of such files among the paths."""
+    from truetune.evaluation.judge_answer_files import judge_answer_files
+
+    return _OfAnswerFiles(*judge_answer_files(named, spec))
+
+
+def _add_answer_files(report: Report, of_files: _OfAnswerFiles) -> Report:
+    """The report, with what is said of such files; what a single file says already is not said again."""
+    known = {(finding.code, finding.message) for finding in report.findings}
+    fresh = tuple(
+        one for one in of_files.judgement.findings if (one.code, one.message) not in known
+    )
+    joined = replace(report, subjects=(*report.subjects, *of_files.subjects))
+    return add_judgement(joined, replace(of_files.judgement, findings=fresh))
 
 
 def _score(file: str, spec: RunSpec) -> Report:
@@ -85,4 +119,6 @@ def _add_answers(report: Report, file: str, spec: RunSpec) -> Report:
         subjects=(*report.subjects, *scored.subjects),
         seconds=report.seconds + scored.seconds,
     )
-    return add_judgement(joined, Judgement(scored.findings, scored.examined, scored.not_judged))
+    whole = add_judgement(joined, Judgement(scored.findings, scored.examined, scored.not_judged))
+    # What is about two files, or is the same of both, is said once, with the places of both.
+    return replace(whole, findings=join_equal_findings(whole.findings))

@@ -4,11 +4,13 @@ The blocks are YAML with the fields of Evaluated: `losses` by source (a mean, or
 Stops, `expected` with its bounds), `other: base` or another name, `changes` by source and `prompts`
 (difference, low, high, p),
 `agreements`, `seen` (`seen` and `unseen` as mean, low, high), `method`, `skipped`; the name of a `parser`, with the
-`golds` that it is tried on and a model's `answers` to them. What is not said is as with a good model.
+`golds` that it is tried on and a model's `answers` to them; `judged` verdicts of a judge (`judged` below), `twins`
+(fields of EqualAnswers). What is not said is as with a good model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.data.judge_verdicts import JudgedPair, read_slot
 from truetune.evaluation.row_statistics import mcnemar_p
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.evaluation_results import (
     Agreement,
+    EqualAnswers,
     EvaluationResults,
     LossChange,
     MeanLoss,
@@ -64,7 +68,23 @@ def evaluated(example: dict[str, Any]) -> EvaluationResults:
             else None
         ),
     }
+    made["judged"] = tuple(judged(given.pop("judged", {})))
+    made["twins"] = tuple(
+        EqualAnswers(**{**one, "names": tuple(one["names"])}) for one in given.pop("twins", ())
+    )
     return EvaluationResults(**{**given, **made})
+
+
+def judged(described: dict[str, str]) -> Iterator[JudgedPair]:
+    """Verdicts: `both orders` has two letters a pair, for its two orders; `longer first` one, of a long answer and a
+    short one."""
+    for number, verdicts in enumerate(described.get("both orders", "").split()):
+        sides = f"one {number}", f"other {number}"
+        for verdict, texts in zip(verdicts, (sides, sides[::-1]), strict=True):
+            yield JudgedPair(f"question {number}", texts, ("", ""), read_slot(verdict))
+    for number, verdict in enumerate(described.get("longer first", "").split()):
+        texts = f"a long answer to question {number}", f"short {number}"
+        yield JudgedPair(f"question {number}", texts, ("", ""), read_slot(verdict))
 
 
 def loss(source: str, rows: int, mean: Any) -> MeanLoss:

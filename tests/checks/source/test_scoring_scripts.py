@@ -1,5 +1,6 @@
 """Scripts that score answers or ask a server: what they count, compare and send, and near misses of each fault."""
 
+# ruff: noqa: E501 - scripts stand as they are written
 from __future__ import annotations
 
 import json
@@ -303,3 +304,95 @@ def stream(ids):
 )
 def test_tokens_that_are_decoded_alone(tmp_path: Path, line: str, fires: bool) -> None:
     assert ("SRC132" in found(tmp_path, STREAM.format(line=line))) == fires
+
+
+PARSED = """
+import json
+import numpy as np
+n = right = bad = 0
+scores, golds = [], []
+for line in open("preds.jsonl"):
+    row = json.loads(line)
+{body}
+{end}
+"""
+TRY = (
+    "    try:\n        pred = json.loads(row['prediction'])\n    except {error}:\n        {left}\n"
+)
+LEFT_OUT = {
+    "continue": (
+        TRY.format(error="ValueError", left="continue")
+        + "    n += 1\n    right += pred == row['gold']",
+        "print(right / n)",
+    ),
+    "a list and its mean": (
+        TRY.format(error="Exception", left="print(row); continue")
+        + "    scores.append(pred == row['gold'])",
+        "print(np.mean(scores))",
+    ),
+    "counted inside": (
+        "    try:\n        pred = float(row['output'])\n        n += 1\n        right += pred == 7\n    except ValueError:\n"
+        "        pass\n",
+        "print(right / max(n, 1))",
+    ),
+    "under a condition": (
+        "    pred = extract(row['answer'])\n    if pred is not None:\n        n += 1\n        right += pred == '7'",
+        "print(right / n)",
+    ),
+    "a table": (
+        "    pass",
+        "df['parsed'] = df['prediction'].apply(parse_json)\ndf = df.dropna(subset=['parsed'])\n"
+        "print((df['parsed'] == df['gold']).mean())",
+    ),
+    "numbers of a table": (
+        "    pass",
+        "df['value'] = pd.to_numeric(df['model_output'], errors='coerce')\nvalid = df[df['value'].notna()]\n"
+        "print((valid['value'] == valid['gold']).mean())",
+    ),
+}
+COUNTED = {
+    "counted before": (
+        "    n += 1\n" + TRY.format(error="ValueError", left="continue") + "    right += pred == 1",
+        "print(right / n)",
+    ),
+    "a broken line of the file": (
+        "    try:\n        row = json.loads(line)\n    except ValueError:\n        continue\n    n += 1\n    right += 1",
+        "print(right / n)",
+    ),
+    "wrong where it is not read": (
+        TRY.format(error="ValueError", left="scores.append(0); continue")
+        + "    scores.append(pred == row['gold'])",
+        "print(sum(scores) / len(scores))",
+    ),
+    "the share is told": (
+        TRY.format(error="ValueError", left="continue") + "    n += 1\n    right += pred == 1",
+        "print(right / n, 'parsed', n / 140)",
+    ),
+    "unread ones are counted": (
+        TRY.format(error="ValueError", left="bad += 1; continue")
+        + "    n += 1\n    right += pred == 1",
+        "print(right / n, bad)",
+    ),
+    "a precision": (
+        "    pred = extract(row['answer'])\n    if pred is not None:\n        n += 1\n        right += pred == '7'",
+        "precision = right / n",
+    ),
+    "gold answers that can't be read": (
+        "    try:\n        gold = json.loads(row['gold'])\n    except ValueError:\n        continue\n    n += 1\n    right += 1",
+        "print(right / n)",
+    ),
+    "rows of a table without a label": (
+        "    pass",
+        "df = df.dropna(subset=['gold'])\nprint((df['prediction'] == df['gold']).mean())",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "end"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_unread_answers_that_vanish_from_the_score(tmp_path: Path, body: str, end: str) -> None:
+    assert "SRC107" in found(tmp_path, PARSED.format(body=body, end=end))
+
+
+@pytest.mark.parametrize(("body", "end"), COUNTED.values(), ids=COUNTED)
+def test_scores_over_all_rows(tmp_path: Path, body: str, end: str) -> None:
+    assert "SRC107" not in found(tmp_path, PARSED.format(body=body, end=end))

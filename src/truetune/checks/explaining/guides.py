@@ -415,7 +415,16 @@ GUIDES = (
                   ("rows-divided-differently",)),
             Cause("one process leaves the loop alone: early stopping, or a skipped batch, by a loss of its own rows",
                   "hangs after early stopping; one rank printed that it stops; skip nan loss in ddp, then a timeout",
-                  ("collective-call-on-one-rank",)),
+                  ("collective-call-on-one-rank", "batch-skipped-on-one-rank")),
+            Cause("a batch is skipped on one rank (no labels, NaN, too long, out of memory): it makes fewer backward"
+                  " passes",
+                  "hangs at the end of the first epoch, in the evaluation, with an NCCL timeout; runs fine on one gpu;"
+                  " continue before backward",
+                  ("batch-skipped-on-one-rank", "run-was-killed")),
+            Cause("every process deletes, renames or makes the same checkpoint folder",
+                  "crash when saving a checkpoint on several gpus, FileNotFoundError or FileExistsError in rmtree or"
+                  " makedirs; on one gpu it runs through",
+                  ("every-process-changes-the-same-files", "run-ended-in-an-exception")),
             Cause("vLLM, SGLang and TGI use one GPU unless told: --tensor-parallel-size N splits a model over N, "
                   "--data-parallel-size N serves N copies",
                   "vllm serve uses only the first gpu although there are four; inference server on one of several gpus",
@@ -600,6 +609,32 @@ GUIDES = (
                   "accuracy too high, 100 percent; the number of scored rows is smaller than the test set; None or"
                   " unparsed answers are dropped",
                   ("metric-divided-by-another-count",)),
+            Cause("the LLM judge prefers a place: our answer always stands first (A), and each pair is judged in one"
+                  " order."
+                  " Judge both orders, and count a win only where both name the same answer",
+                  "LLM judge, pairwise verdicts, win rate: the fine-tune beats the base and the base beats the"
+                  " fine-tune;"
+                  " a model wins against itself; position bias, answer A wins; users see no difference",
+                  ("judge-prefers-a-place", "judge-sees-one-order")),
+            Cause("the LLM judge prefers long answers, its own family's style, or what it is told: the model's name or"
+                  " the"
+                  " reference stands in its prompt; verdicts that can't be parsed count as a win or a loss",
+                  "judge win rate rose with the length of answers; AlpacaEval, MT-Bench, arena; verbosity or length"
+                  " bias,"
+                  " self-preference; length-controlled win rate; judge scores do not match people",
+                  ("judge-prefers-longer-answers",)),
+            Cause("both sets of answers come from one model: the engine or the request names no adapter (vLLM's"
+                  " enable_lora without lora_request), or the base was asked twice",
+                  "fine-tuned and base have exactly the same accuracy, identical predictions word for word; adapter"
+                  " makes"
+                  " no difference; in-process vLLM LLM(enable_lora=True)",
+                  ("two-models-answer-alike", "base-asked-instead", "client-asks-for-the-base")),
+            Cause("answers that are no valid JSON are skipped (except: continue), and the score is over the readable"
+                  " ones",
+                  "exact match 97 % on extraction in our test, half of the documents fail in production;"
+                  " JSONDecodeError,"
+                  " invalid JSON, JSON twice",
+                  ("answers-leave-the-form-of-references", "metric-divided-by-another-count")),
             Cause("right answers are assigned and not added up in the loop: the figure is that of the last batch",
                   "validation accuracy jumps between 0.4, 0.6 and 1.0 from epoch to epoch, always a multiple of one"
                   " share; own evaluation loop",

@@ -91,8 +91,8 @@ class FewerStepsThanTheRunBeside(LogRule):
         what = "eval_loss" if own.is_evaluated else "loss"
         yield self.finding(
             f"the run took {own.steps:,} optimizer steps of {own.rows_a_step:,.0f} rows each, where {other.name} took"
-            f" {other.steps:,} of {other.rows_a_step:,.0f} over as many rows, at the same rate of"
-            f" {own.peak_rate:.3g}: {what} ends at {own.loss:.3g} instead of {other.loss:.3g}",
+            f" {other.steps:,} of {other.rows_a_step:,.0f} over as many rows, {_rate_in_words(own)}:"
+            f" {what} ends at {own.loss:.3g} instead of {other.loss:.3g}",
             f"a step has rows on a GPU x accumulation x processes: divide gradient_accumulation_steps (or the rows on"
             f" a GPU) by {factor:.3g}, so that there are as many steps again; or keep the large batch with more epochs"
             f" and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
@@ -109,5 +109,14 @@ def _is_same_run_in_more_steps(own: RunSize, other: RunSize) -> bool:
         return False
     same_rows = abs(own.rows - other.rows) <= SAME_ROWS * other.rows
     same_rate = abs(own.peak_rate - other.peak_rate) <= SAME_RATE * other.peak_rate
+    # A warm-up of as many steps does not end in fewer: then the rate is the same, and was never reached.
+    same_rate = same_rate or (own.is_warming_up and own.peak_rate < other.peak_rate)
     is_worse = own.loss > (1 + WORSE) * other.loss
     return same_rows and same_rate and other.steps >= FEWER * own.steps and is_worse
+
+
+def _rate_in_words(own: RunSize) -> str:
+    """At which rate both ran."""
+    if own.is_warming_up:
+        return f"and its warm-up does not end in them (the rate still rises at {own.peak_rate:.3g})"
+    return f"at the same rate of {own.peak_rate:.3g}"

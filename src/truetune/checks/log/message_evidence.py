@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.logs.console.console_output import ConsoleOutput
+from truetune.logs.console.lines_of_one_rank import describe_rank_line
 from truetune.logs.console.messages import KnownMessage
 
 
@@ -19,3 +21,10 @@ def describe_message(known: KnownMessage, *, cause: bool = True) -> Iterator[str
     if cause:
         yield f"cause: {known.cause}"
     yield f"known as {known.name} (truetune explain {known.name})"
+
+
+def lines_of_one_rank(output: ConsoleOutput) -> Iterator[str]:
+    """What one process alone printed before a time-out, where its last operation does not say it already."""
+    for one in output.rank_lines:
+        if not any(one.text in told for told in output.collectives):
+            yield describe_rank_line(one)

@@ -45,7 +45,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
-from truetune.checks.log.message_evidence import describe_message, describe_progress
+from truetune.checks.log.message_evidence import (
+    describe_message,
+    describe_progress,
+    lines_of_one_rank,
+)
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.console_output import (
     COLLECTIVE_TIMEOUT_RAISED,
@@ -84,6 +88,11 @@ RESUMING_FUNCTION = re.compile(
     r"|load_state_dict_from_checkpoint|restore_checkpoint)$"
 )
 """Functions that read the state of a training before its first step"""
+RACED = "several processes delete, rename or make the same files at the same time"
+RACE_REMEDY = (
+    "let one process do it (if accelerator.is_main_process, or rank 0) and the others wait behind it"
+    " (wait_for_everyone, barrier): `truetune lint SCRIPT` names the calls that every process runs"
+)
 MAX_TEXT = 200
 """Characters of an exception's text in a finding's message"""
 
@@ -105,7 +114,7 @@ class RunEndedInAnException(OutputRule):
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
         after = describe_progress(self._steps_made(output), output.total)
-        meaning = f": {self._title(known, failure)}" if known else ""
+        meaning = f": {self._title(known, failure)}" if known or failure.race else ""
         by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
             (
@@ -136,8 +145,12 @@ class RunEndedInAnException(OutputRule):
             RESUMING_FUNCTION.search(frame.function) for frame in failure.raised.frames
         )
 
-    def _title(self, known: KnownMessage, failure: Failure) -> str:
+    def _title(self, known: KnownMessage | None, failure: Failure) -> str:
         """What the exception means; an out-of-memory message that others caused is not a step too large."""
+        if failure.race is not None:
+            return RACED
+        if known is None:
+            return ""
         if known.name == OUT_OF_MEMORY:
             figures = self._memory_figures(failure)
             if figures.is_shared_by_ranks:
@@ -155,6 +168,8 @@ class RunEndedInAnException(OutputRule):
     def _remedy(self, failure: Failure) -> str:
         """The advice of a known message, else where to look."""
         known = failure.message
+        if failure.race is not None:
+            return RACE_REMEDY
         if known is not None and known.name == OUT_OF_MEMORY and self.subject.output is not None:
             figures = self._memory_figures(failure)
             if figures.is_shared_by_ranks:
@@ -209,7 +224,9 @@ class RunEndedInAnException(OutputRule):
             if raised.frames[-1] != frame:
                 yield f"in {raised.frames[-1]}"
         output = self.subject.output
-        if known is not None and known.name == OUT_OF_MEMORY and output is not None:
+        if failure.race is not None:
+            yield failure.race.evidence()
+        elif known is not None and known.name == OUT_OF_MEMORY and output is not None:
             yield from self._memory_evidence(failure, output, known)
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(raised.text)
@@ -252,7 +269,7 @@ class RunEndedInAnException(OutputRule):
         if output is None:
             return ()
         if known.name == COLLECTIVE_TIMEOUT_RAISED:
-            return output.collectives
+            return (*output.collectives, *lines_of_one_rank(output))
         return output.meeting if known.name == NODES_APART else ()
 
 

@@ -40,7 +40,11 @@ from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.message_evidence import describe_message, describe_progress
+from truetune.checks.log.message_evidence import (
+    describe_message,
+    describe_progress,
+    lines_of_one_rank,
+)
 from truetune.checks.rule import OutputRule
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
@@ -169,7 +173,9 @@ def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:
 
 def _what_was_waited_for(end: Notice, output: ConsoleOutput) -> tuple[str, ...]:
     """The operations that processes waited in, where a collective operation's time ran out."""
-    return output.collectives if end.message.name == COLLECTIVE_TIMEOUT else ()
+    if end.message.name != COLLECTIVE_TIMEOUT:
+        return ()
+    return (*output.collectives, *lines_of_one_rank(output))
 
 
 def _title_of_end(end: Notice) -> str:

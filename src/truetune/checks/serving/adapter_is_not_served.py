@@ -28,6 +28,10 @@ strength: {by: logprobs, places: 96, adapter: true, factor: 0.998, cosine: 0.999
 There is no automatic fix: name the adapter in each request (vLLM: `--enable-lora --lora-modules NAME=DIR`, and `model:
 NAME`), or merge it (`truetune merge`) and serve the merged model.
 
+An engine inside of a script has the same fault: vLLM's `LLM(enable_lora=True)` answers as the base where `generate` or
+`chat` has no `lora_request`. `truetune lint SCRIPT` tells it (`base-asked-instead`), and `truetune check FOLDER` two
+files of answers that are the same (`two-models-answer-alike`).
+
 ## References
 
 - vllm-project/vllm#6250, vllm-project/vllm#34186, vllm-project/vllm#48019

@@ -2,12 +2,13 @@
 
 ## What it does
 In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model` (of PEFT or of
-Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` and no
-`lora_request`; a function that loads or asks a model, is given an adapter, and never reads it; answers under
-`disable_adapter()`; a second adapter that `load_adapter` puts beside the first, without `set_adapter`; an adapter's
-file loaded into a plain model with `strict=False`; and a plain base beside a tokenizer that is read from the folder of
-a training script of the project, or from what is named an adapter. The base model counts too that a script takes from
-the settings by which Axolotl or LLaMA-Factory trained an adapter on it.
+Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` (also
+through `**kwargs`) and no `lora_request`, SGLang's `Engine(lora_paths=...)` without `lora_path`, LMDeploy's `adapters`
+without `adapter_name`; a function that loads or asks a model, is given an adapter, and never reads it; answers under
+`disable_adapter()`, or by what `unload()` gives back; a second adapter that `load_adapter` puts beside the first,
+without `set_adapter`; an adapter's file loaded into a plain model with `strict=False`; and a plain base beside a
+tokenizer that is read from the folder of a training script of the project, or from what is named an adapter. The base
+model counts too that a script takes from the settings by which Axolotl or LLaMA-Factory trained an adapter on it.
 
 ## Why it is bad
 Nothing fails. The base answers, and it looks as if nothing had been learned.
@@ -48,6 +49,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapters_left_unread import ADAPTER_NAME, unread_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.engines_with_adapters import (
+    adapter_engines,
+    answers_of_unloaded_model,
+    requests_without_adapter,
+)
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
@@ -124,6 +130,7 @@ def _generating_calls(module: Module) -> Iterator[Call]:
     if asks_a_model(module):
         yield from generate_calls(module)
         yield from module.calls(*ENGINES, PIPELINE)
+    yield from (made for _, made in adapter_engines(module) if not made.named(*ENGINES))
 
 
 class BaseAskedInstead(SourceRule):
@@ -133,7 +140,7 @@ class BaseAskedInstead(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not asks_a_model(module):
+        if not asks_a_model(module) and not any(adapter_engines(module)):
             return
         for look in (
             _untrained_new_adapter,
@@ -243,11 +250,21 @@ def _adapter_given_and_not_read(module: Module) -> Instead | None:
 
 def _engine_without_adapter_request(module: Module) -> Instead | None:
     """vLLM with adapters, of which no question names one."""
+    unnamed = requests_without_adapter(module)
+    if unnamed is not None:
+        return Instead(
+            unnamed.requests[0].node,
+            f"the engine takes adapters ({unnamed.engine.switch} in line {module.place(unnamed.made.node)[0]}), and no"
+            f" request to it has a {unnamed.engine.argument}: the base answers",
+            f"name the adapter in each request: {unnamed.engine.remedy}",
+        )
     engine = next(module.calls(*ENGINES), None)
     if engine is None or module.flow.value(engine.keywords.get("enable_lora")) is not True:
         return None
     if "lora_request" in module.text or "LoRARequest" in module.text:
         return _request_made_and_not_sent(module)
+    if any(call.open for call in module.methods("generate", "chat")):
+        return None  # a caller may hand a request on
     return Instead(
         engine.node,
         "the engine takes adapters, and no question is asked with a lora_request: the base answers",
@@ -274,6 +291,13 @@ def _request_made_and_not_sent(module: Module) -> Instead | None:
 
 def _answers_with_adapter_off(module: Module) -> Instead | None:
     """All answers are made under `disable_adapter()`."""
+    unloaded = answers_of_unloaded_model(module)
+    if unloaded is not None:
+        return Instead(
+            unloaded.node,
+            "unload() takes the adapter off and merges nothing: the answers are those of the base",
+            "ask the adapted model, or merge it (merge_and_unload())",
+        )
     calls = list(generate_calls(module))
     off = [next(_disabled_around(module, call), None) for call in calls]
     if not calls or off[0] is None or any(one is None for one in off):

@@ -120,12 +120,18 @@ class MetricDividedByAnotherCount(SourceRule):
         """Rows that a `continue` leaves out before they are counted."""
         module = self.subject
         for skipped in skipped_rows(module):
+            is_list = not isinstance(skipped.counting, ast.AugAssign)
+            where = "reach" if is_list else "are counted in"
             yield self.finding(
-                f"rows whose answer is not read are skipped before `{skipped.counter}` counts them: the score"
-                f" is that of"
-                " the readable answers alone",
-                f"count every row: move `{skipped.counter} += 1` above the `continue`, so that an answer which is not"
-                " read is a wrong one, and print how many these are",
+                f"rows whose answer can't be read are left out before they {where} `{skipped.counter}`: the score is"
+                " that of the readable answers alone",
+                "count every row, so that an answer which can't be read is a wrong one: "
+                + (
+                    f"add a wrong one to `{skipped.counter}` where it is left out now"
+                    if is_list
+                    else f"move `{skipped.counter} += 1` above the place where the row is left"
+                )
+                + "; and print how many these are",
                 severity="warning",
                 cases=[case_at(module, skipped.skip), case_at(module, skipped.counting)],
             )

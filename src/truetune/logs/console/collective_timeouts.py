@@ -27,6 +27,7 @@ OPERATION_MEANINGS = {
     "ALLTOALL_BASE": "tokens that go to experts or sequence parts on other ranks",
 }
 """Names that ProcessGroupNCCL.cpp gives to operations, and who calls them in a training"""
+GATHERS = frozenset(("_ALLGATHER_BASE", "ALLGATHER_coalesced", "ALLGATHER"))
 DECISION = re.compile(
     r"\b(?:early[- ]?stop\w*|stopping|no improvement|patience|skip(?:ping|ped)?|nan\b|non-?finite|out of memory|oom|"
     r"time (?:limit|budget)|break(?:ing)?|exit(?:ing|s)?|done|finished)\b",
@@ -174,6 +175,9 @@ def _meaning_of(waiting: PendingCollective) -> str | None:
     if waiting.kind == "ALLREDUCE" and waiting.size:
         is_small = int(waiting.size) <= MAX_FIGURES
         return "a barrier, or the sum of figures" if is_small else "the mean of gradients (DDP)"
+    if waiting.kind in GATHERS and waiting.size and int(waiting.size) <= MAX_FIGURES:
+        # A gather of parameters has thousands of elements.
+        return "a figure or result that is gathered from all (gather, gather_for_metrics)"
     return OPERATION_MEANINGS.get(waiting.kind)
 
 

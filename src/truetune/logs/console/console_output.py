@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from truetune.logs.console.collective_timeouts import CollectiveTimeoutReader
+from truetune.logs.console.file_races import FileRace, find_file_race
 from truetune.logs.console.layer_devices import LayerDeviceReader
 from truetune.logs.console.line_prefixes import ConsoleLine, clean_line
+from truetune.logs.console.lines_of_one_rank import RankLine, RankLineReader
 from truetune.logs.console.messages import (
     KnownMessage,
     find_message,
@@ -128,6 +130,8 @@ class Failure:
     """Or did the run go on?"""
     count: int = 1
     """How often it was raised with this text"""
+    race: FileRace | None = None
+    """That several processes changed the same files at once, where the exceptions say so"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,8 @@ class ConsoleOutput:
     """What it says of the run's settings"""
     collectives: tuple[str, ...] = ()
     """The operations in which processes waited for one another until their time ran out"""
+    rank_lines: tuple[RankLine, ...] = ()
+    """What one process alone printed of a batch that it left out, or of an error"""
     started: frozenset[str] = frozenset()
     """Numbers of the run's own processes, as far as the launcher prints them"""
     meeting: tuple[str, ...] = ()
@@ -244,6 +250,7 @@ class ConsoleReader:
     _recompiled: RecompilationReader = field(default_factory=RecompilationReader)
     _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
+    _rank_lines: RankLineReader = field(default_factory=RankLineReader)
     _meeting: RendezvousReader = field(default_factory=RendezvousReader)
     _markers: MissingMarkerReader = field(default_factory=MissingMarkerReader)
     _weights: WeightReportReader = field(default_factory=WeightReportReader)
@@ -285,6 +292,7 @@ class ConsoleReader:
         self._settings.add_line(line.text)
         self._ranks.add_line(line.process, line.text)
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
+        self._rank_lines.add_line(line.text, line.process, number)
         self._meeting.add_line(line.text)
         self._markers.add_line(line.text)
         self._weights.add_line(line.text)
@@ -327,6 +335,7 @@ class ConsoleReader:
             last_lines=self._last_texts(),
             settings=self._settings.finish(),
             collectives=self._collectives.finish(),
+            rank_lines=self._rank_lines.finish(),
             started=frozenset(self._started),
             meeting=self._meeting.finish(),
             rank_differences=self._ranks.finish(),
@@ -445,8 +454,9 @@ class ConsoleReader:
         """What is known of an exception; the first of `chains` is its own."""
         by_process = {chain.last.process: _find_cause(chain).text for chain in chains}
         beside = tuple(text for process, text in by_process.items() if process != raised.process)
+        race = find_file_race(raised, [_find_cause(chain) for chain in chains])
         return Failure(
-            raised, self._meaning(raised), chains[0], len(by_process), beside, is_the_end
+            raised, self._meaning(raised), chains[0], len(by_process), beside, is_the_end, race
         )
 
     def _meaning(self, raised: PrintedException) -> KnownMessage | None:

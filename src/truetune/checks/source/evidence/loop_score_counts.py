@@ -16,6 +16,31 @@ ANSWER_READER_NAME = re.compile(
     r"extract|parse|search|match|find|loads|read_answer|get_answer|to_number", re.I
 )
 """Names of functions that read an answer out of a text, and give None where there is none"""
+CASTING_READERS = frozenset(("float", "int", "Decimal", "ast.literal_eval", "literal_eval", "eval"))
+"""Functions of Python that read an answer, and raise where there is none"""
+ANSWER_VALUE_NAME = re.compile(
+    r"pred|answer|output|response|generat|completion|hyp|reply|model_|\bans\b|\bout\b|decoded|said",
+    re.I,
+)
+"""What a script calls what the model wrote"""
+REFERENCE_NAME = re.compile(r"gold|refer|label|target|truth|expected", re.I)
+"""What it calls the right answer: one that can't be read is a fault of the data"""
+SCORE_LIST_NAME = re.compile(
+    r"score|correct|hit|acc|right|\bok|match|\bem|f1|pred|gold|ref|true|result|err|diff|rouge|bleu",
+    re.I,
+)
+"""What a script calls a list that its score is the mean of"""
+MEAN_NAME = re.compile(
+    r"(?:^|[._])(?:f?mean|average|accuracy_score|f1_score|exact_match|accuracy)$"
+)
+FRAME_READER = re.compile(
+    r"\.(?:apply|map|progress_apply)\(\s*(?:lambda|\w*(?:extract|parse|loads|read|to_num|safe|json)\w*)"
+    r"|to_numeric\(.*coerce|\.str\.extract\(",
+    re.I | re.S,
+)
+"""What reads each answer of a table's column, and gives nothing where there is none"""
+DROPPED_BY_FRAME = re.compile(r"\.dropna\(|\.notna\(\)|\.notnull\(\)")
+SCORE_OF_FRAME = re.compile(r"\.mean\(\)|accuracy_score|f1_score|len\(|\.sum\(\)\s*/")
 
 
 class LastBatch(NamedTuple):
@@ -28,11 +53,11 @@ class LastBatch(NamedTuple):
 
 
 class SkippedRows(NamedTuple):
-    """Rows that a loop leaves before it counts them."""
+    """Rows that a script leaves out before it counts them."""
 
     counter: str
-    skip: ast.If
-    counting: ast.AugAssign
+    skip: ast.stmt
+    counting: ast.stmt
 
 
 def counts_of_last_batch(module: Module) -> Iterator[LastBatch]:
@@ -78,29 +103,170 @@ def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
 
 
 def skipped_rows(module: Module) -> Iterator[SkippedRows]:
-    """Loops that `continue` where no answer is read, and count rows only behind that."""
+    """Loops that leave out the rows of which no answer is read, and count only the others; each counter once."""
     for loop in module.nodes(ast.For):
-        skip: ast.If | None = None
-        for statement in loop.body:
-            if _skips_unread_answers(loop, statement):
-                skip = statement if isinstance(statement, ast.If) else None
-            elif skip is not None and _increments_by_one(statement):
-                assert isinstance(statement, ast.AugAssign)
-                name = ast.unparse(statement.target)
-                if _is_divisor(module, loop, name):
-                    yield SkippedRows(name, skip, statement)
+        known: set[str] = set()
+        for skipped in _skipped_in_loop(module, loop):
+            if skipped.counter not in known:
+                known.add(skipped.counter)
+                yield skipped
+    yield from _skipped_by_frames(module)
+
+
+def _skipped_in_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
+    """The counts of one loop that stand behind a `continue`, in a `try`, or under `if answer is not None`."""
+    skip: ast.stmt | None = None
+    for statement in loop.body:
+        if _skips_unread_answers(loop, statement):
+            skip = statement
+            continue
+        inside = _counted_where_read(loop, statement)
+        counted = [(statement, one) for one in inside]
+        if skip is not None:
+            counted += [(skip, statement)]
+        for cause, counting in counted:
+            name = _counter_of(counting)
+            is_alone = name is not None and not _is_counted_elsewhere(loop, counting, name)
+            if name is not None and is_alone and _is_divisor(module, loop, name):
+                yield SkippedRows(name, cause, counting)
+
+
+def _counter_of(statement: ast.stmt) -> str | None:
+    """The count or list that a statement adds a row to: `total += 1`, `right.append(...)`."""
+    if isinstance(statement, ast.AugAssign) and _increments_by_one(statement):
+        return ast.unparse(statement.target)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        name = ast.unparse(call.func.value)
+        if call.func.attr == "append" and SCORE_LIST_NAME.search(name):
+            return name
+    return None
+
+
+def _is_counted_elsewhere(loop: Loop, counting: ast.stmt, name: str) -> bool:
+    """Does the loop count the row in another place too, such as a wrong one in the `except`?"""
+    return any(
+        isinstance(node, ast.stmt) and node is not counting and _counter_of(node) == name
+        for node in ast.walk(loop)
+    )
 
 
 def _skips_unread_answers(loop: Loop, statement: ast.stmt) -> bool:
-    """Is it `if value is None: continue`, of a value that a function read out of an answer?"""
-    if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
+    """Is it `if value is None: continue`, of a value that a function read out of an answer, or a `try` around that?"""
+    if isinstance(statement, ast.Try):
+        return _reads_answer(statement.body) and any(
+            isinstance(handler.body[-1], ast.Continue) and _is_silent(handler.body)
+            for handler in statement.handlers
+        )
+    if not isinstance(statement, ast.If) or statement.orelse or not _is_silent(statement.body):
         return False
     value = _value_that_is_none(statement.test)
-    if value is None or not isinstance(statement.body[0], ast.Continue):
+    if value is None or not isinstance(statement.body[-1], ast.Continue):
         return False
+    return _is_read_from_answer(loop, value)
+
+
+def _is_read_from_answer(loop: Loop, value: ast.expr) -> bool:
+    """Is a value what a function read out of an answer?"""
+    if isinstance(value, ast.Call):
+        return ANSWER_READER_NAME.search(ast.unparse(value.func)) is not None
     return any(
         ANSWER_READER_NAME.search(name) for name in _functions_assigned(loop, ast.unparse(value))
     )
+
+
+def _is_silent(body: list[ast.stmt]) -> bool:
+    """Does a block nothing but print, pass and go on? One that counts what it leaves out tells it."""
+    return all(
+        isinstance(statement, ast.Continue | ast.Pass)
+        or (isinstance(statement, ast.Expr) and "print" in ast.unparse(statement)[:6])
+        or (isinstance(statement, ast.Expr) and ast.unparse(statement).startswith(("log", "warn")))
+        for statement in body
+    )
+
+
+def _reads_answer(body: list[ast.stmt]) -> bool:
+    """Does a block parse what a model wrote, and not only a line of the file?"""
+    for call in (node for part in body for node in ast.walk(part) if isinstance(node, ast.Call)):
+        reader = ast.unparse(call.func)
+        is_reader = ANSWER_READER_NAME.search(reader) or reader in CASTING_READERS
+        texts = [ast.unparse(one) for one in call.args]
+        if is_reader and any(
+            ANSWER_VALUE_NAME.search(text) and not REFERENCE_NAME.search(text) for text in texts
+        ):
+            return True
+    return False
+
+
+def _counted_where_read(loop: Loop, statement: ast.stmt) -> list[ast.stmt]:
+    """The counts inside `try: parse; total += 1; except: pass`, or inside `if answer is not None:` without an else."""
+    if isinstance(statement, ast.Try):
+        is_left_out = _reads_answer(statement.body) and any(
+            _is_silent(handler.body) for handler in statement.handlers
+        )
+        return [*statement.body, *statement.orelse] if is_left_out else []
+    if isinstance(statement, ast.If) and not statement.orelse:
+        value = _value_that_is_there(statement.test)
+        if value is not None and _is_read_from_answer(loop, value):
+            return list(statement.body)
+    return []
+
+
+def _value_that_is_there(test: ast.expr) -> ast.expr | None:
+    """`value` of `value` and of `value is not None`; None of any other test."""
+    if isinstance(test, ast.Name):
+        return test
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
+        return test.left
+    return None
+
+
+def _skipped_by_frames(module: Module) -> Iterator[SkippedRows]:
+    """Rows of a table that `dropna` or `notna` leaves out before a mean, by a column that was read out of answers."""
+    read = {
+        key
+        for node in module.nodes(ast.Assign)
+        for key in _column_keys(node.targets[0])
+        if FRAME_READER.search(ast.unparse(node.value))
+        and ANSWER_VALUE_NAME.search(ast.unparse(node.value))
+    }
+    if not read:
+        return
+    for statement in module.nodes(ast.Assign):
+        text = ast.unparse(statement.value)
+        match = DROPPED_BY_FRAME.search(text)
+        if match is None or (not _names_key(text, read) and "subset" in text):
+            continue
+        if ".notna" in text and not _names_key(text, read):
+            continue
+        name = ast.unparse(statement.targets[0])
+        mean = _frame_mean_behind(module, statement, name)
+        if mean is not None:
+            yield SkippedRows(name, statement, mean)
+
+
+def _column_keys(target: ast.expr) -> Iterator[str]:
+    """`parsed` of `df["parsed"]` and of `df.parsed`."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        yield str(target.slice.value)
+
+
+def _names_key(text: str, keys: set[str]) -> bool:
+    """Is one of these columns named in a text of code?"""
+    return any(f"'{key}'" in text or f".{key}" in text for key in keys)
+
+
+def _frame_mean_behind(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
+    """The first statement behind that makes a mean, or a score, of the table."""
+    end = statement.end_lineno or statement.lineno
+    pattern = re.compile(rf"\b{re.escape(name)}\b")
+    for node in module.order:
+        if not isinstance(node, ast.Assign | ast.Expr | ast.Return) or node.lineno <= end:
+            continue
+        text = ast.unparse(node)
+        if pattern.search(text) and SCORE_OF_FRAME.search(text):
+            return node
+    return None
 
 
 def _value_that_is_none(test: ast.expr) -> ast.expr | None:
@@ -131,12 +297,38 @@ def _increments_by_one(statement: ast.stmt) -> bool:
 
 
 def _is_divisor(module: Module, loop: Loop, name: str) -> bool:
-    """Is something divided by this count behind the loop?"""
+    """Is a score divided by this count behind the loop?
+
+    A precision is over what was said, and a share `total / len(rows)` tells what was left out.
+    """
     end = loop.end_lineno or loop.lineno
-    return any(
-        isinstance(node.op, ast.Div) and node.lineno > end and name in _names_in(node.right)
+    quotients = [
+        node
         for node in module.nodes(ast.BinOp)
+        if isinstance(node.op, ast.Div) and node.lineno > end
+    ]
+    if any(name in _names_in(node.left) and _is_count(node.left, name) for node in quotients):
+        return False
+    dividing = [node for node in quotients if name in _names_in(node.right)]
+    if dividing:
+        return not any(_is_precision(module, node) for node in dividing)
+    return any(
+        node.lineno > end
+        and MEAN_NAME.search(ast.unparse(node.func))
+        and any(ast.unparse(argument) == name for argument in node.args)
+        for node in module.nodes(ast.Call)
     )
+
+
+def _is_count(expression: ast.expr, name: str) -> bool:
+    """Is it the count itself, or the length of the list: `total`, `len(scores)`?"""
+    return ast.unparse(expression) in (name, f"len({name})")
+
+
+def _is_precision(module: Module, quotient: ast.BinOp) -> bool:
+    """Is a quotient called a precision where it is computed or printed?"""
+    statement = module.statement(quotient)
+    return statement is not None and "prec" in ast.unparse(statement).lower()
 
 
 def _names_in(node: ast.expr) -> list[str]:

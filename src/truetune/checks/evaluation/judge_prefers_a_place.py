@@ -1,0 +1,120 @@
+"""An LLM judge decides by the place of an answer: the one that stands first (or second) wins, whatever it is.
+
+## What it does
+
+Reads the verdicts of files with pairs of answers (`answer_a`, `answer_b`, `verdict`; `model_a`, `model_b`, `winner`).
+It counts which place won where the place should decide nothing: the same two answers judged in both orders, a model
+against itself, two models that were compared each way. It fires where one place won 20 verdicts or more so often that
+chance makes it less than once in a thousand.
+
+## Why it is bad
+
+A script that always shows its own model first then measures the judge's preference for the first place: the tuned model
+beats the base in three of four questions, and so does the base the tuned model.
+
+## Example
+
+```yaml
+rows: 0
+judged:
+  both orders: AA AA AA AA AA AA AA AA AA AA AA AA AA AA AA AA AA AA AA AA BA AB BB
+```
+
+## Use instead
+
+```yaml
+rows: 0
+judged:
+  both orders: AB BA AB BA AB AB BA AB AB AB BA AB AB BA AB AB BA AB AB BA AA AB BB
+```
+
+## Fix safety
+
+There is no automatic fix. Judge each pair in both orders, and count a win only where both verdicts name the same
+answer; else it is a tie. Drawing the order at random makes the mean right and leaves its noise.
+
+## References
+
+- Zheng et al. 2023, Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena, arXiv 2306.05685
+- Wang et al. 2023, Large Language Models are not Fair Evaluators, arXiv 2305.17926
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import EvaluationRule
+from truetune.data.judge_verdicts import JudgedPair, PlaceCount, count_by_place
+
+NO_VERDICTS = Unmet("no verdicts of a judge on pairs of answers were read", asked=True)
+
+
+class JudgePrefersAPlace(EvaluationRule):
+    code = "EVAL015"
+    symptoms = ("odd-metrics",)
+    severity = "error"
+    of_files = True
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.judged:
+            return NO_VERDICTS
+        if not any(True for _ in count_by_place(self.subject.judged)):
+            return Unmet(
+                f"each of the {len(self.subject.judged):,} pairs was judged in one order only",
+                "judge each pair in both orders",
+            )
+        return None
+
+    def figure(self) -> str:
+        return "; ".join(
+            f"the first place won {one.first} and the second {one.second} of {one.how}"
+            for one in count_by_place(self.subject.judged)
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        for count in count_by_place(self.subject.judged):
+            if count.is_uneven:
+                yield self._finding(count)
+                # The surest kind says it; others would say the same of the same judge.
+                return
+
+    def _finding(self, count: PlaceCount) -> Finding:
+        """Which place won, where it should not have mattered."""
+        place, wins = (
+            ("first", count.first) if count.first > count.second else ("second", count.second)
+        )
+        of = count.decided + count.ties
+        return self.finding(
+            f"the judge decides by place: of {count.how}, the answer that stands {place} won {wins:,} times and the"
+            f" other place {count.decided - wins:,}",
+            "judge each pair in both orders, and count a win only where both verdicts name the same answer; do not"
+            " report this win rate",
+            evidence=[
+                f"chance makes so uneven a count in {count.p:.1g} of cases (binomial, two-sided)",
+                *_rates_by_file(self.subject.judged, place),
+            ],
+            cases=[_case_of(count.case)] if count.case is not None else (),
+            count=wins,
+            total=of,
+        )
+
+
+def _rates_by_file(pairs: tuple[JudgedPair, ...], place: str) -> Iterator[str]:
+    """How often the place won in each file."""
+    files = list(dict.fromkeys(pair.file for pair in pairs if pair.file))
+    for file in files[:6]:
+        decided = [
+            pair for pair in pairs if pair.file == file and pair.verdict in ("first", "second")
+        ]
+        wins = sum(pair.verdict == place for pair in decided)
+        if decided:
+            yield f"in {file} the {place} place won {wins:,} of {len(decided):,}"
+
+
+def _case_of(pair: JudgedPair) -> Case:
+    """One pair of them."""
+    return Case(
+        f"{pair.question[:80]}: {pair.verdict}", file=pair.file or None, line=pair.line or None
+    )

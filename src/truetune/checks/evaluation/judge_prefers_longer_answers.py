@@ -1,0 +1,85 @@
+"""An LLM judge nearly always prefers the longer answer: a win rate by it may measure length.
+
+## What it does
+
+Reads the verdicts of files with pairs of answers (`answer_a`, `answer_b`, `verdict`), and compares who won with whose
+answer is longer, by a tenth or more. It is a note where the longer one won 85 of 100, of 20 or more.
+
+## Why it is bad
+
+A model that was tuned to write more wins without being better. Length may be what makes an answer better too: the note
+says what to look at, and not that the verdicts are wrong.
+
+## Example
+
+```yaml
+rows: 0
+judged:
+  longer first: A A A A A A A A A A A A A A A A A A A A A A A A B
+```
+
+## Use instead
+
+```yaml
+rows: 0
+judged:
+  longer first: A B A B A A B A B A B B A A B A B A A B A B A B B
+```
+
+## Fix safety
+
+There is no automatic fix. Compare win rates among pairs of like length, or report a length-controlled win rate as
+AlpacaEval 2 does.
+
+## References
+
+- Dubois et al. 2024, Length-Controlled AlpacaEval, arXiv 2404.04475
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.evaluation.judge_prefers_a_place import NO_VERDICTS
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import EvaluationRule
+from truetune.data.judge_verdicts import MAX_P, MIN_VERDICTS, count_longer, two_sided_p
+
+# Chosen: people prefer the longer of two answers in some 60 to 70 of 100 cases, so that a judge above is told.
+MIN_SHARE = 0.85
+
+
+class JudgePrefersLongerAnswers(EvaluationRule):
+    code = "EVAL016"
+    symptoms = ("odd-metrics",)
+    severity = "info"
+    of_files = True
+    moot_where = ("judge-prefers-a-place",)
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.judged:
+            return NO_VERDICTS
+        compared = sum(count_longer(self.subject.judged))
+        if compared < MIN_VERDICTS:
+            return Unmet(
+                f"{compared} verdicts are on answers of different length: too few to judge",
+                f"name {MIN_VERDICTS} or more",
+            )
+        return None
+
+    def figure(self) -> str:
+        longer, shorter = count_longer(self.subject.judged)
+        return f"the longer answer won {longer} of {longer + shorter}"
+
+    def findings(self) -> Iterator[Finding]:
+        longer, shorter = count_longer(self.subject.judged)
+        of = longer + shorter
+        if of < MIN_VERDICTS or longer < MIN_SHARE * of or two_sided_p(longer, shorter) >= MAX_P:
+            return
+        yield self.finding(
+            f"the judge prefers the longer answer in {longer} of {of} pairs: its win rate may measure length",
+            "compare win rates among pairs of like length, or ask for a length-controlled win rate",
+            count=longer,
+            total=of,
+        )

@@ -1,0 +1,107 @@
+"""Two models give the same answers, word for word: one model answered for both.
+
+## What it does
+
+Compares the answers to the same questions in two files of predictions, in two columns of a file, or of two values of
+its column `model`, where their names say that they are of different models (base and tuned). It fires where 98 of 100
+or more are equal word for word, of 20 or more, and they are sentences and no labels: 5 words on average, half of them
+different from one another.
+
+## Why it is bad
+
+Two models write the same sentence now and then, and not a hundred times. The adapter was not loaded, the request named
+the base, or a file was written twice: the comparison says nothing of the training.
+
+## Example
+
+```yaml
+rows: 0
+twins:
+  - {names: [preds_base.jsonl, preds_sft.jsonl], equal: 90, rows: 90, words: 14.0, distinct: 81}
+```
+
+## Use instead
+
+```yaml
+rows: 0
+twins:
+  - {names: [preds_base.jsonl, preds_sft.jsonl], equal: 31, rows: 90, words: 14.0, distinct: 81}
+```
+
+## Fix safety
+
+There is no automatic fix. Look at the script or the command that asked: `lora_request` of vLLM's `LLM`, the `model` of
+a request, `peft=` of lm_eval. `truetune serve-check` compares a server with the model.
+
+## References
+
+- vllm-project/vllm#6250 (an adapter that is loaded and not applied)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import EvaluationRule
+from truetune.generation.evaluation_results import EqualAnswers
+
+MIN_ROWS = 20
+# Chosen: a model that was trained with a rate of nothing differs from its base in a word now and then.
+MIN_EQUAL_SHARE = 0.98
+# Labels and numbers are equal wherever both models are right.
+MIN_WORDS = 5.0
+MIN_DISTINCT_SHARE = 0.5
+
+
+class TwoModelsAnswerAlike(EvaluationRule):
+    code = "EVAL017"
+    symptoms = ("odd-metrics", "nothing-is-learned", "good-here-bad-there")
+    severity = "error"
+    of_files = True
+
+    def unmet(self) -> Unmet | None:
+        if not self.subject.twins:
+            return Unmet("no answers of two models to the same questions were read", asked=True)
+        if not any(map(_is_comparable, self.subject.twins)):
+            return Unmet(
+                "the answers of two models are too few, or labels, which may be equal by right",
+                f"name {MIN_ROWS} answers or more that are sentences",
+            )
+        return None
+
+    def figure(self) -> str:
+        return "; ".join(
+            f"{one.equal} of {one.rows} answers of {one.names[0]} and {one.names[1]} are equal"
+            for one in self.subject.twins
+            if _is_comparable(one)
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        for twins in self.subject.twins:
+            if not _is_comparable(twins) or twins.equal < MIN_EQUAL_SHARE * twins.rows:
+                continue
+            one, other = twins.names
+            yield self.finding(
+                f"{one} and {other} are of different models by their names, and {twins.equal} of {twins.rows} answers"
+                " are the same, word for word: one model answered for both",
+                "see which model was asked: lora_request in each call of vLLM, the adapter's name as the model of a"
+                " request, peft= of lm_eval, no disable_adapter(); an adapter that changes no token at all was not"
+                " applied",
+                evidence=[
+                    f"an answer has {twins.words:.0f} words, and {twins.distinct} of them differ from one another"
+                ],
+                cases=[
+                    Case("the same answer", file=file, line=line) for file, line in twins.places
+                ],
+            )
+
+
+def _is_comparable(twins: EqualAnswers) -> bool:
+    """Are there enough answers, long and different enough that two models would not write the same?"""
+    return (
+        twins.rows >= MIN_ROWS
+        and twins.words >= MIN_WORDS
+        and twins.distinct >= MIN_DISTINCT_SHARE * twins.rows
+    )

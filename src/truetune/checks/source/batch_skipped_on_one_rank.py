@@ -1,0 +1,127 @@
+"""A process skips a batch by figures of its own, and the others wait for it in the backward pass.
+
+## What it does
+Looks at loops and functions of training that run as several processes (DistributedDataParallel, FSDP, DeepSpeed,
+accelerate, Fabric) where each gets other rows. It looks for a `continue` or `return` before the backward pass whose
+condition is computed from the batch or its loss (no label, NaN, too long), and for an `except` around the step after
+which the loop goes on (out of memory on one GPU). Nothing is said where the processes agree first (all_reduce, gather).
+
+## Why it is bad
+The backward pass averages gradients over all processes: the one that skips takes part in one fewer. From there on the
+operations of the processes do not match: at the end of the epoch one gathers the evaluation while the others average
+gradients, and NCCL's watchdog ends the run after ten minutes. On one GPU it never happens.
+
+## Example
+```python
+import torch
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for batch in loader:
+    if (batch["labels"] != -100).sum() == 0:
+        continue
+    loss = model(**batch).loss
+    accelerator.backward(loss)
+    optimizer.step()
+accelerator.wait_for_everyone()
+```
+
+## Use instead
+```python
+import torch
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+rows = [row for row in rows if any(label != -100 for label in row["labels"])]
+model, optimizer, loader = accelerator.prepare(model, optimizer, make_loader(rows))
+for batch in loader:
+    loss = model(**batch).loss
+    accelerator.backward(loss)
+    optimizer.step()
+accelerator.wait_for_everyone()
+```
+
+## Fix safety
+There is no automatic fix. Rows that are left out before the loader change the number of steps. Where the loss itself is
+not finite, all processes have to skip: gather the decision first. An empty batch may also be made to count nothing:
+a loss of `logits.sum() * 0` takes part in the backward pass.
+
+## References
+- https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html (all processes must make
+  the same number of passes; `join`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.batches_skipped_in_loops import (
+    BACKWARD,
+    SkippedBatch,
+    skipped_batches,
+)
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
+from truetune.checks.source.evidence.process_counts import (
+    is_under_process_count,
+    refuses_several_processes,
+)
+from truetune.checks.source.evidence.several_process_scripts import several_processes
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+
+def _backward_passes(module: Module) -> Iterator[Call]:
+    """The backward passes of a script that runs as several processes."""
+    if several_processes(module) is not None:
+        yield from module.methods(*BACKWARD)
+
+
+class BatchSkippedOnOneRank(SourceRule):
+    code = "SRC225"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    looks_at = CodePlaces("backward passes of several processes", _backward_passes)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        several = several_processes(module)
+        if several is None or refuses_several_processes(module):
+            return
+        # What collective-call-on-one-rank says of the same place is not said again.
+        known = {left.node for left in exits_by_rank(module)}
+        for skipped in skipped_batches(module):
+            if skipped.node in known or is_under_process_count(module, skipped.node):
+                continue
+            waiting = f"{module.text_of(skipped.then)[:60]} in line {module.place(skipped.then)[0]}"
+            yield self.finding(
+                f"one process skips a batch by figures of its own rows, and the others wait for it in {waiting}",
+                _remedy_of(skipped),
+                severity="error" if several.is_certain else "warning",
+                evidence=[_reason_of(module, skipped), several.how],
+                cases=[case_at(module, skipped.node), case_at(module, skipped.then)],
+            )
+
+
+def _reason_of(module: Module, skipped: SkippedBatch) -> str:
+    """Why the process skips it, as the code says it."""
+    if skipped.why is None:
+        return "an error that only one process meets is caught, and its loop goes on with the next batch"
+    return f"the condition in line {module.place(skipped.why)[0]}: {module.text_of(skipped.why)}"
+
+
+def _remedy_of(skipped: SkippedBatch) -> str:
+    """What to write instead."""
+    if skipped.why is None:
+        return (
+            "let the error end the run, and remove what causes it (a smaller batch, a limit on the length of rows):"
+            " a process can't leave out a step alone"
+        )
+    return (
+        "leave such rows out before the loader is made; or let all processes decide alike: all_reduce (MAX) the"
+        " condition, and skip where any of them skips"
+    )

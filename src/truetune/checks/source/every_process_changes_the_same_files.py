@@ -1,0 +1,244 @@
+"""Every process deletes, renames or makes the same file or folder.
+
+## What it does
+Looks for `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the
+like, and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command
+beside it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It
+speaks where no condition on the process stands around the call, before it, or around a call of its function, the path
+does not name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock,
+`main_process_first`). `torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too.
+
+## Why it is bad
+All processes delete the same folder at the same time. One finds a file that another has just deleted, and ends in
+FileNotFoundError ("Directory not empty", FileExistsError); the launcher ends the others. On one GPU it never happens.
+
+## Example
+```python
+import shutil
+import torch
+
+torch.distributed.init_process_group("nccl")
+shutil.rmtree("out/step-50")
+```
+
+## Use instead
+```python
+import shutil
+import torch
+
+torch.distributed.init_process_group("nccl")
+if torch.distributed.get_rank() == 0:
+    shutil.rmtree("out/step-50")
+torch.distributed.barrier()
+```
+
+## Fix safety
+Safe where all machines share the disk. Where each machine has a disk of its own, one process of each machine
+(`local_rank == 0`) has to do it.
+
+## References
+- https://huggingface.co/docs/accelerate/concept_guides/deferring_execution (what one process does)
+- https://docs.python.org/3/library/shutil.html (`rmtree`: ignore_errors, onexc)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.process_counts import is_under_process_count
+from truetune.checks.source.evidence.several_process_scripts import (
+    SeveralProcesses,
+    differs_by_process,
+    runs_in_every_process,
+    several_processes,
+)
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+DELETING_CALLS = (
+    "shutil.rmtree",
+    "shutil.move",
+    "os.remove",
+    "os.unlink",
+    "os.rmdir",
+    "os.removedirs",
+    "os.rename",
+    "os.renames",
+    "os.replace",
+)
+MAKING_CALLS = ("os.mkdir", "os.makedirs")
+DELETING_METHODS = ("unlink", "rmdir", "rename", "replace")
+PATH_SIGNS = re.compile(
+    r"\bPath\(|\.glob\(|\.rglob\(|\.iterdir\(|\.parent\b|\.with_suffix\(|\.with_name\("
+)
+"""What makes a value a path: DataFrames are renamed and texts replaced too"""
+TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
+OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
+"""Where each process may write a part of its own"""
+MAX_FINDING_CASES = 20
+
+
+def _changes(module: Module) -> Iterator[Call]:
+    """Calls that fail, or leave a broken file, where another process does the same at the same time."""
+    for call in module.all_calls:
+        if _is_deletion(module, call) or _is_making(call) or _is_write(module, call):
+            yield call
+
+
+class EveryProcessChangesTheSameFiles(SourceRule):
+    code = "SRC226"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    looks_at = CodePlaces("files that are deleted, renamed or made", _changes)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        calls = [call for call in _changes(module) if not _is_harmless(module, call)]
+        if not calls:
+            return
+        several = several_processes(module)
+        if several is None:
+            return
+        raced = [call for call in calls if _is_raced(module, call)]
+        deletions = [call for call in raced if _is_deletion(module, call)]
+        if deletions:
+            yield self._finding(deletions, several, "deletes or moves the same files", "error")
+        made = [call for call in raced if _is_making(call)]
+        if made:
+            yield self._finding(made, several, "makes the same folder without exist_ok", "warning")
+        writes = [call for call in raced if _is_write(module, call)]
+        if writes:
+            yield self._finding(writes, several, "writes the same file", "warning")
+
+    def _finding(
+        self, calls: list[Call], several: SeveralProcesses, what: str, severity: str
+    ) -> Finding:
+        """What every process does at once."""
+        module = self.subject
+        is_made = what.startswith("makes")
+        names = ", ".join(dict.fromkeys(module.text_of(call.node.func) for call in calls))
+        guard = _guard_of(module)
+        remedy = (
+            "pass exist_ok=True"
+            if is_made
+            else f"do it in one process: {guard}, and let the others wait behind it"
+        )
+        return self.finding(
+            f"every process {what} at the same time ({names}): the one that comes second"
+            + (
+                " reads or leaves a broken file"
+                if what.startswith("writes")
+                else " ends in an error"
+            ),
+            remedy,
+            severity="error" if severity == "error" and several.is_certain else "warning",
+            evidence=[
+                several.how,
+                "no condition on the process stands around it or around its callers",
+            ],
+            cases=[case_at(module, call.node) for call in calls[:MAX_FINDING_CASES]],
+            count=len(calls),
+        )
+
+
+def _guard_of(module: Module) -> str:
+    """The condition that lets one process through, in the words of the script's library."""
+    if any(True for part in module.with_linked for _ in part.calls("accelerate.Accelerator")):
+        return "if accelerator.is_main_process: ... and accelerator.wait_for_everyone()"
+    return "if torch.distributed.get_rank() == 0: ... and torch.distributed.barrier()"
+
+
+def _is_deletion(module: Module, call: Call) -> bool:
+    """Does it take a file or folder away, or give it another name?"""
+    if call.receiver is None or call.names:
+        return call.named(*DELETING_CALLS)
+    if call.method not in DELETING_METHODS:
+        return False
+    # `text.replace(a, b)` and `frame.rename(columns=...)` have other arguments than a path.
+    if call.method in ("rename", "replace") and (len(call.args) != 1 or call.keywords):
+        return False
+    return _is_path(module, call.receiver)
+
+
+def _is_path(module: Module, value: ast.expr) -> bool:
+    """Is a value made by pathlib?"""
+    texts = [ast.unparse(value)]
+    for name in ast.walk(value):
+        if isinstance(name, ast.Name | ast.Attribute):
+            texts += [
+                ast.unparse(one.node)
+                for one in module.flow.origins(name)
+                if isinstance(one.node, ast.expr)
+            ]
+    texts += [ast.unparse(loop.iter) for loop in _loops_of(module, value)]
+    return any(PATH_SIGNS.search(text) for text in texts)
+
+
+def _loops_of(module: Module, value: ast.expr) -> Iterator[ast.For]:
+    """The loops whose variable a value is."""
+    names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
+    for around in module.parents(value):
+        if isinstance(around, ast.For) and names & {
+            part.id for part in ast.walk(around.target) if isinstance(part, ast.Name)
+        }:
+            yield around
+
+
+def _is_making(call: Call) -> bool:
+    """Does it make a folder, and fail where there is one?"""
+    if call.named(*MAKING_CALLS):
+        return call.lacks("exist_ok", 2)
+    return call.method == "mkdir" and not call.names and call.lacks("exist_ok", 2)
+
+
+def _is_write(module: Module, call: Call) -> bool:
+    """Does it write one file under a script that accelerate starts?
+
+    A loop of one's own is judged by every-process-writes-the-checkpoint. Under FSDP and DeepSpeed each process may have
+    a part of its own.
+    """
+    if call.method == "save_to_disk":
+        return True
+    if not call.named("torch.save") or module.mentions(*OTHER_SAVERS):
+        return False
+    return any(True for part in module.with_linked for _ in part.calls("accelerate.Accelerator"))
+
+
+def _is_harmless(module: Module, call: Call) -> bool:
+    """Does a call allow that another process was first, by an argument or by what catches its error?"""
+    if call.open or any(
+        name in call.keywords and module.flow.value(call.keywords[name]) is not False
+        for name in TOLERANT
+    ):
+        return True
+    if call.named("shutil.rmtree") and len(call.args) > 1:
+        return True
+    inner: ast.AST = call.node
+    for around in module.parents(call.node):
+        if isinstance(around, ast.Try) and inner in around.body and around.handlers:
+            return True
+        if isinstance(around, ast.With) and any(
+            "suppress" in ast.unparse(item.context_expr) for item in around.items
+        ):
+            return True
+        inner = around
+    return False
+
+
+def _is_raced(module: Module, call: Call) -> bool:
+    """Does every process do it, to the same path?"""
+    paths = [*call.args, *call.keywords.values()]
+    if call.receiver is not None and not call.names and call.method != "save_to_disk":
+        paths.append(call.receiver)
+    loops = [loop.iter for path in paths for loop in _loops_of(module, path)]
+    if any(differs_by_process(module, path) for path in (*paths, *loops)):
+        return False
+    return not is_under_process_count(module, call.node) and runs_in_every_process(
+        module, call.node
+    )
