@@ -456,7 +456,13 @@ class ConsoleReader:
         beside = tuple(text for process, text in by_process.items() if process != raised.process)
         race = find_file_race(raised, [_find_cause(chain) for chain in chains])
         return Failure(
-            raised, self._meaning(raised), chains[0], len(by_process), beside, is_the_end, race
+            raised,
+            self._meaning(raised),
+            chains[0],
+            len(by_process),
+            beside,
+            is_the_end,
+            race=race,
         )
 
     def _meaning(self, raised: PrintedException) -> KnownMessage | None:
