@@ -32,6 +32,7 @@ from truetune.checks.explaining.project_traits import (
 )
 from truetune.checks.explaining.search_topics import list_guide_topics, list_topics, search_topics
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
+from truetune.checks.rule import AnswersRule
 from truetune.checks.rule_catalogue import all_rules
 from truetune.troubleshooting.project_facts import ProjectFacts
 from truetune.troubleshooting.project_words import TextLine
@@ -156,7 +157,8 @@ def _causes_of_rules() -> tuple[tuple[str, tuple[str, ...], Cause], ...]:
     found = []
     for rule in all_rules():
         page = pages.get(rule.name())
-        if page is None or not rule.symptoms:
+        # What a rule sees in answers is the symptom itself in other words, and no cause of it.
+        if page is None or not rule.symptoms or issubclass(rule, AnswersRule):
             continue
         text = page.title.rstrip(".")
         cause = Cause(text[0].lower() + text[1:], _first_sentences(page.why), (rule.name(),))
