@@ -175,6 +175,9 @@ SUMMED = "flag = torch.tensor(float(torch.isnan(loss)))\ndist.all_reduce(flag)\n
 TRIGGER = "if torch.isnan(loss):\n    accelerator.set_trigger()\nif accelerator.check_trigger():\n    break"
 RERAISED = "torch.cuda.empty_cache()\n        raise"
 SKIPPED_UPDATE = "if not torch.isnan(loss):\n    optimizer.step()"
+# The loader is made of rows that another function calls as the loop below calls its batches.
+RESUMED = ACCELERATE.replace("DataLoader(rows", "DataLoader([r for r in rows for batch in [r] if len(batch)]")
+SKIPPED = "if epoch == first_epoch and i < len(train) // 2:\n    continue"
 HELPER = """
 def any_process(flag):
     t = torch.tensor(float(flag), device="cuda")
@@ -203,6 +206,7 @@ def any_process(flag):
         ACCELERATE + EVALUATE.replace("        total +=", "        if total > 9:\n            break\n        total +="),
         DDP + "from torch.distributed.algorithms.join import Join\n" + loop(before=NAN).replace("for epoch", "Join([model])\nfor epoch"),
         ACCELERATE + loop(before="if not accelerator.sync_gradients:\n    pass"),
+        RESUMED + "first_epoch = 2\n" + loop(before=SKIPPED),
     ],
 )  # fmt: skip
 def test_all_processes_go_the_same_way(text: str, tmp_path: Path) -> None:

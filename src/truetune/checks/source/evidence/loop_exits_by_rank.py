@@ -234,8 +234,7 @@ def _depends_on_own_rows(module: Module, parts: list[ast.AST]) -> bool:
     if any("model" in module.flow.types(part.func) or _is_wrapped(module, part) for part in calls):
         return True
     # Without the model, only what the rows hold counts: the number of the batch is the same on each process.
-    names = {part.id for part in parts if isinstance(part, ast.Name)}
-    return bool(names & _names_of_batches(module))
+    return any(part in _uses_of_batches(module) for part in parts)
 
 
 def _deals_rows(module: Module, part: ast.AST) -> bool:
@@ -271,17 +270,21 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def _names_of_batches(module: Module) -> set[str]:
-    """What loops over loaders call a batch; not the number in front of it."""
-    names: set[str] = set()
+def _uses_of_batches(module: Module) -> set[ast.AST]:
+    """Where loops over loaders use their batch; not the number in front of it, nor names of other functions."""
+    uses: set[ast.AST] = set()
     for loop in module.nodes(ast.For):
         numbers = isinstance(loop.iter, ast.Call) and module.text_of(loop.iter.func) == "enumerate"
         target: ast.AST = loop.target
         if numbers and isinstance(target, ast.Tuple) and len(target.elts) > 1:
             target = target.elts[1]
-        if any("loader" in module.flow.types(part) for part in _expressions(loop.iter)):
-            names |= {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
-    return names
+        if not any("loader" in module.flow.types(part) for part in _expressions(loop.iter)):
+            continue
+        names = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+        uses |= {
+            part for part in ast.walk(loop) if isinstance(part, ast.Name) and part.id in names
+        }
+    return uses
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
