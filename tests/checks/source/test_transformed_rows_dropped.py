@@ -84,7 +84,7 @@ KEPT = {
     "tried": "try:\n    data.remove_columns(['q'])\nexcept ValueError:\n    raise SystemExit('no q')" + TRAIN,
     "list": "rows = [1, 2]\nrows.sort()\nprint(sum(rows))" + TRAIN,
     "dictionary": "options = {'a': 1}\noptions.update(b=2)\noptions.pop('a')\nuse(options)" + TRAIN,
-    "function with result": "def write(row):\n    row['text'] = row['q']\n    return row\ndata = data.map(write)" + TRAIN,
+    "function with result": "def write(row):\n    row['t'] = row['q']\n    return row\ndata = data.map(write)" + TRAIN,
 }  # fmt: skip
 
 

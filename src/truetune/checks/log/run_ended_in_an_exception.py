@@ -44,7 +44,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.message_evidence import describe_message, describe_progress
+from truetune.checks.log.message_evidence import describe_message, describe_steps, steps_made
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.console_output import (
     COLLECTIVE_TIMEOUT_RAISED,
@@ -101,7 +101,8 @@ class RunEndedInAnException(OutputRule):
             return
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
-        after = describe_progress(self._steps_made(output), output.total)
+        is_other_launch = output.is_relaunched or self._is_resuming(output)
+        after = "" if is_other_launch else describe_steps(self.subject, output)
         meaning = f": {self._title(known, failure)}" if known else ""
         by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
@@ -120,7 +121,7 @@ class RunEndedInAnException(OutputRule):
         """Steps of the launch that failed; those of an earlier one in the same file are none of it."""
         if output.is_relaunched or self._is_resuming(output):
             return 0.0
-        return self.subject.last_step or output.done
+        return steps_made(self.subject, output)
 
     def _is_resuming(self, output: ConsoleOutput) -> bool:
         """Was a checkpoint of a training being read, so that no step of this launch had been made?"""
@@ -208,8 +209,8 @@ class RunEndedInAnException(OutputRule):
             yield from DIFFERENT_VALUES.findall(raised.text)
             yield from self._of_several_processes(known)
             yield from describe_message(known)
-        before = self.subject.last_step or (output.done if output is not None else 0)
-        if output is not None and before and not self._steps_made(output):
+        before = steps_made(self.subject, output) if output is not None else 0
+        if output is not None and before and (output.is_relaunched or self._is_resuming(output)):
             yield (
                 f"the output holds an earlier launch too, whose steps (to {before:,.0f}) are not those of the one"
                 " that failed"
