@@ -12,7 +12,7 @@ from truetune.cli import truetune_group
 
 SETTINGS = (
     "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: lora\n"
-    "dataset_dir: .\ndataset: calls\ntemplate: qwen\n"
+    "dataset: calls\ntemplate: qwen\n"
 )
 WRONG = (
     ("agent", "customer"),
@@ -46,7 +46,7 @@ def rows_of(first: str, second: str) -> list[dict[str, object]]:
 
 
 def run(path: Path) -> str:
-    """What check prints of a file, ."""
+    """What check prints of a file."""
     return CliRunner().invoke(truetune_group, ["check", str(path)]).stdout
 
 
@@ -65,7 +65,7 @@ def found(folder: Path, user: str, assistant: str) -> set[str]:
     }
     (folder / "dataset_info.json").write_text(json.dumps({"calls": entry}))
     (folder / "calls.json").write_text(json.dumps(rows_of(user, assistant)))
-    (folder / "run.yaml").write_text(SETTINGS)
+    (folder / "run.yaml").write_text(SETTINGS + f"dataset_dir: {folder}\n")
     output = run(folder / "run.yaml")
     return {name for name in ("roles-exchanged", "duplicate-rows") if f"] {name}" in output}
 
