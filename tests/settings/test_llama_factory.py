@@ -137,7 +137,9 @@ def test_methods(tmp_path: Path, settings: str, method: str, learn: str) -> None
           "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}}, "preference", {}),
         ({"columns": {"prompt": "instruction", "response": "output", "kto_tag": "label"}}, "kto", {}),
         ({"columns": {"prompt": "q", "images": "images"}}, None, None),
-        ({"formatting": "sharegpt", "tags": {"user_tag": "customer"}}, None, None),
+        ({"formatting": "sharegpt", "tags": {"user_tag": "customer"}}, "messages", {
+            "messages": "conversations", "message.role": "from", "message.content": "value", "role.user": "customer",
+            "role.assistant": "gpt,function_call", "role.system": "system", "role.tool": "observation"}),
     ],
 )  # fmt: skip
 def test_data_sets(

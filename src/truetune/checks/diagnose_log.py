@@ -244,6 +244,9 @@ def _steps_in_words(log: RunLog) -> str:
     planned = total or (log.output.total if log.output is not None else 0)
     if log.is_numbered:
         records = f"not logged: {log.last_step:,.0f} records without a step"
+        # A bar that stands below the number of records is that of an evaluation.
+        is_training = log.output is not None and log.output.done >= log.last_step
+        planned = total or (planned if is_training else 0)
         return records + (f", of a run of {planned:,.0f} steps" if planned else "")
     return f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
 

@@ -176,7 +176,9 @@ TRIGGER = "if torch.isnan(loss):\n    accelerator.set_trigger()\nif accelerator.
 RERAISED = "torch.cuda.empty_cache()\n        raise"
 SKIPPED_UPDATE = "if not torch.isnan(loss):\n    optimizer.step()"
 # The loader is made of rows that another function calls as the loop below calls its batches.
-RESUMED = ACCELERATE.replace("DataLoader(rows", "DataLoader([r for r in rows for batch in [r] if len(batch)]")
+RESUMED = ACCELERATE.replace(
+    "DataLoader(rows", "DataLoader([r for r in rows for batch in [r] if len(batch)]"
+)
 SKIPPED = "if epoch == first_epoch and i < len(train) // 2:\n    continue"
 HELPER = """
 def any_process(flag):

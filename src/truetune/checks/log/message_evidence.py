@@ -7,6 +7,26 @@ from collections.abc import Iterator
 from truetune.logs.console.console_output import ConsoleOutput
 from truetune.logs.console.lines_of_one_rank import describe_rank_line
 from truetune.logs.console.messages import KnownMessage
+from truetune.logs.run_log import RunLog
+
+
+def steps_made(log: RunLog, output: ConsoleOutput) -> float:
+    """Optimizer steps as far as they are known: by the records' own numbers, else by the training's bar; else 0.
+
+    A record without a step is one of many steps, and each takes one at least: a bar that stands below the number of
+    records is that of an evaluation.
+    """
+    if not log.is_numbered:
+        return log.last_step or output.done
+    return float(output.done) if output.done >= log.last_step else 0.0
+
+
+def describe_steps(log: RunLog, output: ConsoleOutput) -> str:
+    """` after step 60 of 500`, or ` after record 12` where the log holds no steps and no bar of the training."""
+    steps = steps_made(log, output)
+    if steps:
+        return describe_progress(steps, output.total)
+    return f" after record {log.last_step:,.0f}" if log.last_step else ""
 
 
 def describe_progress(step: float, total: int) -> str:

@@ -47,8 +47,9 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
 from truetune.checks.log.message_evidence import (
     describe_message,
-    describe_progress,
+    describe_steps,
     lines_of_one_rank,
+    steps_made,
 )
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.console_output import (
@@ -113,7 +114,8 @@ class RunEndedInAnException(OutputRule):
             return  # answers-fail-to-parse says so
         failure, known = output.failure, output.failure.message
         text = failure.raised.text.partition("\n")[0][:MAX_TEXT]
-        after = describe_progress(self._steps_made(output), output.total)
+        is_other_launch = output.is_relaunched or self._is_resuming(output)
+        after = "" if is_other_launch else describe_steps(self.subject, output)
         meaning = f": {self._title(known, failure)}" if known or failure.race else ""
         by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
@@ -136,7 +138,7 @@ class RunEndedInAnException(OutputRule):
         """Steps of the launch that failed; those of an earlier one in the same file are none of it."""
         if output.is_relaunched or self._is_resuming(output):
             return 0.0
-        return self.subject.last_step or output.done
+        return steps_made(self.subject, output)
 
     def _is_resuming(self, output: ConsoleOutput) -> bool:
         """Was a checkpoint of a training being read, so that no step of this launch had been made?"""
@@ -232,8 +234,8 @@ class RunEndedInAnException(OutputRule):
             yield from DIFFERENT_VALUES.findall(raised.text)
             yield from self._of_several_processes(known)
             yield from describe_message(known)
-        before = self.subject.last_step or (output.done if output is not None else 0)
-        if output is not None and before and not self._steps_made(output):
+        before = steps_made(self.subject, output) if output is not None else 0
+        if output is not None and before and (output.is_relaunched or self._is_resuming(output)):
             yield (
                 f"the output holds an earlier launch too, whose steps (to {before:,.0f}) are not those of the one"
                 " that failed"

@@ -42,7 +42,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.message_evidence import (
     describe_message,
-    describe_progress,
+    describe_steps,
     lines_of_one_rank,
 )
 from truetune.checks.rule import OutputRule
@@ -82,7 +82,7 @@ class RunWasKilled(OutputRule):
             return
         first = _root_of_end(min(causes, key=lambda end: end.line), output)
         others = [f"{end.text} (line {end.line:,})" for end in output.ends if end is not first]
-        after = describe_progress(self.subject.last_step or output.done, output.total)
+        after = describe_steps(self.subject, output)
         before = self._faults_before(first)
         # A launcher that ends its processes only reports a fault that the output names: that one has the advice.
         explained = bool(before) and first.message.is_consequence

@@ -5,7 +5,9 @@ Takes the prompts apart into what stands at the same place in many rows: lines (
 (`"group": "billing"`), tags, elements, the first and last word. It fires where one of them tells the answer of nearly
 all rows (98 %) that have it, beside a text that varies: its value holds the label's words and no other label's, each of
 its values goes with one label, or it is the answer as a whole. It fires as well where prompts end with their answer. A
-list of candidates tells nothing, and a field that the rest of the prompt asks for is left out.
+list of candidates tells nothing, and a field that the rest of the prompt asks for is left out. It is an error where
+long answers (80 characters or more, all different) stand word for word in nearly all prompts, each a message or
+paragraph of its own: the thread was written with its last reply.
 
 ## Why it is bad
 The model learns to copy the field and nothing of the text: the loss falls to nothing, the test set (which has the field
@@ -32,6 +34,7 @@ model is needed: a table does it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.answers_beside_unread_columns import last_answer, prompt_before_answer
@@ -43,7 +46,7 @@ from truetune.checks.prompt_fields_telling_answers import (
     TellingField,
     find_fields_telling_answers,
 )
-from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -56,6 +59,21 @@ ANSWER_NAMES = frozenset(
     ("answer", "correct answer", "gold", "label", "reference", "response", "solution", "target")
 )
 """Names of a field that say that it is the answer itself"""
+# Chosen, not measured: labels, names, spans and short quotations are shorter, and are rightly copied from a prompt.
+MIN_COPIED_CHARACTERS = 80
+"""Characters of an answer from which it is a text of its own"""
+# Chosen: an extractive summary or a quotation is a part of a paragraph in some rows at least.
+MIN_COPIED_SHARE = 0.9
+"""Share of the rows whose whole answer is a paragraph of its prompt"""
+# One row in a hundred may be a template's own text; a task of copying asks for it in its instruction.
+COPY_TASK = re.compile(
+    r"\b(?:extract|quote|copy|repeat|correct|proofread|edit|rewrite|fix|translate|find|retrieve|select|choose|cite|"
+    r"which (?:passage|paragraph|sentence|answer|option)|verbatim|word for word|format|punctuat\w+|clean|ocr|"
+    r"best (?:passage|answer|response|reply)|summari\w+|passage|span|rank)\b",
+    re.I,
+)
+"""Words of an instruction whose answer is rightly a part of its prompt"""
+LABEL_BEFORE_TEXT = re.compile(r"^[^\w\n]*[\w .'-]{1,30}:\s*|^<[^<>\n]{1,40}>\s*|^[>*_#\s-]+")
 MAX_PROMPT_CHARACTERS = 6_000
 """Characters of a prompt that are looked at, half of them from its end"""
 
@@ -71,6 +89,9 @@ class AnswerStandsInPrompt(DataRule):
         self.prompts: list[str] = []
         self.answers: list[str] = []
         self.places: list[Origin] = []
+        self.copied: list[int] = []
+        self.long_answers: set[str] = set()
+        self.instructions: Counter[str] = Counter()
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
@@ -79,6 +100,11 @@ class AnswerStandsInPrompt(DataRule):
             prompt, answer = prompt_before_answer(row), (last_answer(row) or "").strip()
             if not prompt or not answer:
                 continue
+            # The whole prompt is read here: a thread may be longer than what is kept of it.
+            if len(answer) >= MIN_COPIED_CHARACTERS and _is_paragraph_of(answer, prompt):
+                self.copied.append(len(self.prompts))
+                self.long_answers.add(answer)
+            self.instructions.update({line for line in prompt.splitlines() if line.strip()})
             self.prompts.append(_shorten(prompt))
             self.answers.append(answer)
             self.places.append(row.origin)
@@ -101,6 +127,9 @@ class AnswerStandsInPrompt(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         if len(self.prompts) < MIN_ROWS:
+            return
+        if self._is_thread_with_its_reply():
+            yield self._report_copied_answers()
             return
         fields = [
             field
@@ -139,6 +168,34 @@ class AnswerStandsInPrompt(DataRule):
             total=field.rows,
         )
 
+    def _is_thread_with_its_reply(self) -> bool:
+        """Do nearly all prompts hold their long answer as a paragraph, and does no instruction ask for a copy?"""
+        rows = len(self.prompts)
+        # Few different answers are phrases of a template that stand in any thread.
+        is_nearly_all = len(self.copied) >= MIN_COPIED_SHARE * rows
+        if not is_nearly_all or 2 * len(self.long_answers) < len(self.copied):
+            return False
+        shared = [line for line, count in self.instructions.items() if 2 * count >= rows]
+        return not any(COPY_TASK.search(line) for line in shared)
+
+    def _report_copied_answers(self) -> Finding:
+        """The threads hold the reply that is to be written."""
+        first = self.copied[:MAX_CASES]
+        return self.finding(
+            f"{len(self.copied):,} of {len(self.prompts):,} prompts hold their whole answer word for word, as a"
+            " paragraph of its own: the model learns to copy it, and has nothing to copy when it is served",
+            "build the prompt of what stands before the answer alone (messages[:-1] for a thread)",
+            severity="error",
+            evidence=[
+                "rows that are held out but built the same way do not show it: their loss falls as well"
+            ],
+            cases=[
+                Case(f"the prompt holds {self.answers[i][:70]!r}", self.places[i]) for i in first
+            ],
+            count=len(self.copied),
+            total=len(self.prompts),
+        )
+
     def _is_asked_for(self, field: TellingField) -> bool:
         """Does the rest of the prompt name the field, as `Extract the invoice number` does?"""
         if not field.is_copy:
@@ -160,6 +217,25 @@ class AnswerStandsInPrompt(DataRule):
             prompt.rstrip().endswith(answer) and len(prompt.rstrip()) > len(answer)
             for prompt, answer in zip(self.prompts, self.answers, strict=True)
         )
+
+
+def _is_paragraph_of(answer: str, prompt: str) -> bool:
+    """Does an answer stand in its prompt from the beginning of a line, behind the speaker's name, to the end of one?"""
+    text, wanted = _plain(prompt), _plain(answer)
+    at = text.find(wanted)
+    while at >= 0:
+        before = text[text.rfind("\n", 0, at) + 1 : at]
+        after = text[at + len(wanted) :].partition("\n")[0]
+        is_whole = not before.strip() or LABEL_BEFORE_TEXT.fullmatch(before) is not None
+        if is_whole and not re.search(r"\w", re.sub(r"<[^<>]*>", "", after)):
+            return True
+        at = text.find(wanted, at + 1)
+    return False
+
+
+def _plain(text: str) -> str:
+    """A text with one space or line break for several: threads are joined with other white space than answers."""
+    return re.sub(r"[ \t]+", " ", re.sub(r"\s*\n\s*", "\n", text)).strip()
 
 
 def _shorten(prompt: str) -> str:

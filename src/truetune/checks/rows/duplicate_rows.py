@@ -49,7 +49,7 @@ from truetune.checks.find_near_copies import GrowingArray, find_near_copy_rows
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.data.conversation import Origin
+from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity
 
@@ -70,6 +70,8 @@ TEMPLATE_SHARE = 0.1
 # Measured on LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows): sets
 # of instructions have up to 1.7 %, one of pairs 3.7 %, two of tool calls 13 and 14 %. At 0.01 two
 # sets of instructions would warn as well; at 0.04 the pairs would not.
+UNREAD = ("unknown-role", "no-content", "not-messages", "not-a-string")
+"""Problems with which a message's text may have been left unread"""
 WARNING_SHARE = 0.02
 """Share of the rows from which copies are a warning and not a note."""
 
@@ -96,7 +98,7 @@ class DuplicateRows(DataRule):
 
     def batch(self, batch: Batch) -> None:
         prints = batch.fingerprints
-        beside = self._columns_beside(batch)
+        beside = self._columns_beside(batch) ^ _marks_of_unread_rows(batch)
         self.prints["exact"].add(prints.exact ^ beside)
         self.prints["normal"].add(prints.normal ^ beside)
         if beside.any():
@@ -242,6 +244,26 @@ class DuplicateRows(DataRule):
         """Where a row stands."""
         file, line, number = lines[row].tolist()
         return Origin(self.files[file], line, number)
+
+
+def _marks_of_unread_rows(batch: Batch) -> NDArray[Any]:
+    """(rows,) a number of its own for each row that was not understood, else 0: the unknown is equal to nothing."""
+    marks = [
+        f"{row.origin.file}:{row.origin.line}:{row.origin.row}" if _is_unread(row) else ""
+        for row in batch.rows
+    ]
+    digests = [
+        blake2b(mark.encode("utf-8", "replace"), digest_size=8).digest() if mark else bytes(8)
+        for mark in marks
+    ]
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def _is_unread(row: Conversation) -> bool:
+    """Has a row messages, and no text or call in any of them that was read under a known role or key?"""
+    if not row.is_chat or not any(problem.kind in UNREAD for problem in row.problems):
+        return False
+    return not any(message.get("content") or message.get("tool_calls") for message in row.messages)
 
 
 def _equal_to_earlier(values: NDArray[Any]) -> list[tuple[int, int]]:

@@ -4,7 +4,8 @@
 Where settings say which of the rows' roles is the user and which the assistant (Axolotl's `roles`, `--map
 role.assistant=agent`), counts the chats that begin with what is mapped to the assistant and end with what is mapped to
 the user. It fires where nearly all chats of two turns or more do. So it does where the rows name the roles themselves,
-in ten chats or more.
+in ten chats or more. It fires as well where the settings' own names say it: `customer` is mapped to the assistant and
+`agent` to the user, and the rows have both.
 
 ## Why it is bad
 The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
@@ -34,7 +35,7 @@ Exchanging the names in the settings is safe, unless a model that plays the user
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.data_unmet_reasons import NO_CHATS
 from truetune.checks.findings import Case, Finding
@@ -52,6 +53,23 @@ MIN_SHARE = 0.9
 """Chats in which the assistant greets first and the user has the last word are some of any log, never nearly all"""
 
 
+# Names that exports of help desks, phone systems and chats use, in the languages of public data sets.
+ASKING_NAMES = frozenset(
+    (
+        "human", "user", "customer", "client", "caller", "visitor", "guest", "patient", "buyer", "shopper", "student",
+        "requester", "prompter", "inbound", "incoming", "consumer", "citizen",
+        "kunde", "kundin", "anrufer", "patientin", "schüler", "cliente", "usuario", "usuário", "paciente", "klant",
+        "utilisateur", "appelant", "utente", "klient", "müşteri", "клиент", "пользователь", "客户", "用户", "顧客",
+    )
+)  # fmt: skip
+ANSWERING_NAMES = frozenset(
+    (
+        "gpt", "assistant", "bot", "agent", "ai", "chatgpt", "operator", "doctor", "support", "representative",
+        "advisor", "therapist", "tutor", "teacher", "staff", "outbound", "outgoing", "employee", "seller", "clerk",
+        "mitarbeiter", "berater", "arzt", "agente", "asistente", "assistente", "medewerker", "conseiller", "operatore",
+        "operatör", "оператор", "ассистент", "客服", "助手", "オペレーター",
+    )
+)  # fmt: skip
 MIN_CHATS = 10
 """Rows that name the roles themselves: a few may be chats whose last answer is not there yet"""
 
@@ -66,6 +84,7 @@ class RolesExchanged(DataRule):
         self.roles = roles_in_map(setup.spec.map)
         self.chats = self.exchanged = 0
         self.cases: list[Case] = []
+        self.first_cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
@@ -77,6 +96,11 @@ class RolesExchanged(DataRule):
             if not row.is_chat or row.is_preference or len(roles) < 2:
                 continue
             self.chats += 1
+            if self.roles and "assistant" in roles and len(self.first_cases) < MAX_CASES:
+                turn = next(
+                    i for i, one in enumerate(row.messages) if one.get("role") == "assistant"
+                )
+                self.first_cases.append(case_in_message(batch, row, turn, "this turn is learned"))
             if roles[0] == "assistant" and roles[-1] == "user":
                 self.exchanged += 1
                 if len(self.cases) < MAX_CASES:
@@ -105,6 +129,17 @@ class RolesExchanged(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
+        asker, answerer = self._exchanged_names()
+        if asker and answerer and self.chats:
+            yield self.finding(
+                f"the settings take {asker} as assistant and {answerer} as user: the turns of {asker} are"
+                f" what is learned, in {self.chats:,} chats",
+                "exchange the two in the settings: the assistant is who answers",
+                cases=self.cases or self.first_cases,
+                count=self.chats,
+                total=self.chats,
+            )
+            return
         if self.unmet() is not None or self.exchanged < MIN_SHARE * self.chats:
             return
         counts = f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user"
@@ -123,6 +158,26 @@ class RolesExchanged(DataRule):
             total=self.chats,
         )
 
+    def _exchanged_names(self) -> tuple[str, str]:
+        """The name of who asks that is mapped to the assistant, and of who answers that is mapped to the user.
+
+        Both have to be named so: one alone may be a word with another meaning in these rows.
+        """
+        asker = _first_named(self.roles, "assistant", ASKING_NAMES, ANSWERING_NAMES)
+        answerer = _first_named(self.roles, "user", ANSWERING_NAMES, ASKING_NAMES)
+        return asker, answerer
+
     def _names_in_rows(self, role: str) -> str:
         """What the rows call a role, by the settings."""
         return ", ".join(name for name, meaning in self.roles.items() if meaning == role) or role
+
+
+def _first_named(
+    roles: Mapping[str, str], role: str, wanted: frozenset[str], other: frozenset[str]
+) -> str:
+    """The first name of a role that is one of these, where none of its names is of the other side; else empty."""
+    names = [name for name, meaning in roles.items() if meaning == role]
+    plain = [name.strip().casefold() for name in names]
+    if other.intersection(plain):
+        return ""
+    return next((name for name, word in zip(names, plain, strict=True) if word in wanted), "")

@@ -297,7 +297,7 @@ class MemoryStory:
         batch, checkpointing = self.batch, self._checkpointing()
         set_batch = self.beside.setting("per_device_train_batch_size")
         if batch is None:
-            yield "halve per_device_train_batch_size and double gradient_accumulation_steps"
+            yield "halve per_device_train_batch_size, if it is above 1, and double gradient_accumulation_steps"
         elif batch > 1:
             is_place_known = set_batch is not None and set_batch.value == batch
             place = f" ({set_batch.place})" if set_batch is not None and is_place_known else ""

@@ -48,8 +48,13 @@ KNOWN_ROLE_TAGS = {
     "observation_tag": ("observation", "tool"),
     "function_tag": ("function_call",),
 }
-
-
+ROLE_OF_TAG = {
+    "user_tag": "user",
+    "assistant_tag": "assistant",
+    "system_tag": "system",
+    "observation_tag": "tool",
+}
+"""Tags whose names become truetune's"""
 MEDIA_KEYS = ("images", "videos", "audios")
 
 
@@ -178,10 +183,22 @@ def _message_form(
     entry_tags = about.get("tags")
     tags = {**DEFAULT_TAGS, **(entry_tags if isinstance(entry_tags, dict) else {})}
     keys = tags["role_tag"], tags["content_tag"]
-    unknown_roles = [tags[tag] for tag, known in KNOWN_ROLE_TAGS.items() if tags[tag] not in known]
-    if keys not in (("from", "value"), ("role", "content")) or unknown_roles:
-        names = ", ".join(unknown_roles or keys)
-        return f"its messages name {names}, which truetune does not read"
+    if any(not isinstance(tag, str) or not tag or "," in tag for tag in tags.values()):
+        return "its tags are no plain names"
+    own_names = any(tags[tag] not in known for tag, known in KNOWN_ROLE_TAGS.items())
+    if keys not in (("from", "value"), ("role", "content")) or own_names:
+        inside = {
+            f"message.{key}": name for key, name in zip(("role", "content"), keys, strict=True)
+        }
+        inside |= {f"role.{role}": tags[tag] for tag, role in ROLE_OF_TAG.items()}
+        # The assistant writes the calls of functions, and they are learned as its answers are.
+        inside["role.assistant"] += f",{tags['function_tag']}"
+        return label_format or "messages", {
+            **_column_map(
+                {"messages" if label_format is None else "conversations": messages, **extra}
+            ),
+            **inside,
+        }
     form: FormatName = "messages" if keys == ("role", "content") else "sharegpt"
     ours = "messages" if form == "messages" and label_format is None else "conversations"
     return label_format or form, _column_map({ours: messages, **extra})

@@ -281,9 +281,7 @@ def _uses_of_batches(module: Module) -> set[ast.AST]:
         if not any("loader" in module.flow.types(part) for part in _expressions(loop.iter)):
             continue
         names = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
-        uses |= {
-            part for part in ast.walk(loop) if isinstance(part, ast.Name) and part.id in names
-        }
+        uses |= {part for part in ast.walk(loop) if isinstance(part, ast.Name) and part.id in names}
     return uses
 
 

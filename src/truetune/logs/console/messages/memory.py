@@ -168,7 +168,7 @@ MESSAGES = (
         r"No space left on device|Disk quota exceeded|OSError: \[Errno 28\]|\[Errno 122\]"
         r"|PytorchStreamWriter failed writing file|unexpected pos \d+ vs \d+|file write failed"
         r"|I/O error: No space left on device",
-        "checkpoints with optimizer states (about 12 bytes for each trained parameter), caches of"
+        "checkpoints with optimizer states (4 to 12 bytes for each trained parameter), caches of"
         " data sets and of the hub, or the temporary folder",
         "see what is full with `df -h . /tmp ~`; set save_total_limit and save_only_model, and"
         " HF_HOME to a larger disk; the checkpoint that was being written is broken: `truetune"
