@@ -42,6 +42,7 @@ Author = Literal[
     "fresh reader, tenth set",
     "fresh reader, eleventh set",
     "fresh reader, twelfth set",
+    "fresh reader, thirteenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
