@@ -76,7 +76,7 @@ class AnswersLeaveTheFormOfReferences(AnswersRule):
                 "name references, of 8 answers or more",
             )
         if not are_references_json([sample.prompt.reference for sample in with_reference]):
-            return Unmet("the references are no JSON", asked=True)
+            return Unmet("the references are no JSON")
         return None
 
     def figure(self) -> str:
