@@ -70,13 +70,13 @@ def _offload_of(document: LocatedDocument) -> LaunchOffload | None:
     zero = value.get("zero_optimization")
     if isinstance(zero, dict):
         offload = find_offload(zero_offloads(zero))
-        return _made(f"ZeRO-{zero.get('stage', 0)}", offload, document)
+        return _if_offloaded(f"ZeRO-{zero.get('stage', 0)}", offload, document)
     for key in ("deepspeed_config", "fsdp_config"):
         inner = value.get(key)
         if not isinstance(inner, dict):
             continue
         how = "FSDP" if key == "fsdp_config" else f"ZeRO-{inner.get('zero_stage', 2)}"
-        found = _made(how, find_offload(_without_none(flatten_settings(inner))), document)
+        found = _if_offloaded(how, find_offload(_without_none(flatten_settings(inner))), document)
         if found is not None:
             return found
     return None
@@ -88,6 +88,8 @@ def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value not in off}
 
 
-def _made(how: str, offload: frozenset[Offload], document: LocatedDocument) -> LaunchOffload | None:
-    """The result, where anything is on the CPU."""
+def _if_offloaded(
+    how: str, offload: frozenset[Offload], document: LocatedDocument
+) -> LaunchOffload | None:
+    """What is on the CPU, with the file that says so; None where nothing is."""
     return LaunchOffload(how, offload, str(document.path)) if offload else None

@@ -83,7 +83,7 @@ CAP_OPTIONS = (
 )
 """A server's cap of requests, and how commands spell it"""
 RESUMING_WORDS = ("resume", "ckpt_path", "load_state", "get_last_checkpoint")
-"""One of them stands in each script that goes on from a checkpoint"""
+"""One of them stands in each script that resumes from a checkpoint"""
 CAP_PROGRAMS = {
     "parallel": ("llama-server", "llama.cpp", "llama_cpp", "server"),
     "max_batch_size": ("text-generation-launcher", "text-generation-inference"),
@@ -200,14 +200,7 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
     for command in file.commands:
         if any(word.endswith(".py") for word in command.words):
             yield from _options_of_script(file, command)
-        for name, *options in CAP_OPTIONS:
-            programs = CAP_PROGRAMS.get(name)
-            if programs and not any(one in word for word in command.words for one in programs):
-                continue
-            value = parse_whole_number(last_option(command.words, *options))
-            if value:
-                text = f"{options[0]} {value}"
-                yield SettingBeside(name, value, file.path, command.line, text)
+        yield from _caps_of_command(file, command)
     for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
         text = f"{variable.name}={variable.value}"
         number = parse_whole_number(variable.value)
@@ -215,6 +208,18 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
             yield SettingBeside(variable.name, True, variable.file, variable.line, text)
         elif variable.name in CAP_VARIABLES and number:
             yield SettingBeside(variable.name, number, variable.file, variable.line, text)
+
+
+def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:
+    """The caps that a command gives a server."""
+    for name, *options in CAP_OPTIONS:
+        programs = CAP_PROGRAMS.get(name)
+        if programs and not any(one in word for word in command.words for one in programs):
+            continue
+        value = parse_whole_number(last_option(command.words, *options))
+        if value:
+            text = f"{options[0]} {value}"
+            yield SettingBeside(name, value, file.path, command.line, text)
 
 
 def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:

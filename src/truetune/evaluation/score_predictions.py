@@ -133,16 +133,17 @@ def score(
     started = time.perf_counter()
     parse = make_parser(parser) if parser else None
     spec = spec_of(settings, "truetune.score")
+    is_file = isinstance(predictions, str | PathLike)
     if isinstance(predictions, str | PathLike):
-        read = read_predictions([fspath(predictions)], columns, look_beside=not row_files)
         name = fspath(predictions)
-        files = (name, *row_files)
+        read = read_predictions([name], columns, look_beside=not row_files)
     else:
-        as_predictions = predictions_from_lists(
+        name = LIST_NAME
+        listed = predictions_from_lists(
             predictions, prompts, references, steps=steps, stopped=stopped
         )
-        read = ReadPredictions(as_predictions, {})
-        name, files = LIST_NAME, tuple(row_files)
+        read = ReadPredictions(listed, {})
+    files = (name, *row_files) if is_file else tuple(row_files)
     all_predictions = fill_from_rows(read.predictions, row_files) if row_files else read.predictions
     if not all_predictions:
         raise UsageError("truetune.score: there is no prediction to judge")
@@ -164,7 +165,7 @@ def score(
             ),
             # Rules on parsers judge what a user chose, and not what was taken for want of a choice.
             _judge_parser(selftest if is_told else None, looks[-1], spec),
-            judge_twins_of(name, spec) if name != LIST_NAME else Judgement(),
+            judge_twins_of(name, spec) if is_file else Judgement(),
             Judgement(not_judged=tuple(_list_unjudged(read, selftest, parser))),
         ]
     )
@@ -181,7 +182,7 @@ def score(
         notes=(
             *_make_notes(all_predictions, selftest),
             *(() if is_told or parser is None else (READ_AS_JSON,)),
-            *_describe_readings(looks[-1], labels, Path(files[0]) if name != LIST_NAME else None),
+            *_describe_readings(looks[-1], labels, Path(name) if is_file else None),
         ),
         labels=labels,
         min_success=min_success,
@@ -265,7 +266,7 @@ def _turns_of(prediction: Prediction) -> list[str]:
 
 
 def _with_other_turns(samples: Sequence[Sample]) -> list[Sample]:
-    """The samples of one step, with the labels of speakers among `Scores.markers` where an answer goes on with a
+    """The samples of one step, with the labels of speakers among `Scores.markers` where an answer continues with a
     dialogue that its reference does not hold."""
     found = find_continued_dialogues(
         [(sample.prompt.question, sample.answer.text) for sample in samples]

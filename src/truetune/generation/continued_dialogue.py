@@ -83,19 +83,16 @@ class TurnsBehindAnswer:
 def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | None:
     """The labels that take turns behind the text of one answer; None where none do, or a dialogue was asked for."""
     text = answer[:MAX_TEXT]
-    if ("\n" not in text) or "```" in text:
-        return None
-    labels = [match for match in LABEL.finditer(text) if _is_label(match)][:MAX_LABELS]
-    before = text[: labels[0].start()].strip() if labels else ""
-    # `Here is the scene:` introduces what follows.
-    if not before or before.endswith((":", "：")) or _is_label_in(before):
+    labels = _labels_behind_text(text)
+    if not labels:
         return None
     names = [_name(match) for match in labels]
     distinct = tuple(dict.fromkeys(names))
-    alternates = all(one != other for one, other in pairwise(names))
-    if len(distinct) > 2 or not alternates:
+    take_turns = all(one != other for one, other in pairwise(names))
+    if len(distinct) > 2 or not take_turns:
         return None
-    if ASKS_FOR_DIALOGUE.search(prompt[-MAX_TEXT:]) or _holds_label(prompt[-MAX_TEXT:], distinct):
+    end_of_prompt = prompt[-MAX_TEXT:]
+    if ASKS_FOR_DIALOGUE.search(end_of_prompt) or _holds_label(end_of_prompt, distinct):
         return None
     ends = [match.start() for match in labels[1:]] + [len(text)]
     turns = [
@@ -110,6 +107,17 @@ def find_turns_behind_answer(prompt: str, answer: str) -> TurnsBehindAnswer | No
         any("?" in turn or "？" in turn for turn in turns),
         sum(SENTENCE_END.search(turn) is not None for turn in turns) / len(turns),
     )
+
+
+def _labels_behind_text(text: str) -> list[re.Match[str]]:
+    """The labels of an answer; empty where no text stands before the first, or it introduces what follows."""
+    if "\n" not in text or "```" in text:
+        return []
+    labels = [match for match in LABEL.finditer(text) if _is_label(match)][:MAX_LABELS]
+    before = text[: labels[0].start()].strip() if labels else ""
+    # `Here is the scene:` introduces what follows.
+    is_introduced = before.endswith((":", "："))
+    return [] if not before or is_introduced or _is_label_in(before) else labels
 
 
 def _is_label(match: re.Match[str]) -> bool:

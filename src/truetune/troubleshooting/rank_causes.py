@@ -7,7 +7,7 @@ more, as in a search (`checks.explaining.search_topics`).
 Measured on the 88 starts of `bench.starts` whose rule stands in a cause of their guide, with no rule asked: the true
 cause is among the first five of some twenty in 32 by the guides' own order, in 58 by the words of the user, in 61 by
 those of the files, and in 65 by both. The guides were written with most of these starts in sight, so that a new project
-fares worse. `python -m bench.candidates` measures it anew, with the facts of the files.
+fares worse. `python -m bench.candidates` measures it again, with the facts of the files.
 
 Rules that name the symptom, and stand in no cause of a guide, are candidates too: where one fires it is a finding, and
 where it does not, its fault may stand in a form that it does not read. What the files make impossible goes to the end:

@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.run_size import find_architecture
@@ -64,7 +65,7 @@ from truetune.checks.rule import DeviceRule
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, parse_architecture
 from truetune.memory.estimate_memory import GIB, estimate_memory
-from truetune.memory.memory_settings import resolve_settings
+from truetune.memory.memory_settings import MemorySettings, Offload, resolve_settings
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.config import Config
 
@@ -78,41 +79,46 @@ MAX_SHARE_OF_GPU = 0.8
 SHARDING_SETTINGS = ("training.deepspeed_stage", "training.fsdp")
 
 
+class _Offloading(NamedTuple):
+    """Parts of a run that are kept on the CPU."""
+
+    how: str
+    """`ZeRO-3`, `FSDP`"""
+    parts: frozenset[Offload]
+    case: Case
+    """Where it is set"""
+
+
 class OffloadedThoughItFits(DeviceRule):
     code = "DEV013"
     symptoms = ("several-gpus", "slow-training")
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        training, model = self.training, _find_architecture(self.config)
+        model = _find_architecture(self.config)
         if model is None:
             return
         settings = resolve_settings(self.config, model)
-        is_sharded = bool(training.deepspeed_stage or training.fsdp)
-        launched = None if is_sharded else find_launch_offload(self.config.path)
-        offload = settings.offload if is_sharded else launched.offload if launched else frozenset()
-        if not offload:
+        offloading = self._offloading(settings)
+        if offloading is None:
             return
         unsharded = replace(
             settings, world=1, sharding="none", deepspeed=False, offload=frozenset()
         )
         needed = estimate_memory(model, unsharded).peak.total
         gpu = self._gpu()
-        smallest = LORA_GPU_BYTES if training.lora is not None else ASSUMED_GPU_BYTES
+        smallest = LORA_GPU_BYTES if self.training.lora is not None else ASSUMED_GPU_BYTES
         gpu_bytes = gpu.memory if gpu is not None else smallest
         if needed > MAX_SHARE_OF_GPU * gpu_bytes:
             return
         is_sure = gpu is not None or needed <= MAX_SHARE_OF_GPU * ASSUMED_GPU_BYTES
-        how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
-        how = launched.how if launched is not None else how
-        what = " and ".join(sorted(offload, reverse=True))
+        what = " and ".join(sorted(offloading.parts, reverse=True))
         least = "" if gpu is not None else "at least "
-        place = setting_case(self.config, how, *SHARDING_SETTINGS)
-        cases = [Case(how, file=launched.file) if launched is not None else place]
+        cases = [offloading.case]
         if gpu is not None and gpu.file:
             cases.append(Case(gpu.text, file=gpu.file, line=gpu.line))
         yield self.finding(
-            f"{how} with {what} on the CPU for a run that fits one GPU: without it a GPU needs"
+            f"{offloading.how} with {what} on the CPU for a run that fits one GPU: without it a GPU needs"
             f" about {needed / GIB:.1f} GiB, and has {least}{gpu_bytes / GIB:.0f}",
             "leave DeepSpeed and FSDP out (plain DDP), or take ZeRO-2 without offloading",
             severity="warning" if is_sure else "info",
@@ -122,6 +128,18 @@ class OffloadedThoughItFits(DeviceRule):
             ],
             cases=cases,
         )
+
+    def _offloading(self, settings: MemorySettings) -> _Offloading | None:
+        """What the run puts on the CPU, by its settings, else by the command that launches it; None: nothing."""
+        training = self.training
+        if training.deepspeed_stage or training.fsdp:
+            how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
+            place = setting_case(self.config, how, *SHARDING_SETTINGS)
+            return _Offloading(how, settings.offload, place) if settings.offload else None
+        launched = find_launch_offload(self.config.path)
+        if launched is None:
+            return None
+        return _Offloading(launched.how, launched.offload, Case(launched.how, file=launched.file))
 
     def _gpu(self) -> GpuBeside | None:
         """The smallest GPU of the run: that of the files beside it, else of this machine; None: not known."""

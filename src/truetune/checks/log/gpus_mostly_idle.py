@@ -74,27 +74,39 @@ class GpusMostlyIdle(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         gpus = [gpu for gpu in self.subject.files_beside.gpus if gpu.busy is not None]
-        if not gpus or not self.subject.curve("loss"):
-            return
         working = [gpu for gpu in gpus if gpu.used is None or gpu.used > UNUSED_BYTES]
-        unused = [gpu for gpu in gpus if gpu not in working and (gpu.busy or 0) < IDLE_PERCENT]
-        if working and unused:
-            names = ", ".join(str(gpu.index) for gpu in unused)
-            yield self.finding(
-                f"{len(unused)} of {len(gpus)} GPUs hold no model while the run trains: GPU {names}",
-                "start one process for each GPU (torchrun --nproc_per_node, accelerate launch"
-                " --num_processes), or ask for"
-                " fewer GPUs; look at CUDA_VISIBLE_DEVICES",
-                evidence=[describe_gpus(gpus)],
-            )
-        if working and all((gpu.busy or 0) < IDLE_PERCENT for gpu in working):
-            yield self.finding(
-                f"the GPUs are at {_range(gpu.busy or 0 for gpu in working)}% utilization while the run trains",
-                "look for what they wait for: offloading to the CPU, evaluation and saving, tokenizing in"
-                " the data loader"
-                " (dataloader_num_workers), tiny batches, a slow disk or network",
-                evidence=[describe_gpus(working), *_free_memory(working)],
-            )
+        if not working or not self.subject.curve("loss"):
+            return
+        unused = [gpu for gpu in gpus if gpu not in working and _is_idle(gpu)]
+        if unused:
+            yield self._finding_of_unused(unused, gpus)
+        if all(_is_idle(gpu) for gpu in working):
+            yield self._finding_of_waiting(working)
+
+    def _finding_of_unused(
+        self, unused: Sequence[GpuReading], gpus: Sequence[GpuReading]
+    ) -> Finding:
+        """GPUs that hold no model."""
+        names = ", ".join(str(gpu.index) for gpu in unused)
+        return self.finding(
+            f"{len(unused)} of {len(gpus)} GPUs hold no model while the run trains: GPU {names}",
+            "start one process for each GPU (torchrun --nproc_per_node, accelerate launch"
+            " --num_processes), or ask for fewer GPUs; look at CUDA_VISIBLE_DEVICES",
+            evidence=[describe_gpus(gpus)],
+        )
+
+    def _finding_of_waiting(self, working: Sequence[GpuReading]) -> Finding:
+        """GPUs that hold the model and compute little."""
+        return self.finding(
+            f"the GPUs are at {_range([gpu.busy or 0 for gpu in working])}% utilization while the run trains",
+            "look for what they wait for: offloading to the CPU, evaluation and saving, tokenizing in"
+            " the data loader (dataloader_num_workers), tiny batches, a slow disk or network",
+            evidence=[describe_gpus(working), *_free_memory(working)],
+        )
+
+
+def _is_idle(gpu: GpuReading) -> bool:
+    return (gpu.busy or 0) < IDLE_PERCENT
 
 
 def describe_gpus(gpus: Sequence[GpuReading]) -> str:
@@ -121,7 +133,7 @@ def _free_memory(gpus: Sequence[GpuReading]) -> Iterator[str]:
         )
 
 
-def _range(values: Iterator[float] | Sequence[float], digits: int = 0) -> str:
+def _range(values: Sequence[float], digits: int = 0) -> str:
     """`8 to 13`, or `8` where all are the same."""
     shown = [f"{value:.{digits}f}" for value in sorted(values)]
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"

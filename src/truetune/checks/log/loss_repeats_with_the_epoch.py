@@ -123,23 +123,16 @@ class LossRepeatsWithTheEpoch(LogRule):
         log, course = self.subject, self._course()
         if course is None or log.kind not in self.kinds:
             return
-        is_sorted = course.turns >= MIN_SWING and course.epochs > 2
-        if not is_sorted and not _is_same(course):
+        if not _is_sorted(course) and not _is_same(course):
             return
         if _rate_restarts(log) or find_restarts(log) or _may_be_grouped(log, course):
             return
-        blocks = ""
-        if is_sorted and not _is_same(course):
-            blocks = ", sorted (it goes one way within each epoch, and back at its end)"
-        elif course.is_smooth and course.leaps:
-            places = ", ".join(f"{share:.0%}" for share in course.leaps)
-            blocks = f", in blocks of like rows (it leaps at {places} of the epoch)"
         yield self.finding(
             f"the loss takes the same course in each epoch, every {course.steps:,.0f} steps: the rows come in the same"
-            f" order each time{blocks}",
+            f" order each time{_describe_order(course)}",
             "shuffle the rows: DataLoader(shuffle=True), DistributedSampler.set_epoch(epoch), no sequential sampler and"
             " shuffle: true in settings; a lower learning rate does not help",
-            severity="warning" if course.is_smooth or is_sorted else "info",
+            severity="warning" if course.is_smooth or _is_sorted(course) else "info",
             evidence=[
                 f"{course.epochs} epochs of {course.steps:,.0f} steps are alike to {course.alike:.2f} (0 is chance), by"
                 f" {max(course.swing, course.turns):.0%} of the level",
@@ -175,6 +168,21 @@ def measure_course(log: RunLog, curve: Curve) -> _Course | None:
         turns=_turns_at_each_epoch(values, level),
         profile=profile,
     )
+
+
+def _describe_order(course: _Course) -> str:
+    """How the rows seem to be ordered; empty where the course does not say it."""
+    if _is_sorted(course) and not _is_same(course):
+        return ", sorted (it goes one way within each epoch, and back at its end)"
+    if not course.is_smooth or not course.leaps:
+        return ""
+    places = ", ".join(f"{share:.0%}" for share in course.leaps)
+    return f", in blocks of like rows (it leaps at {places} of the epoch)"
+
+
+def _is_sorted(course: _Course) -> bool:
+    """Does the loss go one way within each epoch, by as much that it matters?"""
+    return course.turns >= MIN_SWING and course.epochs > 2
 
 
 def _is_same(course: _Course) -> bool:

@@ -114,7 +114,7 @@ class RowsLostBeforeTraining(OutputRule):
         reasons = list(_reasons(rows, lost))
         yield self.finding(
             f"{lost:,} of {rows.rows:,} rows are lost before the training: the trainer counts {examples:,}",
-            "raise the length limit to the longest row, mend empty and malformed rows, and delete the cache of prepared"
+            "raise the length limit to the longest row, fix empty and malformed rows, and delete the cache of prepared"
             " rows (overwrite_cache, dataset_prepared_path, HF_DATASETS_CACHE); then count again",
             evidence=[f"{Path(rows.settings).name}: {rows.why}", *reasons],
         )

@@ -131,7 +131,7 @@ class RunEndedInAnException(OutputRule):
         )
 
     def _what_ended(self) -> str:
-        """A run, or a request to a server, which goes on answering."""
+        """A run, or a request to a server that keeps answering others."""
         return "a request to the server ended" if self.subject.server else "the run ended"
 
     def _steps_made(self, output: ConsoleOutput) -> float:
@@ -225,21 +225,8 @@ class RunEndedInAnException(OutputRule):
             yield f"raised from {frame}" + (f", {phase}" if phase else "")
             if raised.frames[-1] != frame:
                 yield f"in {raised.frames[-1]}"
-        output = self.subject.output
-        if failure.race is not None:
-            yield failure.race.evidence()
-        elif known is not None and known.name == OUT_OF_MEMORY and output is not None:
-            yield from self._memory_evidence(failure, output, known)
-        elif known is not None:
-            yield from DIFFERENT_VALUES.findall(raised.text)
-            yield from self._of_several_processes(known)
-            yield from describe_message(known)
-        before = steps_made(self.subject, output) if output is not None else 0
-        if output is not None and before and (output.is_relaunched or self._is_resuming(output)):
-            yield (
-                f"the output holds an earlier launch too, whose steps (to {before:,.0f}) are not those of the one"
-                " that failed"
-            )
+        yield from self._meaning_evidence(failure, known)
+        yield from self._earlier_launch()
         others = [
             other.text.partition("\n")[0][:MAX_TEXT]
             for other in failure.chain.raised
@@ -251,6 +238,30 @@ class RunEndedInAnException(OutputRule):
             yield (
                 f"{failure.processes} processes ended in exceptions; this is the first that no"
                 " other explains"
+            )
+
+    def _meaning_evidence(self, failure: Failure, known: KnownMessage | None) -> Iterator[str]:
+        """What the exception is known to mean."""
+        output = self.subject.output
+        if failure.race is not None:
+            yield failure.race.evidence()
+        elif known is not None and known.name == OUT_OF_MEMORY and output is not None:
+            yield from self._memory_evidence(failure, output, known)
+        elif known is not None:
+            yield from DIFFERENT_VALUES.findall(failure.raised.text)
+            yield from self._of_several_processes(known)
+            yield from describe_message(known)
+
+    def _earlier_launch(self) -> Iterator[str]:
+        """That steps of an earlier launch stand in the same output."""
+        output = self.subject.output
+        if output is None or not (output.is_relaunched or self._is_resuming(output)):
+            return
+        before = steps_made(self.subject, output)
+        if before:
+            yield (
+                f"the output holds an earlier launch too, whose steps (to {before:,.0f}) are not those of the one"
+                " that failed"
             )
 
     def _memory_evidence(

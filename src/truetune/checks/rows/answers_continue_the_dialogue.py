@@ -7,7 +7,7 @@ sentences, with questions among them. Prompts that ask for a dialogue, a scene o
 themselves, are left alone, and so are forms (`Name:`, `Date:`).
 
 ## Why it is bad
-The model learns that its turn does not end with its answer: it goes on, writes what the user would say next, and
+The model learns that its turn does not end with its answer: it continues, writes what the user would say next, and
 answers that as well. No stop token helps, because each of these answers ends with one.
 
 ## Example

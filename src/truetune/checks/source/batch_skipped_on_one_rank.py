@@ -4,7 +4,7 @@
 Looks at loops and functions of training that run as several processes (DistributedDataParallel, FSDP, DeepSpeed,
 accelerate, Fabric) where each gets other rows. It looks for a `continue` or `return` before the backward pass whose
 condition is computed from the batch or its loss (no label, NaN, too long), and for an `except` around the step after
-which the loop goes on (out of memory on one GPU). Nothing is said where the processes agree first (all_reduce, gather).
+which the loop continues (out of memory on one GPU). Nothing is said where the processes agree first (all_reduce).
 
 ## Why it is bad
 The backward pass averages gradients over all processes: the one that skips takes part in one fewer. From there on the
@@ -110,7 +110,7 @@ class BatchSkippedOnOneRank(SourceRule):
 def _reason_of(module: Module, skipped: SkippedBatch) -> str:
     """Why the process skips it, as the code says it."""
     if skipped.why is None:
-        return "an error that only one process meets is caught, and its loop goes on with the next batch"
+        return "an error that only one process meets is caught, and its loop continues with the next batch"
     return f"the condition in line {module.place(skipped.why)[0]}: {module.text_of(skipped.why)}"
 
 

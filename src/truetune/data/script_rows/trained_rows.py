@@ -398,20 +398,8 @@ def _only_row_of_batch(batch: Value) -> Value:
 
 def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_TrainedRow]:
     """What a trainer reads of each row; empty where one row is not known."""
-    shape = trainer.keywords.get("formatting_func")
-    field = _text_field(trainer)
-    shaped: list[tuple[Place, PlainRow, list[Value]]] = []
     index = _text_index(run, len(table.rows))
-    for row in table.rows:
-        names = _columns_read(row, field)
-        read = _formatted(run, shape, row) if shape is not None else _plain_columns(row, names)
-        place = row.place
-        if index is not None and read is not None:
-            place = place_of_texts(index.places_in(read), place)
-        if read is None or place is None:
-            return []
-        trained = [row.entries[name] for name in names if name in row.entries and shape is None]
-        shaped.append((place, read, trained))
+    shaped = _shaped_rows(run, trainer, table, index)
     if len({place for place, _, _ in shaped}) != len(shaped):
         return []
     # Only now is it known which columns the code reads of any row.
@@ -429,6 +417,27 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
         )
         for (place, read, trained), before in zip(shaped, raw, strict=True)
     ]
+
+
+def _shaped_rows(
+    run: ConcreteRun, trainer: CallEvent, table: Table, index: TextIndex | None
+) -> list[tuple[Place, PlainRow, list[Value]]]:
+    """(place, what the trainer reads, the values that it reads as they stand) of each row; empty where one is not
+    known."""
+    shape = trainer.keywords.get("formatting_func")
+    field = _text_field(trainer)
+    shaped: list[tuple[Place, PlainRow, list[Value]]] = []
+    for row in table.rows:
+        names = _columns_read(row, field)
+        read = _formatted(run, shape, row) if shape is not None else _plain_columns(row, names)
+        place = row.place
+        if index is not None and read is not None:
+            place = place_of_texts(index.places_in(read), place)
+        if read is None or place is None:
+            return []
+        trained = [row.entries[name] for name in names if name in row.entries and shape is None]
+        shaped.append((place, read, trained))
+    return shaped
 
 
 def _text_index(run: ConcreteRun, rows: int) -> TextIndex | None:

@@ -265,22 +265,12 @@ class ConsoleReader:
         self._transports.add_line(text[:MAX_LINE_CHARACTERS], number)
         self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
         if bar is not None:
-            # A bar is drawn again without an advance when something is printed: that is no sign that the run continues.
-            if (bar.done, bar.total) != self._last_bar:
-                self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
-                self._last_bar = (bar.done, bar.total)
-            # The training's bar has no text before it and is the longest: evaluations have bars without a text too.
-            if not bar.is_described and bar.total >= self._total:
-                self._done, self._total = bar.done, bar.total
-                self._step_seconds = bar.seconds or self._step_seconds
-                self._pace.add_bar(bar.seconds)
-                self._aside.add_bar(bar.done, bar.gone)
-            self._collectives.add_bar(text, bar)
+            self._add_bar(text, bar)
             # stderr of another process may follow on the same line
             text = text[text.rfind("]") + 1 :]
             if not text.strip():
                 return
-        if bar is None:
+        else:
             self._pace.add_line(text[:MAX_LINE_CHARACTERS])
             self._aside.add_line(text[:MAX_LINE_CHARACTERS])
         line = clean_line(text[:MAX_LINE_CHARACTERS], number)
@@ -300,6 +290,20 @@ class ConsoleReader:
         if started is not None and len(self._started) < MAX_PROCESSES:
             self._started.add(started[started.lastindex or 0])
         self._take_line(line)
+
+    def _add_bar(self, text: str, bar: ProgressBar) -> None:
+        """What a line draws of a progress bar."""
+        # A bar is drawn again without an advance when something is printed: that is no sign that the run continues.
+        if (bar.done, bar.total) != self._last_bar:
+            self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
+            self._last_bar = (bar.done, bar.total)
+        # The training's bar has no text before it and is the longest: evaluations have bars without a text too.
+        if not bar.is_described and bar.total >= self._total:
+            self._done, self._total = bar.done, bar.total
+            self._step_seconds = bar.seconds or self._step_seconds
+            self._pace.add_bar(bar.seconds)
+            self._aside.add_bar(bar.done, bar.gone)
+        self._collectives.add_bar(text, bar)
 
     def count_record(self) -> None:
         """A record of the training stands on the last line."""

@@ -189,7 +189,7 @@ class TimeAsideReader:
             self._pending.clear()
 
     def _parse_clock(self, text: str) -> datetime | None:
-        """The time of a line; one without a date goes on from the line before it, over midnight too."""
+        """The time of a line; one without a date continues from the line before it, over midnight too."""
         match = CLOCK.search(text[: MAX_CLOCK_COLUMN + 8])
         if match is None:
             return None

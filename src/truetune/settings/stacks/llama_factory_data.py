@@ -185,23 +185,24 @@ def _message_form(
     keys = tags["role_tag"], tags["content_tag"]
     if any(not isinstance(tag, str) or not tag or "," in tag for tag in tags.values()):
         return "its tags are no plain names"
-    own_names = any(tags[tag] not in known for tag, known in KNOWN_ROLE_TAGS.items())
-    if keys not in (("from", "value"), ("role", "content")) or own_names:
-        inside = {
-            f"message.{key}": name for key, name in zip(("role", "content"), keys, strict=True)
-        }
-        inside |= {f"role.{role}": tags[tag] for tag, role in ROLE_OF_TAG.items()}
-        # The assistant writes the calls of functions, and they are learned as its answers are.
-        inside["role.assistant"] += f",{tags['function_tag']}"
-        return label_format or "messages", {
-            **_column_map(
-                {"messages" if label_format is None else "conversations": messages, **extra}
-            ),
-            **inside,
-        }
-    form: FormatName = "messages" if keys == ("role", "content") else "sharegpt"
+    has_own_names = any(tags[tag] not in known for tag, known in KNOWN_ROLE_TAGS.items())
+    form: FormatName = "messages"
+    inside: dict[str, str] = {}
+    if keys not in (("from", "value"), ("role", "content")) or has_own_names:
+        inside = _names_in_messages(tags)
+    elif keys == ("from", "value"):
+        form = "sharegpt"
     ours = "messages" if form == "messages" and label_format is None else "conversations"
-    return label_format or form, _column_map({ours: messages, **extra})
+    return label_format or form, {**_column_map({ours: messages, **extra}), **inside}
+
+
+def _names_in_messages(tags: Mapping[str, str]) -> dict[str, str]:
+    """The keys of messages and the names of roles that an entry's tags give, by truetune's names."""
+    inside = {"message.role": tags["role_tag"], "message.content": tags["content_tag"]}
+    inside |= {f"role.{role}": tags[tag] for tag, role in ROLE_OF_TAG.items()}
+    # The assistant writes the calls of functions, and they are learned as its answers are.
+    inside["role.assistant"] += f",{tags['function_tag']}"
+    return inside
 
 
 def _column_map(columns: Mapping[str, str | None]) -> dict[str, str]:

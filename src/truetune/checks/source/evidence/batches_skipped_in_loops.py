@@ -120,7 +120,7 @@ def _of_continue(module: Module, loop: Loop, node: ast.Continue) -> Iterator[Ski
 
 
 def _of_try(loop: Loop, node: ast.Try) -> Iterator[SkippedBatch]:
-    """An error of a step that is caught, and the loop goes on."""
+    """An error of a step that is caught, and the loop continues."""
     block = ast.Module(body=node.body, type_ignores=[])
     backward = next(_waiting_calls(block, BACKWARD), None)
     behind = _next_waiting_call(loop, node.end_lineno or node.lineno)

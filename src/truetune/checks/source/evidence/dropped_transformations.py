@@ -80,6 +80,7 @@ SIDE_EFFECTS = frozenset(
         "insert",
     )
 )
+JOINER_NAMES = frozenset(name.rpartition(".")[2] for name in JOINERS)
 MAX_CHAIN = 20
 """Methods in a chain that are gone back through"""
 MAX_ORIGINS = 4
@@ -106,12 +107,9 @@ def pure_statements(module: Module) -> Iterator[ast.Call]:
         call = node.value
         if (
             isinstance(call, ast.Call)
-            and _name_of(call) in RESHAPING | FRAME_METHODS | TEXT_METHODS | _JOINER_NAMES
+            and _name_of(call) in RESHAPING | FRAME_METHODS | TEXT_METHODS | JOINER_NAMES
         ):
             yield call
-
-
-_JOINER_NAMES = frozenset(name.rpartition(".")[2] for name in JOINERS)
 
 
 def dropped_transformations(module: Module) -> Iterator[Dropped]:
@@ -152,10 +150,13 @@ def _kind(module: Module, call: Call) -> str | None:
     if receiver is None or method is None:
         return None
     types = module.flow.types(receiver)
-    if "dataset" in types:
-        return "rows" if method in RESHAPING and types == {"dataset"} else None
     if types:
-        return None
+        return "rows" if method in RESHAPING and types == {"dataset"} else None
+    return _kind_by_making(module, call, receiver, method)
+
+
+def _kind_by_making(module: Module, call: Call, receiver: ast.expr, method: str) -> str | None:
+    """The same by how the object was made, where its type is not known."""
     if is_table(module, receiver):
         return "table" if method in FRAME_METHODS and not _is_in_place(module, call) else None
     if method in ONLY_OF_DATASETS or (method == "map" and MAP_ARGUMENTS & call.keywords.keys()):
@@ -180,6 +181,7 @@ def is_table(module: Module, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _is_table_origin(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is it what makes a table, or a part or method of one?"""
     if depth > MAX_ORIGINS:
         return False
     if isinstance(node, ast.Subscript):
@@ -210,6 +212,7 @@ def _is_text(module: Module, node: ast.expr) -> bool:
 
 
 def _is_text_origin(module: Module, node: ast.AST) -> bool:
+    """Is it a text by its very form?"""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str)
     if isinstance(node, ast.JoinedStr):
@@ -229,7 +232,7 @@ def _is_text_origin(module: Module, node: ast.AST) -> bool:
 def _root(call: ast.Call) -> ast.expr | None:
     """The name or `self.name` whose object a chain of methods begins with; of `concatenate_datasets` its first set."""
     node: ast.expr = call.func
-    if isinstance(node, ast.Name) or _name_of(call) in _JOINER_NAMES:
+    if isinstance(node, ast.Name) or _name_of(call) in JOINER_NAMES:
         sets = call.args[0] if call.args else None
         first = sets.elts[:1] if isinstance(sets, ast.List | ast.Tuple) else []
         return first[0] if first and isinstance(first[0], ast.Name) else None
