@@ -10,7 +10,7 @@ import glob
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
@@ -256,10 +256,9 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
         return run
     scripts = training_scripts(str(file) for _, file in find_source_files(seen.trainers.sources))
     update: dict[str, object] = {}
-    if scripts and run.tokenizer is None and run.model is None:
-        names = {tokenizer_of_script(script) for script in scripts}
-        name = names.pop() if len(names) == 1 else None
-        if _is_tokenizer_here(name):
+    if run.tokenizer is None and run.model is None:
+        name = _tokenizer_of_scripts(scripts)
+        if name is not None:
             update["tokenizer"] = name
     with_tokenizer = run.model_copy(update=update)
     for script in scripts:
@@ -279,6 +278,13 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     if "data" in update:
         seen.judged.append(Judgement(not_judged=tuple(_rows_left_out(run, rows))))
     return run.model_copy(update=update)
+
+
+def _tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
+    """The tokenizer that all these scripts load; None where they load several, or it is not on this machine."""
+    names = {tokenizer_of_script(script) for script in scripts}
+    name = names.pop() if len(names) == 1 else None
+    return name if _is_tokenizer_here(name) else None
 
 
 def _bring_tokenizer(script: str, run: RunSpec) -> None:
@@ -318,9 +324,8 @@ def _judge_ids_of_script(
     training = training_scripts(scripts)
     seen.judged.append(judge_classes(training, find_sources(run.data), run))
     if run.tokenizer is None and run.model is None:
-        names = {tokenizer_of_script(script) for script in training}
-        name = names.pop() if len(names) == 1 else None
-        if not _is_tokenizer_here(name):
+        name = _tokenizer_of_scripts(training)
+        if name is None:
             sources = find_sources(run.data)
             seen.judged.append(judge_columns_without_tokenizer(training, sources, run))
             return None
