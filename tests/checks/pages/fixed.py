@@ -19,7 +19,7 @@ from truetune.checks.rule_runner import run_rules
 NOT_APPLYING: dict[str, str] = {
     "answer-is-little-of-the-loss": (
         """
-        data: {rows: 40, letter: "{words}", answer: "{words}"}
+        data: {rows: 40, letter: "{words}", answer: "{words_before}"}
         script: |
           from datasets import load_dataset
           from trl import SFTTrainer
