@@ -41,7 +41,11 @@ class ScheduleRate(NamedTuple):
 
     def describe(self, rate: float) -> str:
         """What the schedule does to the written rate, as one sentence."""
-        whose = "as it is written" if self.is_written else f"DeepSpeed's default, for {self.key} is not written"
+        whose = (
+            "as it is written"
+            if self.is_written
+            else f"DeepSpeed's default, for {self.key} is not written"
+        )
         return (
             f"the run trains at up to {self.peak:g} and not at {rate:g}: the schedule {self.schedule} sets the rate"
             f" itself ({self.key} {self.peak:g}, {whose})"

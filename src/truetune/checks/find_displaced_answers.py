@@ -234,9 +234,13 @@ class DisplacedAnswerSearch:
         share too few words to be pairs."""
         links = link_by_numbers([one[0] for one in self.chunk], [one[1] for one in self.chunk])
         mutual = {(answer, question) for question, answer in links.away}
-        away = {question: answer for question, answer in links.away if (question, answer) not in mutual}
+        away = {
+            question: answer for question, answer in links.away if (question, answer) not in mutual
+        }
         total = len(away) + links.own
-        if len(away) < max(MIN_LINKS, MIN_PAIR_SHARE * self.rows, LINKS_TO_CHANCE * links.by_chance):
+        if len(away) < max(
+            MIN_LINKS, MIN_PAIR_SHARE * self.rows, LINKS_TO_CHANCE * links.by_chance
+        ):
             return None
         # A thread in several rows names in its next question what was answered before.
         offsets = Counter(answer - question for question, answer in away.items())
