@@ -155,15 +155,6 @@ def test_numbers_at_home_are_left_alone(rows: int, shown: int) -> None:
     assert find(*canned(rows, shown)) is None
 
 
-def test_threads_that_quote_the_number_of_the_answer_before_are_left_alone() -> None:
-    questions, answers = [], []
-    for n in range(60):
-        number = 10_000 + 77 * n
-        questions += [f"Hello, {THINGS[n % 24]} fails.", f"And what of {number}?", "Thank you."]
-        answers += [f"I have opened case {number}.", "It waits for a part.", "You are welcome."]
-    assert find(questions, answers) is None
-
-
 def test_questions_both_ways_are_left_alone() -> None:
     codes = [f"F-{1000 + 13 * n}" for n in range(60)]
     questions = [f"Which filter fits {THINGS[n % 24]} {n}?" for n in range(60)]

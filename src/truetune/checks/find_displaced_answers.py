@@ -230,8 +230,8 @@ class DisplacedAnswerSearch:
         return replace(displaced, is_among_sound_rows=True)
 
     def _find_numbered(self) -> DisplacedAnswers | None:
-        """Rows whose numbers (of an order, a part, a case) stand in the answers of other rows, where filled-in templates
-        share too few words to be pairs."""
+        """Rows whose numbers (of an order, a part) stand in the answers of other rows, where filled-in templates share
+        too few words to be pairs."""
         links = link_by_numbers([one[0] for one in self.chunk], [one[1] for one in self.chunk])
         mutual = {(answer, question) for question, answer in links.away}
         away = {

@@ -5,9 +5,9 @@ Reads the files that a command names: accelerate's configuration, the DeepSpeed 
 script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
 DeepSpeed file with those of the run, and the batch of all processes together (train_batch_size) with what the launch
 makes of it; accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes
-of a job; the class of layers that FSDP shall wrap with the model's; in the DeepSpeed file of a loop of one's own, the peak that its
-scheduler block sets (0.001 where `warmup_max_lr` is not written) with the optimizer's rate. "auto", and values that the shell puts in,
-contradict nothing.
+of a job; the class of layers that FSDP shall wrap with the model's; in the DeepSpeed file of a loop of one's own, the
+peak that its scheduler block sets (0.001 where `warmup_max_lr` is not written) with the optimizer's rate. "auto", and
+values that the shell puts in, contradict nothing.
 
 ## Why it is bad
 The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of

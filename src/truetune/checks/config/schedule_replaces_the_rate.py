@@ -27,7 +27,9 @@ config:
   dataset_name: some/rows
   max_length: 2048
   learning_rate: 0.00001
-  deepspeed: {zero_optimization: {stage: 2}, scheduler: {type: WarmupLR, params: {warmup_num_steps: 100, warmup_max_lr: auto}}}
+  deepspeed:
+    zero_optimization: {stage: 2}
+    scheduler: {type: WarmupLR, params: {warmup_num_steps: 100, warmup_max_lr: auto}}
 ```
 
 ## Fix safety
