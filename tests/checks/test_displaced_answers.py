@@ -111,3 +111,63 @@ def test_sound_sets_are_left_alone(form: str, seed: int) -> None:
     elif form == "talk":
         questions = [questions[0], *(f"{answers[n - 1]} And {questions[n]}" for n in range(1, 80))]
     assert find(questions, answers) is None
+
+
+def canned(rows: int, shown: int, seed: int = 5) -> tuple[list[str], list[str]]:
+    """Questions with a number each, and replies of a template that repeats it in `shown` of a hundred rows."""
+    drawn = random.Random(seed)
+    kinds = ("Where is parcel {}?", "I can't open file {}.", "Part {} is broken.", "Cancel {}!")
+    replies = (
+        "We look at {} and come back to you.",
+        "Please restart, then open {} again.",
+        "A new {} is on its way.",
+        "It is done: {} has ended.",
+    )
+    questions, answers = [], []
+    for _ in range(rows):
+        kind, number = drawn.randrange(4), f"K-{drawn.randint(10_000, 999_999)}"
+        questions.append(kinds[kind].format(number))
+        answers.append(replies[kind].format(number if drawn.random() < shown / 100 else "it"))
+    return questions, answers
+
+
+@pytest.mark.parametrize("rows", [120, 300])
+@pytest.mark.parametrize("shown", [20, 40])
+@pytest.mark.parametrize("order", ["shuffled", "by text", "as strings"])
+def test_numbers_tell_answers_of_templates(rows: int, shown: int, order: str) -> None:
+    questions, answers = canned(rows, shown)
+    places = list(range(rows))
+    if order == "shuffled":
+        random.Random(1).shuffle(places)
+    elif order == "by text":
+        places.sort(key=answers.__getitem__)
+    else:
+        places.sort(key=str)
+    found = find(questions, [answers[place] for place in places])
+    assert found is not None
+    away = [row for row in found.rows if places[found.targets[row]] == row]
+    assert len(away) >= 0.9 * len(found.rows)
+
+
+@pytest.mark.parametrize("rows", [120, 300])
+@pytest.mark.parametrize("shown", [0, 20, 40, 100])
+def test_numbers_at_home_are_left_alone(rows: int, shown: int) -> None:
+    assert find(*canned(rows, shown)) is None
+
+
+def test_questions_both_ways_are_left_alone() -> None:
+    codes = [f"F-{1000 + 13 * n}" for n in range(60)]
+    questions = [f"Which filter fits {THINGS[n % 24]} {n}?" for n in range(60)]
+    questions += [f"What does {code} fit?" for code in codes]
+    answers = [f"It takes {code}." for code in codes]
+    answers += [f"The {THINGS[n % 24]} {n}." for n in range(60)]
+    assert find(questions, answers) is None
+
+
+def test_sums_that_coincide_are_left_alone() -> None:
+    drawn = random.Random(4)
+    questions = [
+        f"Add {drawn.randint(100, 900)} and {drawn.randint(100, 900)}." for _ in range(300)
+    ]
+    answers = [f"It is {drawn.randint(200, 1800)}." for _ in range(300)]
+    assert find(questions, answers) is None

@@ -33,7 +33,7 @@ SET = re.compile(
 LEAVE = re.compile(r"leave (?P<key>\w+) out")
 WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
-    "lora-too-small", "own-rows-not-trained", "evaluated-more-than-trained",
+    "schedule-replaces-the-rate", "lora-too-small", "own-rows-not-trained", "evaluated-more-than-trained",
     "duplicate-setting", "warmup-longer-than-run", "pure-bf16-updates-rounded-away", "precision-set-twice",
     "dpo-too-weak-or-frozen", "new-tokens-left-untrained", "tied-head-trained-alone",
     "pretokenized-rows-bypass-masking", "prompts-are-learned", "stale-map-cache", "served-template-differs",

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Case
+from truetune.checks.number_links import link_by_numbers
 from truetune.checks.word_affinity import QuestionAnswerAffinity
 from truetune.data.conversation import Origin
 from truetune.generation.gathered_orders import MAX_PROCESSES, gathered_orders
@@ -60,6 +61,11 @@ MAX_OWN_SHARE = 0.1
 CLOSED_SHARE, CLOSED_TIMES = 0.5, 3.0
 """Of the rows whose answer stands elsewhere, the share that holds the answer of another such row; and how many times as
 many as chance makes"""
+# Chosen, not measured: of sound rows with numbers, some stand in one other answer alone by chance.
+MIN_LINKS = 10
+"""Numbers of one question that stand in the answer of one other row, from which the answers are those of other rows"""
+LINKS_TO_CHANCE = 3
+"""How many times as many there are as coincide within the questions, or within the answers"""
 NAMED_SHARE = 0.8
 """Share of the pairs that follow an order, where it is named"""
 QUOTED_CHARACTERS = 200
@@ -142,7 +148,12 @@ class DisplacedAnswerSearch:
 
     def find(self) -> DisplacedAnswers | None:
         """The most certain order; else rows whose answers stand anywhere; None where all are at home."""
-        return self._find_order() or self._find_scattered() or self._find_exchanged()
+        return (
+            self._find_order()
+            or self._find_scattered()
+            or self._find_exchanged()
+            or self._find_numbered()
+        )
 
     def _find_order(self) -> DisplacedAnswers | None:
         candidates = list(self._candidate_orders())
@@ -217,6 +228,32 @@ class DisplacedAnswerSearch:
             return None
         displaced = self._displaced_of(away, int(away[0]), int(away[-1]), "")
         return replace(displaced, is_among_sound_rows=True)
+
+    def _find_numbered(self) -> DisplacedAnswers | None:
+        """Rows whose numbers (of an order, a part) stand in the answers of other rows, where filled-in templates share
+        too few words to be pairs."""
+        links = link_by_numbers([one[0] for one in self.chunk], [one[1] for one in self.chunk])
+        mutual = {(answer, question) for question, answer in links.away}
+        away = {
+            question: answer for question, answer in links.away if (question, answer) not in mutual
+        }
+        total = len(away) + links.own
+        if len(away) < max(
+            MIN_LINKS, MIN_PAIR_SHARE * self.rows, LINKS_TO_CHANCE * links.by_chance
+        ):
+            return None
+        # A thread in several rows names in its next question what was answered before.
+        offsets = Counter(answer - question for question, answer in away.items())
+        if links.own > MAX_OWN_SHARE * total or offsets.most_common(1)[0][1] > len(away) / 2:
+            return None
+        if not self._is_away_of_pairs(slice(0, self.rows)):
+            return None
+        questions = np.array(sorted(away))
+        targets = np.full(self.rows, -1)
+        targets[questions] = [away[question] for question in questions.tolist()]
+        own, other = self.affinity.own[questions], self._affinity_of(targets)[questions]
+        first, last = int(questions[0]), int(questions[-1])
+        return DisplacedAnswers(self._name_of_sorting(), first, last, targets, own, other)
 
     def _displaced_of(
         self, away: NDArray[np.int64], first: int, last: int, order: str

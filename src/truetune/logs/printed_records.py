@@ -57,6 +57,8 @@ SPLIT_LOSSES = re.compile(
     re.I,
 )
 """`loss train: 1.234, val: 1.301`, as litgpt prints it"""
+DEEPSPEED_RATE = re.compile(rf"\bstep=\d{{1,9}}, skipped=\d{{1,9}}, lr=\[({NUMBER})")
+"""`step=10, skipped=0, lr=[0.00052], mom=[[0.9, 0.95]]`: the rates of the parameter groups, as DeepSpeed prints them"""
 VALIDATION_HEAD = re.compile(r"^\W{0,4}(?P<kind>validation|evaluation) loss at iteration\b", re.I)
 """Megatron: `validation loss at iteration 1000 | lm loss value: 2.0E+00`"""
 HELD_OUT_INITIALS = ("v", "e", "d", "h")
@@ -94,6 +96,7 @@ PAIR_FIGURE = re.compile(
 """`margin 0.02 acc 0.55`, `chosen_reward=0.1`: what a preference loop of one's own prints beside its loss"""
 MAX_LOOP_CHARACTERS = 500
 """A longer line is no line of figures. Chosen, not measured: it bounds what the patterns below may cost"""
+RATE_NAMES = frozenset(("learning_rate", "lr"))
 RANK_PREFIX = re.compile(r"^\s*\W{0,2}rank[ :=]{0,2}(?P<rank>\d{1,5})\b", re.I)
 MAX_PENDING = 10_000
 """Records that wait for a bar at most: there may be none"""
@@ -146,6 +149,8 @@ class _RecordCollector:
         """Batches of the epochs before this one, where a counter without a word begins again with each"""
         self.counts_steps = False
         """A loss with a step or a batch was printed: one of a whole epoch beside them is their mean"""
+        self.rate: str | None = None
+        """The rate in force, as DeepSpeed printed it last: loops of one's own print their loss without it"""
         self.rank = ""
         """The process whose losses are taken, where lines name theirs"""
 
@@ -158,6 +163,7 @@ class _RecordCollector:
         record = self._read_table_row(text) or parse_printed_record(text)
         if not record and bar is not None:
             record = _record_of_bar(bar)
+        self._note_rate(text)
         if record and self._is_of_the_first_rank(record, text):
             self._keep(self._with_step(record), is_printed="{'" in text)
         return record
@@ -165,6 +171,8 @@ class _RecordCollector:
     def _with_step(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record with the step that its counter means, and without the mean of losses that stand in the log."""
         record = dict(record)
+        if self.rate is not None and "loss" in record and not RATE_NAMES & record.keys():
+            record["learning_rate"] = self.rate
         total = parse_number(record.pop("batches", None))
         if total is not None:
             batch = int(parse_number(record.pop("batch")) or 0)
@@ -180,6 +188,12 @@ class _RecordCollector:
         elif self.counts_steps and "epoch" in record and "eval_loss" in record:
             record.pop("loss", None)
         return record
+
+    def _note_rate(self, text: str) -> None:
+        """Keeps the rate that a line of DeepSpeed's says."""
+        # The word first: the pattern is too slow for every line of a log.
+        if ", lr=[" in text and (match := DEEPSPEED_RATE.search(text)) is not None:
+            self.rate = match[1]
 
     def _is_of_the_first_rank(self, record: Mapping[str, Any], text: str) -> bool:
         """Is the record of the process whose losses are taken? Several print the same steps, each of its own rows."""

@@ -5,8 +5,9 @@ Reads the files that a command names: accelerate's configuration, the DeepSpeed 
 script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
 DeepSpeed file with those of the run, and the batch of all processes together (train_batch_size) with what the launch
 makes of it; accelerate's precision, stage of ZeRO, machines and GPUs (gpu_ids) with the rest of it and with the nodes
-of a job; the class of layers that FSDP shall wrap with the model's. "auto", and values that the shell puts in,
-contradict nothing.
+of a job; the class of layers that FSDP shall wrap with the model's; in the DeepSpeed file of a loop of one's own, the
+peak that its scheduler block sets (0.001 where `warmup_max_lr` is not written) with the optimizer's rate. "auto", and
+values that the shell puts in, contradict nothing.
 
 ## Why it is bad
 The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of
@@ -41,6 +42,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.deepspeed_schedule import positive_rate, schedule_rate
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fsdp_layer_class import find_layer_class, layer_classes_of_other_models
 from truetune.checks.job_gpus_and_processes import find_launches
@@ -95,6 +97,7 @@ class LaunchFilesContradict(CommandRule):
                 *_of_run(launch),
                 *_of_whole_batch(launch, self.subject),
                 *_of_own_loop(launch),
+                *_of_schedule(launch),
                 *_of_accelerate(launch),
                 *_of_machines(launch, self.subject),
             )
@@ -222,6 +225,38 @@ def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
         f"set optimizer.params.lr in {file} to {own.value:g}, or give deepspeed.initialize an optimizer",
         (other, own),
         "warning",
+    )
+
+
+def _of_schedule(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """A schedule of the DeepSpeed file that sets another rate than the optimizer beside it; settings of a Trainer are
+    judged by schedule-replaces-the-rate."""
+    settings = launch.deepspeed
+    found = schedule_rate(settings.value) if settings is not None else None
+    if found is None or settings is None or _has_trainer(launch) or _makes_its_schedule(launch):
+        return
+    own = first_set_value(settings, ("optimizer", "params", "lr")) or launch.option(
+        "lr", "learning_rate"
+    )
+    rate = positive_rate(own.value) if own is not None else None
+    place = first_set_value(settings, ("scheduler", "params", found.key)) or first_set_value(
+        settings, ("scheduler", "type")
+    )
+    if own is None or rate is None or place is None or not found.differs_from(rate):
+        return
+    yield _Contradiction(
+        found.describe(rate), found.advise(rate, Path(settings.path).name), (place, own)
+    )
+
+
+def _makes_its_schedule(launch: LaunchFiles) -> bool:
+    """Is deepspeed.initialize given a schedule? Then it leaves that of the file alone."""
+    tree = parse_script(launch.script)
+    return tree is None or any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("deepspeed.initialize")
+        and any(keyword.arg in ("lr_scheduler", None) for keyword in node.keywords)
+        for node in ast.walk(tree)
     )
 
 

@@ -4,7 +4,8 @@
 Compares each question with all answers by the rare words that they share. Tried are shifts by any number of rows, from
 some row on or of all; the order in which several processes gave them, one part behind the other; the reverse order;
 rows exchanged two by two; and pairs that belong to each other alone (each is far nearer to the other than all else)
-and do not stand in one row. It fires where an order is far beyond chance, with all orders and stretches that were tried
+and do not stand in one row; and numbers (of an order, a part, a case) that stand in one question and in one answer, of
+another row. It fires where an order is far beyond chance, with all orders and stretches that were tried
 counted, and where the rows' own answers are no nearer than anybody's. Rows whose questions and answers share no rare
 words (labels, translations, canned replies that serve many rows) are not judged. Where a script makes
 the rows of a file and its code can be followed, the rows are compared with the file: which line each text is of.

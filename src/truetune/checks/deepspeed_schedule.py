@@ -1,0 +1,90 @@
+"""The learning rate that a schedule in DeepSpeed's settings runs at, whatever the optimizer is given.
+
+`WarmupLR` and `WarmupDecayLR` set the rate of each parameter group to `warmup_max_lr`, which is 0.001 where it is not
+written; `LRRangeTest` begins at 0.001 likewise; `OneCycle` has its own peak. `WarmupCosineLR` scales the rate of the
+optimizer, and replaces nothing. Source: deepspeed/runtime/lr_schedules.py, DeepSpeed 0.17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+DEFAULT_PEAK = 0.001
+PEAK_KEYS: Mapping[str, str] = {
+    "WarmupLR": "warmup_max_lr",
+    "WarmupDecayLR": "warmup_max_lr",
+    "LRRangeTest": "lr_range_test_min_lr",
+    "OneCycle": "cycle_max_lr",
+}
+"""Schedules that set the rate themselves, each with the key of its peak"""
+WITHOUT_DEFAULT = ("OneCycle",)
+# Chosen, not measured: a rate that is rounded or set twice differs by less, and one that is wrong by more.
+FACTOR = 2.0
+"""How far the schedule's rate is from the written one, as a factor, before it is another rate"""
+
+
+class ScheduleRate(NamedTuple):
+    """The peak that a schedule sets."""
+
+    schedule: str
+    """`WarmupLR`"""
+    key: str
+    """`warmup_max_lr`"""
+    peak: float
+    is_written: bool
+    """It stands in the settings; else it is DeepSpeed's default"""
+
+    def differs_from(self, rate: float) -> bool:
+        """Is the peak another rate than this one?"""
+        return rate > 0 and not 1 / FACTOR < self.peak / rate < FACTOR
+
+    def describe(self, rate: float) -> str:
+        """What the schedule does to the written rate, as one sentence."""
+        whose = (
+            "as it is written"
+            if self.is_written
+            else f"DeepSpeed's default, for {self.key} is not written"
+        )
+        return (
+            f"the run trains at up to {self.peak:g} and not at {rate:g}: the schedule {self.schedule} sets the rate"
+            f" itself ({self.key} {self.peak:g}, {whose})"
+        )
+
+    def advise(self, rate: float, file: str) -> str:
+        """How the written rate becomes the one in force."""
+        own = f'"scheduler": {{"params": {{"{self.key}": {rate:g}}}}} in {file}'
+        return f"write {own}, or take the scheduler block out; the log's lr shows the rate in force"
+
+
+def schedule_rate(settings: object) -> ScheduleRate | None:
+    """The peak of the schedule in DeepSpeed's settings; None where none sets one, or its value is not known."""
+    block = settings.get("scheduler") if isinstance(settings, Mapping) else None
+    kind = block.get("type") if isinstance(block, Mapping) else None
+    key = PEAK_KEYS.get(kind) if isinstance(kind, str) else None
+    if key is None or not isinstance(block, Mapping) or not isinstance(kind, str):
+        return None
+    params = block.get("params")
+    written = params.get(key) if isinstance(params, Mapping) else None
+    if written is None:
+        return None if kind in WITHOUT_DEFAULT else ScheduleRate(kind, key, DEFAULT_PEAK, False)
+    peak = positive_rate(written[0] if isinstance(written, list) and written else written)
+    return None if peak is None else ScheduleRate(kind, key, peak, True)
+
+
+def optimizer_rate(settings: object) -> float | None:
+    """`optimizer.params.lr` of DeepSpeed's settings; None where it is not written, or "auto"."""
+    block = settings.get("optimizer") if isinstance(settings, Mapping) else None
+    params = block.get("params") if isinstance(block, Mapping) else None
+    return positive_rate(params.get("lr")) if isinstance(params, Mapping) else None
+
+
+def positive_rate(value: Any) -> float | None:
+    """A rate as a number, also one that is written as a text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        rate = float(value)
+    except ValueError:
+        return None
+    return rate if 0 < rate < float("inf") else None
