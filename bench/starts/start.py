@@ -43,6 +43,7 @@ Author = Literal[
     "fresh reader, eleventh set",
     "fresh reader, twelfth set",
     "fresh reader, thirteenth set",
+    "fresh reader, fourteenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
