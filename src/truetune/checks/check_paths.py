@@ -800,7 +800,7 @@ def _unread_trainings(folder: Path, unread: Sequence[str]) -> list[str]:
     ]
     if not found:
         return []
-    scripts = (Path(path) for path, _ in zip(map(str, sorted(folder.glob("*.py"))), range(MAX_NOTEBOOKS), strict=False))
+    scripts = sorted(folder.glob("*.py"))[:MAX_NOTEBOOKS]
     read = {os.path.realpath(file) for script in scripts for file in settings_files_read(script)}
     return [file for file in found if os.path.realpath(file) not in read]
 
@@ -956,6 +956,9 @@ def _check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
     try:
         if kinds[0] in REASON_BY_UNJUDGED_KIND:
             unjudged = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
+            file = Path(path)
+            if kinds[0] == "settings" and _unread_trainings(file.parent, [file.name]):
+                unjudged = replace(unjudged, always_told=True)
             seen.judged.append(Judgement(not_judged=(unjudged,)))
         elif kinds == MODEL_BELOW:
             from truetune.checks.inspect_checkpoint import checkpoint_report
