@@ -235,7 +235,8 @@ def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[Setti
         value = parse_whole_number(last_option(command.words, *options))
         if value:
             text = f"{options[0]} {value}"
-            yield SettingBeside(name, value, file.path, command.line, text)
+            line = command.line_of(text)
+            yield SettingBeside(name, value, file.path, line, text)
 
 
 def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:
