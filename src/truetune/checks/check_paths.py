@@ -77,6 +77,7 @@ from truetune.settings.row_formats import is_script_format
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.config_file import how_to_identify, read_config
 from truetune.settings.stacks.registry import config_readers
+from truetune.settings.stacks.trainer_arguments import class_defaults
 from truetune.settings.suggest_spelling import did_you_mean_path
 from truetune.source.find_source_files import SKIPPED_FOLDERS, find_source_files
 from truetune.trainers.trainer_facts import TrainerName
@@ -674,7 +675,7 @@ def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -
         seen: gets what is found.
 
     Returns:
-        Is anything in it that was looked at? If not, nothing is added to `seen`.
+        Is anything in it that was looked at? If not, `seen` gets at most that settings of a training were not read.
     """
     # A folder of `save_to_disk` or of a trainer holds many JSON files, and is one thing.
     if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
@@ -684,6 +685,8 @@ def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
     rows_below = _row_folders_below(folder)
     if not members and not rows_below:
+        left_out = tuple(map(_of_unread_training, _unread_trainings(folder, unread)))
+        seen.judged.append(Judgement(not_judged=left_out))
         return False
     _check_members(folder, kinds, members, seen)
     has_sources = not set(SOURCE_KINDS).isdisjoint(kinds)
@@ -770,12 +773,62 @@ def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
 
 def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> Iterator[NotJudged]:
     """What of a folder was left out: files of no kind, and models beyond the first."""
+    trainings = _unread_trainings(folder, unread)
+    yield from map(_of_unread_training, trainings)
+    unread = [name for name in unread if str(folder / name) not in trainings]
     if unread:
         why = f"of no kind that truetune reads: {name_list(unread)}"
         yield NotJudged("other files", why, place=str(folder), asked=False)
     if len(models) > MAX_MODELS_BELOW:
         why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"
         yield NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
+
+
+SETTINGS_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+MIN_TRAINING_KEYS = 3
+"""Of the words of `TrainingArguments`: other programs have a seed, or a learning_rate"""
+
+
+def _unread_trainings(folder: Path, unread: Sequence[str]) -> list[str]:
+    """The files of settings of a training that were taken for nothing, and that no script hands to a trainer's class."""
+    from truetune.source.script_configs import settings_files_read
+
+    found = [
+        str(folder / name)
+        for name in unread
+        if Path(name).suffix in SETTINGS_SUFFIXES and _holds_training_keys(folder / name)
+    ]
+    if not found:
+        return []
+    scripts = sorted(folder.glob("*.py"))[:MAX_NOTEBOOKS]
+    read = {os.path.realpath(file) for script in scripts for file in settings_files_read(script)}
+    return [file for file in found if os.path.realpath(file) not in read]
+
+
+def _holds_training_keys(path: Path) -> bool:
+    """Does a file hold keys of `TrainingArguments`, at its top or one level below?"""
+    try:
+        value = located_document.read_document(path).value
+    except TruetuneError:
+        return False
+    if not isinstance(value, dict):
+        return False
+    keys = {str(key) for part in (value, *value.values()) if isinstance(part, dict) for key in part}
+    return len(keys & class_defaults("TrainingArguments").keys()) >= MIN_TRAINING_KEYS
+
+
+def _of_unread_training(path: str) -> NotJudged:
+    """Settings of a training whose program is not known: that nothing was found in them says nothing."""
+    return NotJudged(
+        "the settings",
+        "this file holds settings of a training and was not read: its keys are not those of one program, and no script"
+        " beside it is seen to hand them to a class of a trainer's arguments",
+        place=path,
+        unlock="name who reads it with --trainer, or give the keys to the class in the open:"
+        " HfArgumentParser(CLASS).parse_yaml_file(FILE)",
+        asked=False,
+        always_told=True,
+    )
 
 
 def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[InputKind, ...]]], list[str]]:
@@ -903,6 +956,9 @@ def _check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
     try:
         if kinds[0] in REASON_BY_UNJUDGED_KIND:
             unjudged = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
+            file = Path(path)
+            if kinds[0] == "settings" and _unread_trainings(file.parent, [file.name]):
+                unjudged = replace(unjudged, always_told=True)
             seen.judged.append(Judgement(not_judged=(unjudged,)))
         elif kinds == MODEL_BELOW:
             from truetune.checks.inspect_checkpoint import checkpoint_report

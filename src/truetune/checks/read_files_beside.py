@@ -73,6 +73,7 @@ TRAINING_FIELDS = (
     "reference",
 )
 """Fields of `RunSpec.training` that advice on memory and time depends on"""
+ENGINE_SWITCH = "use_vllm"
 KEEPING_RULES = (EvaluationKeepsAllLogits, EvaluationBuildsGraphs, OutputsKeptOnTheDevice)
 """Rules on what an evaluation keeps"""
 CAP_OPTIONS = (
@@ -186,11 +187,26 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
             yield SettingBeside(name, value, place.file, place.line, f"{place.key}={shown}")
         elif name not in config.raw:
             yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
+    yield from _engine_of_rollouts(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
         if place is not None and isinstance(value, str):
             yield SettingBeside(name, value, place.file, place.line, f"{place.key}={value}")
+
+
+def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
+    """Whether an engine generates the completions of a reinforcement run of TRL: off where nothing sets it."""
+    if config.spec.training.method != "grpo" or config.stack not in ("trl", "transformers"):
+        return
+    value = config.raw.get(ENGINE_SWITCH, False)
+    place = config.key_places.get(ENGINE_SWITCH)
+    if not isinstance(value, bool):
+        return
+    if place is not None:
+        yield SettingBeside(ENGINE_SWITCH, value, place.file, place.line, f"{place.key}={value}")
+    else:
+        yield SettingBeside(ENGINE_SWITCH, value, config.path, 0, f"{ENGINE_SWITCH} is not set (False)")
 
 
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
@@ -219,7 +235,8 @@ def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[Setti
         value = parse_whole_number(last_option(command.words, *options))
         if value:
             text = f"{options[0]} {value}"
-            yield SettingBeside(name, value, file.path, command.line, text)
+            line = command.line_of(text)
+            yield SettingBeside(name, value, file.path, line, text)
 
 
 def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:

@@ -337,7 +337,7 @@ class CommandRule(Rule["CommandFile"]):
 
     def case(self, command: ShellCommand, text: str) -> Case:
         """A command at its place."""
-        return self.case_at(command.line, text)
+        return self.case_at(command.line_of(text), text)
 
     def case_at(self, line: int, text: str) -> Case:
         """A text at its line."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
@@ -18,8 +18,17 @@ from truetune.parsing.yaml_reader import parse_yaml
 
 NAME = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]+)?\.ya?ml$")
 FROM = re.compile(r"^FROM\s+(?:--\S+\s+)?(\S+)", re.I | re.M)
-Service = tuple[int, tuple[str, ...]]
-"""The line of a service, and the words of its command"""
+OPTION = re.compile(r"(?:^|[\s\"'\[,])(--?[a-zA-Z][\w-]*|[A-Z][A-Z0-9_]{2,})(?=[\s=:\"',\]]|$)")
+
+
+class Service(NamedTuple):
+    """A service of a compose file."""
+
+    line: int
+    words: tuple[str, ...]
+    """Of its command"""
+    option_lines: Mapping[str, int]
+    """Option or variable -> the line of the file on which it stands"""
 
 
 def is_compose_file(path: Path) -> bool:
@@ -37,11 +46,27 @@ def services(path: Path) -> list[Service]:
     named = content.get("services") if isinstance(content, dict) else None
     if not isinstance(named, dict):
         return []
+    begins = {str(name): _line(text, str(name)) for name in named}
     return [
-        (_line(text, str(name)), tuple(_words(service, path.parent)))
+        Service(
+            begins[str(name)],
+            tuple(_words(service, path.parent)),
+            _option_lines(text, begins[str(name)], begins.values()),
+        )
         for name, service in named.items()
         if isinstance(service, dict)
     ]
+
+
+def _option_lines(text: str, begin: int, begins: Iterable[int]) -> Mapping[str, int]:
+    """The line of each option of the service that begins there, up to where the next one does."""
+    end = min((one for one in begins if one > begin), default=len(text.splitlines()) + 1)
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines()[begin - 1 : end - 1], begin):
+        if not line.lstrip().startswith("#"):
+            for option in OPTION.findall(line):
+                found[option] = number
+    return found
 
 
 def _line(text: str, name: str) -> int:

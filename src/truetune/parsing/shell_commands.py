@@ -59,6 +59,13 @@ class ShellCommand:
     text: str
     variables: Mapping[str, str] = field(default_factory=dict)
     """What is set for it alone: `CUDA_VISIBLE_DEVICES=0 python train.py`"""
+    option_lines: Mapping[str, int] = field(default_factory=dict)
+    """Options that stand on another line than the one where it begins"""
+
+    def line_of(self, text: str) -> int:
+        """The line of the option that a text begins with (`--max-num-seqs 1`); else that where the command begins."""
+        option = text.partition(" ")[0].partition("=")[0]
+        return self.option_lines.get(option, self.line)
 
     def behind(self, *words: str) -> tuple[str, ...] | None:
         """The words behind these, which stand beside each other; of the first one, the file name counts. None where
@@ -128,7 +135,10 @@ def read_commands(path: Path) -> CommandFile:
     if is_harness_results(path):
         return _commands_of_results(path)
     if is_compose_file(path):
-        found = [ShellCommand(words, line, shlex.join(words)) for line, words in services(path)]
+        found = [
+            ShellCommand(one.words, one.line, shlex.join(one.words), option_lines=one.option_lines)
+            for one in services(path)
+        ]
         return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
     try:
         text = read_bounded(path, SETTINGS).decode("utf-8-sig")

@@ -107,6 +107,11 @@ CHECKPOINT_FOLDER = re.compile(r"checkpoint-\d+")
 STEP_COLUMNS = frozenset(
     ("step", "global_step", "epoch", "learning_rate", "_step", "current_steps", "train/global_step")
 )
+COUNTED_STEPS = frozenset(
+    ("step", "global_step", "_step", "train/global_step", "trainer/global_step", "current_steps")
+)
+"""Columns that count the steps of a run, whatever else a table of it holds"""
+NUMBER_CELL = re.compile(r'\s*"?[-+]?(?:\d[\d.]{0,30}(?:e[-+]?\d{1,4})?|nan|inf)?"?\s*', re.IGNORECASE)
 LOSS_COLUMNS = frozenset(
     ("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss")
 )
@@ -248,7 +253,8 @@ def _may_hold_rows(path: Path) -> bool:
     if suffix in TABLE_SUFFIXES:
         return True
     if suffix in ROW_SUFFIXES:
-        return path.suffix in COMPRESSED or not (_is_log(path) or _is_gpu_table(path))
+        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_steps(path)
+        return path.suffix in COMPRESSED or not is_log
     return suffix == ".json" and (path.suffix in COMPRESSED or _read_head(path).lstrip()[:1] == "[")
 
 
@@ -305,7 +311,8 @@ def _recognise_by_name(path: Path) -> InputKind | None:
     if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
         return "data"
     if suffix in ROW_SUFFIXES:
-        return "log" if _is_log(path) or _is_gpu_table(path) else "data"
+        is_log = _is_log(path) or _is_gpu_table(path) or _is_table_of_steps(path)
+        return "log" if is_log else "data"
     return None
 
 
@@ -388,6 +395,29 @@ def _is_log(path: Path) -> bool:
     rows = [row for row in map(_parse_json_or_none, lines) if isinstance(row, dict)]
     # Half of the rows: trainers log other things between (samples, the summary at the end).
     return bool(rows) and 2 * sum(map(_is_log_row, rows)) >= len(rows)
+
+
+def _is_table_of_steps(path: Path) -> bool:
+    """Is it a table of other quantities of a run, by its steps: timings, memory, rewards?
+
+    It is looked at by itself, and makes no folder the folder of a run.
+    """
+    if path.suffix.lower() not in (".csv", ".tsv") or not path.is_file():
+        return False
+    lines = [line for line in _read_head(path).splitlines() if line.strip()][:LOG_ROWS_READ]
+    header = re.split(r"[,\t]", lines[0]) if lines else []
+    columns = {name.strip().strip('"').lower() for name in header}
+    return bool(columns & COUNTED_STEPS) and _holds_numbers_alone(lines)
+
+
+def _holds_numbers_alone(lines: list[str]) -> bool:
+    """Are all cells below the header numbers or empty? Rows to train on hold texts; quantities of a run are numbers."""
+    cells = [re.split(r"[,\t]", line) for line in lines[1:]]
+    # The last line of what was read may be cut.
+    whole = cells[:-1] if len(cells) == LOG_ROWS_READ - 1 else cells
+    return len(lines[0].split(",")) > 1 and bool(whole) and all(
+        NUMBER_CELL.fullmatch(cell) for row in whole for cell in row
+    )
 
 
 def _is_log_row(row: Mapping[str, Any]) -> bool:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from truetune.errors import TruetuneError
 from truetune.settings.config import Config, SettingLocation
 from truetune.settings.removed_names import first_of_major
 from truetune.settings.stacks.config_draft import UNKNOWN_VALUE
@@ -22,7 +24,8 @@ from truetune.settings.stacks.known_keys import load_known_keys
 from truetune.settings.stacks.python_calls import ConfigCall, config_of_calls
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 from truetune.source.constant_values import UNKNOWN
-from truetune.source.module import Module
+from truetune.source.module import Module, read_module
+from truetune.source.parsed_settings import ParsedSettings, find_parsed_settings
 from truetune.source.option_defaults import find_given_option, find_option_default
 from truetune.source.quantization_configs import find_quantization_configs
 from truetune.source.resolved_calls import Call
@@ -76,10 +79,33 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
         classes = _argument_classes(module, call)
         if classes:
             argument_calls.append((call, classes[0]))
-    if not argument_calls:
+    from_files = list(find_parsed_settings(module))
+    if not argument_calls and not from_files:
         return ()
     parts = _read_parts(module)
-    return tuple(_make_config(module, call, name, parts) for call, name in argument_calls)
+    made = [_make_config(module, call, name, parts) for call, name in argument_calls]
+    return (*made, *(_config_of_file(module, parsed, parts) for parsed in from_files))
+
+
+def _config_of_file(module: Module, parsed: ParsedSettings, parts: _FileParts) -> Config:
+    """The Config of a file of settings that a parser of the script reads into a class of arguments."""
+    own = [_lay_out_file(module, parsed, older=parts.has_older_pins), *parts.single]
+    if len(parts.loads) > 1:
+        own.append(_common_of([_lay_out_call(module, load, "from_pretrained") for load in parts.loads]))
+    config = config_of_calls(own, parsed.file, parsed.text)
+    limit = config.limit if "max_length" in config.places else None
+    return replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
+
+
+def _lay_out_file(module: Module, parsed: ParsedSettings, *, older: bool) -> ConfigCall:
+    """The entries of a file that are arguments of the class, as a call of it."""
+    arguments: dict[str, Any] = {}
+    places: dict[str, SettingLocation] = {}
+    for key, (_, value_node) in parsed.entries.items():
+        value = _evaluate_setting(module, value_node)
+        arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
+        places[key] = SettingLocation(parsed.file, value_node.lineno, key, value_node.col_offset + 1)
+    return ConfigCall(parsed.class_name, arguments, places, complete=not older)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +157,16 @@ def _make_config(module: Module, call: Call, name: str, parts: _FileParts) -> Co
     limit = None if is_default and not _truncates_at_default(module, call) else config.limit
     config = replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
     return _drop_excused_faults(config, module, call)
+
+
+def settings_files_read(script: Path) -> frozenset[str]:
+    """The files of settings whose values a script hands to a trainer's arguments; none where it can't be read."""
+    try:
+        module = read_module(script)
+        places = [place for one in extract_configs(module) for place in one.places.values()]
+    except (TruetuneError, OSError, ValueError):
+        return frozenset()
+    return frozenset(place.file for place in places) - {module.path}
 
 
 def extract_loop_config(module: Module) -> Config | None:

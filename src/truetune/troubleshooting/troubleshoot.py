@@ -29,6 +29,7 @@ from truetune.troubleshooting.rank_causes import (
     choose_guides,
     rank_causes,
 )
+from truetune.troubleshooting.ruled_out import Evidence, find_reason_against, read_evidence
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
 
 
@@ -62,7 +63,9 @@ def troubleshoot(
     report = check_project(paths, spec, base=base, progress=progress)
     texts = read_project_texts(paths)
     facts = read_facts(question, texts)
-    likely = rank_causes(guides, question, words_of_texts(texts), facts)
+    evidence = read_evidence(question, texts, (subject.log for subject in report.subjects))
+    ranked = rank_causes(guides, question, words_of_texts(texts), facts)
+    likely = _possible_causes(ranked, report, evidence)
     causes = judge_causes(likely, report)
     explaining, others = _split_findings(report, guides)
     return SymptomReport(
@@ -79,6 +82,18 @@ def troubleshoot(
         explaining=len(explaining),
         causes=causes,
     )
+
+
+def _possible_causes(
+    ranked: Sequence[LikelyCause], report: Report, evidence: Evidence
+) -> list[LikelyCause]:
+    """The causes without those that the project's facts rule out; what a rule found stays, whatever lines say."""
+    found = {finding.rule for finding in report.findings}
+    return [
+        one
+        for one in ranked
+        if not found.isdisjoint(one.cause.rules) or not find_reason_against(one.cause.text, evidence)
+    ]
 
 
 def judge_causes(likely: Sequence[LikelyCause], report: Report) -> tuple[JudgedCause, ...]:

@@ -135,7 +135,8 @@ def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]
     """The variables that a file sets to a value which costs speed, each as it is written, and its line."""
     lines: Iterable[tuple[int, str]] = enumerate(file.text.splitlines(), 1)
     if is_compose_file(Path(file.path)):
-        lines = ((one.line, one.text) for one in file.commands)
+        words = ((one, word) for one in file.commands for word in one.words)
+        lines = ((command.line_of(word), word) for command, word in words)
     for number, line in lines:
         for name, value in SETS.findall(line.partition("#")[0]):
             # Ollama takes `0s` and `0m` as it takes 0.

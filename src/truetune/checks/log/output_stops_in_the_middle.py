@@ -68,11 +68,12 @@ class OutputStopsInTheMiddle(OutputRule):
             or not self._stops(output.done)
         ):
             return
+        done = self._last_step_seen()
         if self._waits_for_peers():
             yield self._of_peers()
             return
         yield self.finding(
-            f"the output stops at step {output.done:,} of {output.total:,}, without an exception",
+            f"the output stops at step {done:,} of {output.total:,}, without an exception",
             "see whether the process still runs (nvidia-smi, ps); if it hangs, `py-spy dump --pid"
             " PID` names the line of each process; if it is gone, look in the files of other ranks,"
             " of the scheduler and in `dmesg`",
@@ -81,10 +82,17 @@ class OutputStopsInTheMiddle(OutputRule):
             ),
             cases=(
                 Case(
-                    f"step {output.done:,} of {output.total:,}", file=output.file, line=output.lines
+                    f"step {done:,} of {output.total:,}", file=output.file, line=output.lines
                 ),
             ),
         )
+
+    def _last_step_seen(self) -> int:
+        """The step of the last bar, or of a record that was printed behind it."""
+        output = self.subject.output
+        assert output is not None
+        last = 0 if self.subject.is_numbered else int(self.subject.last_step)
+        return max(output.done, last if last <= output.total else 0)
 
     def _waits_for_peers(self) -> bool:
         """Were GPUs joined by direct copies, and no step done since?"""

@@ -71,7 +71,16 @@ class PreferenceLengthBias(PairRule):
         self.longer = (0, 0)
         """Pairs in which the longer answer is the chosen one, of those whose lengths differ"""
 
+        self.scored = (0, 0)
+        """Rows whose scores are better for the chosen side, of those that have scores of both"""
+
     def batch(self, batch: Batch) -> None:
+        differences = [row.scores.difference for row in batch.rows if row.scores is not None]
+        right, of = self.scored
+        self.scored = (
+            right + sum(one > 0 for one in differences),
+            of + sum(one != 0 for one in differences),
+        )
         if batch.pairs is not None:
             counts = [side.per_example(side.supervised) for side in batch.pairs]
             self.pairs += len(counts[0])
@@ -130,16 +139,23 @@ class PreferenceLengthBias(PairRule):
                         " left out"
                     ),
                     f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
-                    *_causes_of_a_rule(share, word),
+                    *_causes_of_a_rule(share, word, self.scored),
                 ],
                 count=longer if word == "longer" else of - longer,
                 total=of,
             )
 
 
-def _causes_of_a_rule(share: float, word: str) -> Iterator[str]:
-    """What to check where length tells nearly every pair: no judge is so even."""
+def _causes_of_a_rule(share: float, word: str, scored: tuple[int, int]) -> Iterator[str]:
+    """What to check where length tells nearly every pair: no judge is so even. Scores say whether sides are exchanged."""
     if share < RULE_SHARE:
+        return
+    right, of = scored
+    if of and right > of / 2:
+        yield (
+            f"the sides are not exchanged: the rows' own scores are better for the chosen side in {right:,} of {of:,};"
+            " so near to 100 % the scores follow the length: read ten pairs"
+        )
         return
     other = "shorter" if word == "longer" else "longer"
     yield (

@@ -3,7 +3,8 @@
 ## What it does
 Follows what is cast to `bool` or compared to a constant back to the column that it is read from. It speaks where each
 cell is a text by the way it was read (`csv.DictReader`, `dtype=str`, behind `strip()`), and, where the file is here,
-where no value of it can be met although one means the same: `"1"` and 1, `"True"` and True, `"Good"` and `"good"`. It
+where no value of it can be met although one means the same: `"1"` and 1, `"True"` and True, `"Good"` and `"good"`; and
+where labels are made by `bool` of numbers of which none is 0 (1 and -1, 1 to 5). It
 also names `x == "a" or "b"`, which is true for every x.
 
 ## Why it is bad
@@ -47,11 +48,13 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.constant_columns_in_runs import (
     always_true_alternatives,
     constant_results,
+    has_unseen_labels,
 )
 from truetune.source.module import Module
 
@@ -73,14 +76,24 @@ class CastMakesColumnConstant(SourceRule):
     severity = "error"
     looks_at = CodePlaces("casts to bool, and comparisons", _casts_and_comparisons)
 
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is None and has_unseen_labels(self.subject):
+            return Unmet(
+                "a label is made by a cast to bool, and the values that it casts are not seen",
+                "put the file of the rows beside the script",
+            )
+        return lacking
+
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for found in constant_results(module):
-            remedy = (
-                f"compare with the text that means yes: {_comparison_with_yes(module, found.node)}"
-                if found.kind == "cast"
-                else "bring both sides to one type and spelling, as the rows have it"
-            )
+            remedy = "bring both sides to one type and spelling, as the rows have it"
+            if found.kind == "cast":
+                remedy = f"compare with the text that means yes: {_comparison_with_yes(module, found.node)}"
+            elif found.kind.startswith("cast of"):
+                limit = "> 0" if found.kind == "cast of signs" else ">= LEAST_GOOD_GRADE"
+                remedy = f"compare with a number: {_cast_value(module, found.node)} {limit}"
             yield self.finding(
                 found.what,
                 remedy,
@@ -93,6 +106,15 @@ class CastMakesColumnConstant(SourceRule):
                 "write x in (a, b)",
                 cases=[case_at(module, node)],
             )
+
+
+def _cast_value(module: Module, cast: ast.AST) -> str:
+    """What a cast to `bool` is of, in the words of the code."""
+    if not isinstance(cast, ast.Call):
+        return "value"
+    if isinstance(cast.func, ast.Attribute) and cast.func.attr in ("astype", "map", "apply"):
+        return module.text_of(cast.func.value)
+    return module.text_of(cast.args[0]) if cast.args else "value"
 
 
 def _comparison_with_yes(module: Module, cast: ast.AST) -> str:

@@ -41,6 +41,8 @@ LABEL_NAMES = frozenset(
 )
 """Columns that hold yes or no in whatever file"""
 EQUALITIES = ("==", "!=", "in", "not in")
+MAX_PARENTS = 5
+"""Expressions around one that are looked at: a list of them, a function of one line"""
 MAX_SHOWN = 4
 """Values that a message shows"""
 
@@ -52,7 +54,7 @@ class ConstantResult(NamedTuple):
     what: str
     """What it gives, and why"""
     kind: str
-    """`cast` or `comparison`"""
+    """`cast`, `cast of signs`, `cast of grades` or `comparison`"""
     is_proved: bool
 
 
@@ -79,9 +81,61 @@ def _casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
             if no and all(isinstance(one, str) and one for one in values.values):
                 what = f"bool({no[0]!r}) is True: of {_described(values)}, every row becomes True"
                 yield ConstantResult(call.node, what, "cast", True)
+            elif _are_true_numbers(values) and stands_as_label(module, call.node):
+                least = min(values.values)
+                what = f"bool({least!r}) is True: of {_described(values)}, every row becomes True"
+                kind = "cast of signs" if least < 0 else "cast of grades"
+                yield ConstantResult(call.node, what, kind, True)
         elif is_text(given) and _label_behind(given):
             what = "each cell is a text here, and bool() of a text is True unless it is empty: '0' and 'False' too"
             yield ConstantResult(call.node, what, "cast", False)
+
+
+def has_unseen_labels(module: Module) -> bool:
+    """Is a label made by a cast to `bool` of values that are not seen, so that nothing can be said of it?"""
+    for trace in traces_of(module):
+        for call in trace.all_calls:
+            given = _cast_to_bool(call)
+            if given is None or call.home.path != module.path:
+                continue
+            is_label = stands_as_label(module, call.node)
+            if is_label and not is_text(given) and column_values(module, given) is None:
+                return True
+    return False
+
+
+def _are_true_numbers(values: ColumnValues) -> bool:
+    """Are they different numbers, of which none is 0? `bool` tells 0 from the others alone."""
+    return len(values.values) > 1 and all(
+        isinstance(one, int | float) and not isinstance(one, bool) and one != 0
+        for one in values.values
+    )
+
+
+def stands_as_label(module: Module, node: ast.AST) -> bool:
+    """Is an expression what a column of labels is made of: `{"label": ...}`, `rows["label"] = ...`, `label=...`?"""
+    parents = module.scopes.parent
+    child, parent = node, parents.get(node)
+    for _ in range(MAX_PARENTS):
+        if isinstance(parent, ast.Dict):
+            pairs = zip(parent.keys, parent.values, strict=True)
+            return any(value is child and _names_label(key) for key, value in pairs)
+        if isinstance(parent, ast.keyword):
+            return parent.arg in LABEL_NAMES
+        if isinstance(parent, ast.Assign):
+            return any(
+                isinstance(one, ast.Subscript) and _names_label(one.slice)
+                for one in parent.targets
+            )
+        if not isinstance(parent, ast.ListComp | ast.Lambda | ast.List | ast.Call | ast.IfExp):
+            return False
+        child, parent = parent, parents.get(parent)
+    return False
+
+
+def _names_label(node: ast.AST | None) -> bool:
+    """Is it the name of a column of labels?"""
+    return isinstance(node, ast.Constant) and node.value in LABEL_NAMES
 
 
 def _cast_to_bool(call: CallEvent) -> Value | None:

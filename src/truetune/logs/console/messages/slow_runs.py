@@ -274,8 +274,8 @@ MESSAGES = (
         r"This DataLoader will create \d+ worker processes in total\. Our suggested max number of"
         r" worker",
         "dataloader_num_workers is for each process, and the job was given few processors",
-        "lower dataloader_num_workers to the number that the line names, or ask the scheduler for"
-        " more processors",
+        "ask the scheduler for processors: in Slurm `#SBATCH --cpus-per-task` of workers + 1 for each process of the"
+        " task (without it a task has one); else lower dataloader_num_workers to what the processors can feed",
         "torch/utils/data/dataloader.py",
         shown="notice",
         severity="warning",

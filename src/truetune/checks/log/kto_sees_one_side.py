@@ -1,0 +1,81 @@
+"""KTO sees answers of one side only: all good, or all bad.
+
+## What it does
+Reads the log of a KTO run (it logs `kl`) and looks for rewards of chosen and of rejected answers. It fires where ten
+records or more hold those of one side, and none of the other.
+
+## Why it is bad
+Without bad examples each answer is pushed up, those that got thumbs down included; without good ones, each is pushed
+down. The loss falls in both cases.
+
+## Example
+```yaml
+curve:
+  loss: {from: 0.49, to: 0.46, steps: 30}
+  kl: {from: 0.1, to: 3, steps: 30}
+  rewards/chosen: {from: 0.0, to: 0.5, steps: 30}
+  logps/chosen: {from: -98, to: -89, steps: 30}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 0.5, to: 0.43, steps: 30}
+  kl: {from: 0.1, to: 3, steps: 30}
+  rewards/chosen: {from: 0.0, to: 0.5, steps: 30}
+  rewards/rejected: {from: 0.0, to: -0.4, steps: 30}
+  logps/chosen: {from: -98, to: -94, steps: 30}
+```
+
+## Fix safety
+Nothing is changed. Trainers want booleans: count them in the rows that reach the trainer.
+
+## References
+- huggingface/trl, `KTOTrainer` (`rewards/chosen` and `rewards/rejected` are logged where there are such examples)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import LogRule
+
+SIDES = {"rewards/chosen": "rewards/rejected", "rewards/rejected": "rewards/chosen"}
+IN_WORDS = {"rewards/chosen": "desirable", "rewards/rejected": "undesirable"}
+MIN_RECORDS = 10
+"""A batch may hold one side by chance; so many of one side say that there is no other"""
+
+
+class KtoSeesOneSide(LogRule):
+    code = "LOG116"
+    symptoms = ("dpo-without-effect", "garbage-output")
+    severity = "error"
+    needs = ("kl",)
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        if max(self.records(name) for name in SIDES) >= MIN_RECORDS:
+            return None
+        return Unmet("the log has few rewards of chosen or rejected answers")
+
+    def figure(self) -> str:
+        return " and ".join(f"{self.records(name):,} records of {name}" for name in SIDES)
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        # A log of rejected answers alone has none of the curves by which preferences are told. Online methods and DPO log both sides in each record, or none; `kl` and one side are KTO's.
+        if log.kind not in ("preference", "language") or not log.curve("kl") or log.curve("rewards/margins"):
+            return
+        for seen, lacking in SIDES.items():
+            if self.records(seen) < MIN_RECORDS or log.curve(lacking):
+                continue
+            yield self.finding(
+                f"the run saw no {IN_WORDS[lacking]} example: {self.records(seen):,} records have {seen}, and none has"
+                f" {lacking}",
+                "count the labels that reach the trainer (`Counter(dataset['label'])`); look at the line that makes them:"
+                " bool() of -1 or of '0' is True, and a filter may drop one side",
+            )

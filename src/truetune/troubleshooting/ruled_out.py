@@ -1,0 +1,242 @@
+"""Causes that the facts of a project rule out: what its settings, scripts and logs say against them.
+
+One row of `RULES` tells a cause by words of its text, and when it can't be: a loss that never rose, a batch that is not
+small, a trainer that does itself what a loop forgets. A row may look at the lines of all files, at the logs and at what
+the user says. The trade-off: lines are not run, so that a row rules a cause out only where every line that sets the
+thing speaks against it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from truetune.logs.run_log import RunLog
+from truetune.troubleshooting.project_facts import COMMENT, MAX_LINE_CHARACTERS
+from truetune.troubleshooting.project_words import ProjectText
+
+MAX_LINES = 20_000
+SMALL_BATCH = 4
+"""Rows of a GPU, from which on a batch is not tiny"""
+MANY_STEPS = 8
+"""Of accumulation"""
+RISE = 1.1
+"""Times its start, from which on a loss has climbed"""
+LATE_RISE = 1.02
+"""Times its least value, from which on an evaluation loss has risen again"""
+MIN_LOSSES = 10
+HIGH_RATE = 1e-5
+"""From which on a step is not rounded away in bfloat16"""
+MAX_LOADS = 2
+"""Lines that one load of a model writes"""
+NUMBER = r"[\"']?\s*[:=,]?\s*[\"']?(\d[\d.]{0,20}(?:e[-+]?\d{1,3})?)"
+BATCH = re.compile(rf"(?:per_device_train_batch_size|micro_batch_size|train_micro_batch_size_per_gpu)[\"']?\s*[:= ]{NUMBER}")
+ACCUMULATION = re.compile(rf"(?:gradient_accumulation(?:_steps)?|grad_accum(?:_steps)?)[\"']?\s*[:= ]{NUMBER}")
+RATE = re.compile(rf"\b(?:learning_rate|lr)[\"']?\s*[:= ]{NUMBER}")
+MODEL = re.compile(r"\b(?:model_name_or_path|base_model|model_name|model_id|MODEL\w{0,20}|model)[\"']?\s*[:=]\s*[\"']?([\w./~-]{3,200})")
+FIXED_PADDING = re.compile(
+    r"padding\s*[=:]\s*[\"']max_length|pad_to_max_length|pad_to_sequence_len|pad_to_multiple_of|\.pad\(|F\.pad|new_full"
+)
+LIBRARY_TRAINER = re.compile(r"\b(?:SFT|DPO|KTO|CPO|ORPO|GRPO|RLOO|Reward)?(?:Seq2Seq)?Trainer\(|llamafactory-cli|\baxolotl\b|\bswift (?:sft|rlhf)")
+OWN_STEP = re.compile(r"(?:sched\w*|lr_\w+)\.step\(")
+GUARDED = re.compile(r"is_(?:local_)?main_process|is_world_process_zero|\brank\s*==\s*0|local_rank\s*(?:==\s*0|in)|if not rank\b|is_master|save_state\(")
+SAVES = re.compile(r"save_pretrained\(|torch\.save\(|save_model\(")
+SHARED_OUT = re.compile(r"\.prepare\(|DistributedSampler|split_dataset_by_node|StatefulDataLoader|setup_dataloaders")
+THINKS = re.compile(r"<think>|enable_thinking|reasoning|qwen3|qwq|\br1\b|deepseek|gpt-oss|magistral|thinking", re.IGNORECASE)
+LABEL_IS_BOOLEAN = re.compile(
+    r"[\"']?label[\"']?\]?\s*[:=]\s*[^,#]{0,80}(?:\bbool\(|[<>=!]=|[<>]|\bnot\b|\bin\b|\bTrue\b|\bFalse\b|startswith\()|astype\(bool"
+)
+ADAPTER = re.compile(r"LoraConfig|peft_config|get_peft_model|finetuning_type\W+lora|^\s*adapter\s*:|use_peft")
+KEPT_ALIVE_ZERO = re.compile(r"keep_?alive\W{1,4}0\b", re.IGNORECASE)
+MODEL_LOADS = re.compile(r"loaded meta data with|starting runner|llama runner started", re.IGNORECASE)
+ONE_AT_A_TIME = re.compile(
+    r"OLLAMA_NUM_PARALLEL(?:=|: )[\"']?1\b|max[-_]num[-_]seqs\W{1,3}1\b|^(?!.*runner).*(?:-np|--parallel)\W{1,2}1\b"
+)
+SEVERAL_USERS = re.compile(r"users|parallel|concurren|requests|throughput|load\b|queue|wait|clients|per second.*claims", re.IGNORECASE)
+MERGED = re.compile(r"merge|export", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a row may look at."""
+
+    question: str
+    lines: Sequence[str]
+    """Of all files, without comments"""
+    logs: Sequence[RunLog]
+
+    def has(self, pattern: re.Pattern[str]) -> bool:
+        """Does a line show it?"""
+        return any(pattern.search(line) for line in self.lines)
+
+    def numbers(self, pattern: re.Pattern[str]) -> list[float]:
+        """The numbers that lines set."""
+        return [float(found[1]) for line in self.lines if (found := pattern.search(line)) and _is_number(found[1])]
+
+    @cached_property
+    def trains_by_library(self) -> bool:
+        """Does a trainer of a library train, and no loop of the project's own?"""
+        return self.has(LIBRARY_TRAINER) and not self.has(re.compile(r"\.backward\("))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_evidence(question: str, texts: Iterable[ProjectText], logs: Iterable[RunLog | None]) -> Evidence:
+    """What the files and logs of a project say, for `find_reason_against`."""
+    lines = [COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS]) for text in texts for line in text.lines()]
+    return Evidence(question, lines[:MAX_LINES], [log for log in logs if log is not None])
+
+
+def find_reason_against(cause: str, evidence: Evidence) -> str:
+    """Why a cause can't be that of this project, in a few words; empty where it may be."""
+    for row in RULES:
+        if row.words.search(cause):
+            reason = row.against(evidence)
+            if reason:
+                return reason
+    return ""
+
+
+def _no_tiny_batch(evidence: Evidence) -> str:
+    batches, steps = evidence.numbers(BATCH), evidence.numbers(ACCUMULATION)
+    if batches and min(batches) >= SMALL_BATCH:
+        return f"a batch has {min(batches):g} rows a GPU"
+    if steps and max(steps) < MANY_STEPS:
+        return f"{max(steps):g} accumulation steps are few"
+    return ""
+
+
+def _no_fixed_padding(evidence: Evidence) -> str:
+    if evidence.trains_by_library and not evidence.has(FIXED_PADDING):
+        return "no line pads to a fixed length, and the trainer pads to the longest row of a batch"
+    return ""
+
+
+def _loss_never_climbed(evidence: Evidence) -> str:
+    values = [log.curve("loss").finite().value for log in evidence.logs]
+    known = [value for value in values if value.size >= MIN_LOSSES]
+    if known and all(_is_falling(value) for value in known):
+        return "the loss never rose above its start"
+    return ""
+
+
+def _is_falling(values: np.ndarray) -> bool:
+    """Does a loss end below its start, and never climb over it?"""
+    parts = np.array_split(values, MIN_LOSSES // 2)
+    means = [float(part.mean()) for part in parts]
+    return means[-1] <= means[0] and max(means) <= RISE * means[0]
+
+
+def _evaluation_never_rose(evidence: Evidence) -> str:
+    curves = [log.curve("eval_loss").finite().value for log in evidence.logs]
+    known = [values for values in curves if values.size > 1]
+    if known and all(values[-1] <= LATE_RISE * values.min() for values in known):
+        return "the evaluation loss ends at its least value"
+    return ""
+
+
+def _evaluation_is_of_pairs(evidence: Evidence) -> str:
+    logs = [log for log in evidence.logs if log.curve("eval_loss")]
+    if logs and all(log.kind == "preference" for log in logs) and evidence.trains_by_library:
+        return "the loss of pairs is a mean over pairs, whatever the batch"
+    return ""
+
+
+def _scheduler_of_trainer(evidence: Evidence) -> str:
+    if evidence.trains_by_library and not evidence.has(OWN_STEP):
+        return "the library's trainer steps the schedule itself"
+    return ""
+
+
+def _saving_is_guarded(evidence: Evidence) -> str:
+    if evidence.trains_by_library or (evidence.has(SAVES) and evidence.has(GUARDED)):
+        return "only one process saves"
+    return ""
+
+
+def _rows_are_shared_out(evidence: Evidence) -> str:
+    return "the loader is shared out over the processes" if evidence.trains_by_library or evidence.has(SHARED_OUT) else ""
+
+
+def _no_thinking_model(evidence: Evidence) -> str:
+    names = evidence.has(MODEL)
+    if names and not evidence.has(THINKS) and not THINKS.search(evidence.question):
+        return "no file names a model that reasons, and no text holds <think>"
+    return ""
+
+
+def _labels_are_boolean(evidence: Evidence) -> str:
+    return "the script makes booleans of the labels" if evidence.has(LABEL_IS_BOOLEAN) else ""
+
+
+def _pairs_are_mismatched_by_library(evidence: Evidence) -> str:
+    return "the library's trainer builds the mismatched batch" if evidence.trains_by_library else ""
+
+
+def _steps_are_no_bf16(evidence: Evidence) -> str:
+    if evidence.has(ADAPTER):
+        return "the weights of the adapter are trained, in float32"
+    rates = evidence.numbers(RATE)
+    return f"the rate is {min(rates):g}" if rates and min(rates) >= HIGH_RATE else ""
+
+
+def _no_merged_start(evidence: Evidence) -> str:
+    names = {found[1] for line in evidence.lines if (found := MODEL.search(line))}
+    if names and not any(MERGED.search(name) or name.startswith((".", "/", "~", "out", "saves", "models/")) for name in names):
+        return "every training starts from the hub's model"
+    return ""
+
+
+def _model_stays_loaded(evidence: Evidence) -> str:
+    if evidence.has(KEPT_ALIVE_ZERO):
+        return ""
+    loads = sum(MODEL_LOADS.search(line) is not None for line in evidence.lines)
+    servers = [log for log in evidence.logs if log.server]
+    return "the server's log shows one load" if servers and loads <= MAX_LOADS else ""
+
+
+def _one_user(evidence: Evidence) -> str:
+    if SEVERAL_USERS.search(evidence.question) or evidence.has(ONE_AT_A_TIME):
+        return ""
+    return "no line limits the server to one request, and nobody speaks of several users"
+
+
+class _Row(NamedTuple):
+    """Which causes, and what speaks against them."""
+
+    words: re.Pattern[str]
+    against: Callable[[Evidence], str]
+
+
+def _row(words: str, against: Callable[[Evidence], str]) -> _Row:
+    return _Row(re.compile(words, re.IGNORECASE), against)
+
+
+RULES = (
+    _row(r"^a tiny batch with many accumulation steps", _no_tiny_batch),
+    _row(r"^rows are padded to max_length", _no_fixed_padding),
+    _row(r"^the learning rate destroyed the weights", _loss_never_climbed),
+    _row(r"scheduler that is stepped by every process", _scheduler_of_trainer),
+    _row(r"^the evaluation loss rises again", _evaluation_never_rose),
+    _row(r"^the loss of the evaluation depends on its batch size", _evaluation_is_of_pairs),
+    _row(r"^every process writes the same checkpoint", _saving_is_guarded),
+    _row(r"^every process of a DistributedDataParallel loop goes through all rows", _rows_are_shared_out),
+    _row(r"^the model reasons before each answer", _no_thinking_model),
+    _row(r"^kTO's labels are text or numbers", _labels_are_boolean),
+    _row(r"^kTO's mismatched batch holds the pairs", _pairs_are_mismatched_by_library),
+    _row(r"^steps are rounded away: all weights in bfloat16", _steps_are_no_bf16),
+    _row(r"was trained on the merged SFT model", _no_merged_start),
+    _row(r"^keep_alive is 0", _model_stays_loaded),
+    _row(r"^the server answers one request at a time", _one_user),
+)

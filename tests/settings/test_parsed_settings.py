@@ -1,0 +1,102 @@
+"""Files of settings that a script's parser reads into a class of a trainer's arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import truetune
+
+TRL = """from dataclasses import dataclass
+from transformers import HfArgumentParser
+from trl import {name}
+
+@dataclass
+class Paths:
+    model_name: str = "org/model"
+    rows: str = "rows"
+
+paths, args = HfArgumentParser((Paths, {name})).{call}
+"""
+OWN_CLASS = """import sys
+from transformers import HfArgumentParser, TrainingArguments
+from settings_of_ours import ModelPart
+
+class Arguments(TrainingArguments):
+    margin: float = 0.1
+
+PARTS = [ModelPart, Arguments]
+parser = HfArgumentParser(PARTS)
+part, args = parser.parse_json_file(sys.argv[1])
+"""
+KEYS = "model_name: org/model\nrows: r\noutput_dir: out\nlearning_rate: {rate}\nnum_train_epochs: 1\nseed: 3\n"
+
+
+def judged(folder: Path, script: str, name: str, settings: str) -> truetune.Report:
+    """The report on a folder of a script and a file of settings."""
+    (folder / "train.py").write_text(script, encoding="utf-8")
+    (folder / name).write_text(settings, encoding="utf-8")
+    return truetune.check([str(folder)], allow_unjudged=True)
+
+
+def codes(report: truetune.Report) -> set[str]:
+    return {finding.code for finding in report.findings if finding.severity != "info"}
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "settings", "code"),
+    [
+        (TRL.format(name="CPOConfig", call='parse_yaml_file("run.yaml")'), "run.yaml",
+         KEYS.format(rate=5e-7) + "loss_type: simpo\nbeta: 0.05\n", "CFG016"),
+        (TRL.format(name="DPOConfig", call='parse_yaml_file(yaml_file="run.yml")'), "run.yml",
+         KEYS.format(rate=5e-7) + "beta: 0\n", "CFG016"),
+        (TRL.format(name="ORPOConfig", call='parse_yaml_file("run.yaml")'), "run.yaml",
+         KEYS.format(rate=5e-6) + "beta: 0.0001\n", "CFG016"),
+        (TRL.format(name="KTOConfig", call='parse_yaml_file("run.yaml")'), "run.yaml",
+         KEYS.format(rate=0), "CFG010"),
+        (OWN_CLASS, "args.json",
+         '{"base": "org/m", "margin": 1, "output_dir": "o", "learning_rate": 0, "seed": 1}', "CFG010"),
+    ],
+)  # fmt: skip
+def test_settings_are_judged_as_the_class_that_the_script_names(
+    tmp_path: Path, script: str, name: str, settings: str, code: str
+) -> None:
+    report = judged(tmp_path, script, name, settings)
+    found = [finding for finding in report.findings if finding.code == code]
+    assert found, codes(report)
+    assert found[0].cases[0].file == str(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "settings"),
+    [
+        (TRL.format(name="CPOConfig", call='parse_yaml_file("run.yaml")'), "run.yaml",
+         KEYS.format(rate=5e-7) + "loss_type: simpo\nbeta: 2.5\nsimpo_gamma: 1.2\n"),
+        (TRL.format(name="CPOConfig", call='parse_yaml_file("run.yaml")'), "run.yaml",
+         KEYS.format(rate=5e-7) + "beta: 0.1\n"),
+        (TRL.format(name="DPOConfig", call='parse_yaml_file("run.yaml")'), "run.yaml",
+         KEYS.format(rate=5e-7) + "beta: 0.1\n"),
+        (OWN_CLASS, "args.json",
+         '{"base": "org/m", "margin": 1, "output_dir": "o", "learning_rate": 2e-5, "seed": 1}'),
+    ],
+)  # fmt: skip
+def test_sound_settings_are_left_alone(
+    tmp_path: Path, script: str, name: str, settings: str
+) -> None:
+    report = judged(tmp_path, script, name, settings)
+    assert not codes(report) & {"CFG010", "CFG016", "CFG001"}
+    assert not any("was not read" in one.reason for one in report.not_judged)
+
+
+def test_settings_that_no_class_is_seen_to_take_are_named(tmp_path: Path) -> None:
+    script = "import our_library\nour_library.train('run.yaml')\n"
+    report = judged(tmp_path, script, "run.yaml", KEYS.format(rate=2e-5) + "our_key: 1\n")
+    told = [one for one in report.not_judged if one.place == str(tmp_path / "run.yaml")]
+    assert [one.always_told for one in told] == [True]
+    assert told[0].unlock
+
+
+def test_other_yaml_is_no_settings_of_a_training(tmp_path: Path) -> None:
+    report = judged(tmp_path, "print(1)\n", "service.yaml", "name: app\nport: 1\nseed: 2\n")
+    assert not any(one.always_told for one in report.not_judged)

@@ -1,0 +1,112 @@
+"""Causes that the facts of a project rule out, and those that they leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.rule_catalogue import all_rules
+from truetune.logs.run_log import Curve, RunLog
+from truetune.troubleshooting.project_words import ProjectText
+from truetune.troubleshooting.rank_causes import _causes_of_rules
+from truetune.troubleshooting.ruled_out import RULES, find_reason_against, read_evidence
+
+TINY = "a tiny batch with many accumulation steps, although memory is free"
+PADDED = "rows are padded to max_length: short rows are computed as the longest"
+RATE = "the learning rate destroyed the weights"
+SCHEDULE = "a scheduler that is stepped by every process"
+RISES = "the evaluation loss rises again: the run continued past its best step"
+WRITES = "every process writes the same checkpoint file"
+ALL_ROWS = "every process of a DistributedDataParallel loop goes through all rows"
+THINKS = "the model reasons before each answer (<think>)"
+TEXTS = "kTO's labels are text or numbers where trainers expect true and false"
+KL = "kTO's mismatched batch holds the pairs themselves"
+BF16 = "steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-6"
+MERGED = "the adapter of the DPO was trained on the merged SFT model and is put on the hub's base"
+ALIVE = "keep_alive is 0 (or OLLAMA_KEEP_ALIVE=0): Ollama unloads the model"
+ONE = "the server answers one request at a time: OLLAMA_NUM_PARALLEL=1"
+
+
+def reason(cause: str, text: str, *logs: RunLog, question: str = "it is bad") -> str:
+    texts = [ProjectText(Path("train.py"), text, True)]
+    return find_reason_against(cause, read_evidence(question, texts, logs))
+
+
+def log(name: str, values: list[float]) -> RunLog:
+    curve = Curve(np.arange(len(values), dtype=float), np.asarray(values))
+    return RunLog("run", "JSONL", curves={name: curve})
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        (TINY, "per_device_train_batch_size=16,\ngradient_accumulation_steps=32"),
+        (TINY, "micro_batch_size: 2\ngradient_accumulation_steps: 4"),
+        (PADDED, "trainer = GRPOTrainer(model=m)\nmax_prompt_length=512"),
+        (SCHEDULE, "trainer = CPOTrainer(args=args)\nlr_scheduler_type: cosine"),
+        (WRITES, "if accelerator.is_main_process:\n    model.save_pretrained('out')"),
+        (WRITES, "SFTTrainer(model=m).train()"),
+        (ALL_ROWS, "model, loader = accelerator.prepare(model, loader)"),
+        (ALL_ROWS, "sampler = DistributedSampler(rows)"),
+        (THINKS, "base_model: Qwen/Qwen2.5-7B-Instruct"),
+        (TEXTS, "rows.append({'label': bool(row['up'])})"),
+        (TEXTS, "frame['label'] = frame['stars'] >= 4"),
+        (KL, "trainer = KTOTrainer(model=m)"),
+        (BF16, "peft_config=LoraConfig(r=8)\nlearning_rate=5e-7"),
+        (BF16, "learning_rate: 2e-5"),
+        (MERGED, "model_name_or_path: org/base-7b\nexport_dir: merged"),
+        (ONE, "ollama run mine"),
+    ],
+)
+def test_facts_rule_a_cause_out(cause: str, text: str) -> None:
+    assert reason(cause, text)
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        (TINY, "per_device_train_batch_size=1,\ngradient_accumulation_steps=64"),
+        (TINY, "train()"),
+        (PADDED, "Trainer(model=m)\ntok(x, padding='max_length')"),
+        (PADDED, "loss.backward()"),
+        (SCHEDULE, "loss.backward()\nscheduler.step()"),
+        (WRITES, "loss.backward()\ntorch.save(model.state_dict(), 'm.pt')"),
+        (ALL_ROWS, "model = DistributedDataParallel(model)\nloss.backward()"),
+        (THINKS, "base_model: Qwen/Qwen3-8B"),
+        (THINKS, "base_model: org/ours\ntext = '<think>'"),
+        (TEXTS, "rows.append({'label': row['label']})"),
+        (KL, "loss.backward()"),
+        (BF16, "learning_rate: 5e-7\nbf16: true"),
+        (MERGED, "model_name_or_path: ./sft-merged"),
+        (ONE, "Environment=OLLAMA_NUM_PARALLEL=1"),
+    ],
+)
+def test_other_facts_leave_it(cause: str, text: str) -> None:
+    assert not reason(cause, text)
+
+
+def test_a_loss_that_falls_and_one_that_climbs() -> None:
+    falling = [2 - n / 40 for n in range(40)]
+    assert reason(RATE, "", log("loss", falling))
+    assert not reason(RATE, "", log("loss", [*falling[:10], *[9.0] * 30]))
+    assert not reason(RATE, "")
+
+
+def test_an_evaluation_loss_that_falls_and_one_that_rises() -> None:
+    assert reason(RISES, "", log("eval_loss", [0.864, 0.842]))
+    assert not reason(RISES, "", log("eval_loss", [0.8, 0.7, 0.9]))
+
+
+def test_several_users_leave_the_server_in_doubt() -> None:
+    assert not reason(ONE, "ollama run mine", question="slow with ten users")
+
+
+def test_each_row_is_about_a_cause() -> None:
+    texts = [cause.text for guide in GUIDES for cause in guide.causes]
+    texts += [cause.text for _, _, cause in _causes_of_rules()]
+    assert all_rules()
+    for row in RULES:
+        assert any(row.words.search(text) for text in texts), row.words.pattern
