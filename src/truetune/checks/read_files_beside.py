@@ -7,10 +7,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.config.evidence.setting_places import setting_place
+from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.gpus_beside import read_gpu_file
+from truetune.checks.host_memory_settings import (
+    loading_in_document,
+    loading_in_script,
+    memory_of_job,
+    model_of_config,
+)
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
@@ -42,6 +48,7 @@ from truetune.parsing.shell_commands import (
     read_commands,
 )
 from truetune.settings.config import Config
+from truetune.settings.located_document import read_config_text
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
@@ -53,6 +60,8 @@ from truetune.source.script_configs import extract_configs
 
 MAX_FILES = 60
 """Files that are read beside a log. Chosen, not measured: it bounds the time on a folder of many scripts"""
+MAX_SETTINGS_BYTES = 1 << 20
+"""Of a file that is looked through for a setting; a larger one holds rows"""
 MAX_ROWS = 5_000
 """Rows whose length is looked at. Chosen, not measured: some tenths of a second"""
 MAX_ROW_DEPTH = 8
@@ -148,7 +157,12 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
         if file.suffix in SCRIPT_SUFFIXES:
             return list(_settings_of_script(read_module(file)))
         if is_command_file(file):
-            return list(_settings_of_commands(read_commands(file)))
+            commands = read_commands(file)
+            return [*_settings_of_commands(commands), *memory_of_job(commands)]
+        if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
+            found = list(loading_in_document(read_config_text(file), file))
+            if found:
+                return found
         if recognise_kinds(file)[0] in config_readers():
             return list(_settings_of_config(read_config(file)))
     except (TruetuneError, OSError, ValueError):
@@ -233,6 +247,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         elif name not in config.raw:
             yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
     yield from _limit_of_config(config)
+    yield from model_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
@@ -246,9 +261,7 @@ def _limit_of_config(config: Config) -> Iterator[SettingBeside]:
     if place is None or config.limit is None:
         return
     key = place.key or "max_length"
-    yield SettingBeside(
-        LENGTH_LIMIT, config.limit, place.file, place.line, f"{key}={config.limit}"
-    )
+    yield SettingBeside(LENGTH_LIMIT, config.limit, place.file, place.line, f"{key}={config.limit}")
     if config.spec.training.packing and (packing := config.places.get("training.packing")):
         text = f"{packing.key or 'packing'}: true"
         yield SettingBeside(FILLED_TO_LIMIT, True, packing.file, packing.line, text)
@@ -309,6 +322,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     if not configs and any(module.methods("backward")):
         yield from _settings_of_loop(module)
     yield from _padding_to_a_length(module)
+    yield from loading_in_script(module)
     yield from _left_in_eval_mode(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)

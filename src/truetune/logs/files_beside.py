@@ -18,6 +18,10 @@ LENGTH_LIMIT = "length_limit"
 """The setting that stands for the tokens at which rows are cut, whatever its key is called"""
 FILLED_TO_LIMIT = "filled_to_limit"
 """The setting that makes every row as long as the limit: packing, or padding to it"""
+LOADED_BY_EVERY_PROCESS = "loaded_by_every_process"
+"""The setting by which each process reads the whole model into the machine's memory"""
+HOST_GIB, PROCESSES, MODEL_GIB = "host_gib", "processes", "model_gib"
+"""What a job asks for on a node: GiB of memory, and processes; and the weights of the model at two bytes each"""
 NOTHING_RESUMED = "nothing_resumed"
 """The setting that stands for a call that trains without resuming"""
 VALUE_NAMES = {True: "on", False: "off"}
@@ -44,7 +48,7 @@ class SettingBeside(NamedTuple):
     @property
     def key(self) -> str:
         """The key as the file spells it: `micro_batch_size`; truetune's own word where it sets none."""
-        match = re.match(r"-{0,2}([\w.-]{1,80})(?=[= ])", self.text)
+        match = re.match(r"-{0,2}([\w.-]{1,80})(?=[=: ])", self.text)
         return match[1] if match is not None and self.line else self.name
 
 

@@ -31,7 +31,9 @@ COMMENT = re.compile(r"(^|\s)#(?!\s*(SBATCH|PBS|SUB)\b).*$")
 IMPORT = re.compile(r"\s*(from\s+\S+\s+import|import)\s")
 ASSIGNED = re.compile(r"[\w\])]\s*[=:(]")
 MAX_FRAME_LINES = 400
-OUT_OF_MEMORY = re.compile(r"^\S{0,80}(?:OutOfMemoryError|RuntimeError: CUDA (?:error: )?out of memory)")
+OUT_OF_MEMORY = re.compile(
+    r"^\S{0,80}(?:OutOfMemoryError|RuntimeError: CUDA (?:error: )?out of memory)"
+)
 FRAME_PATH = re.compile(r'File "[^"]*", line \d+')
 PHASES: Mapping[Trait, re.Pattern[str]] = {
     Trait.MERGE: re.compile(r"merge|unload|export|convert_"),

@@ -63,8 +63,8 @@ LOSS_FALLS = re.compile(
 )
 """Words that say that the loss falls"""
 NOT_FALLING = re.compile(
-    r"\b(?:not|never|hardly|barely|no longer|stops?|stopped|stays?|stuck|flat|plateau\w*|until|rises?|rose|again|explodes?"
-    r"|nan|slowly|only|too)\b|n't\b",
+    r"\b(?:not|never|hardly|barely|no longer|stops?|stopped|stays?|stuck|flat|plateau\w*|until|rises?|rose|again"
+    r"|explodes?|nan|slowly|only|too)\b|n't\b",
     re.IGNORECASE,
 )
 """Words that may say the opposite, or that it falls too little"""
@@ -113,7 +113,9 @@ def _says_that_the_loss_falls(question: str) -> bool:
     if match is None:
         return False
     # What the answers do stands in another part of the sentence: `but the model does not ...`
-    clause = re.split(r"[.;:?!]|\bbut\b|\byet\b|\balthough\b", question[match.start() :], maxsplit=1)[0]
+    clause = re.split(
+        r"[.;:?!]|\bbut\b|\byet\b|\balthough\b", question[match.start() :], maxsplit=1
+    )[0]
     return NOT_FALLING.search(clause) is None
 
 

@@ -242,7 +242,9 @@ class MemoryStory:
         by = " and ".join(f"{one.text} ({one.place})" for one in self.fillings)
         verb = "fill" if len(self.fillings) > 1 else "fills"
         lengths = self._describe_longest()
-        return f": {by} {verb} each row of a batch to it" + (f", though {lengths}" if lengths else "")
+        return f": {by} {verb} each row of a batch to it" + (
+            f", though {lengths}" if lengths else ""
+        )
 
     def _describe_longest(self) -> str:
         """How long the longest row is, where that is far from the limit; empty where it is not, or not known."""
@@ -384,7 +386,9 @@ class MemoryStory:
         elif batch > 1:
             is_place_known = set_batch is not None and set_batch.value == batch
             place = f" ({set_batch.place})" if set_batch is not None and is_place_known else ""
-            key = set_batch.key if set_batch is not None and place else "per_device_train_batch_size"
+            key = (
+                set_batch.key if set_batch is not None and place else "per_device_train_batch_size"
+            )
             yield (
                 f"lower {key} from {batch} to {batch // 2}{place} and double"
                 " gradient_accumulation_steps"
