@@ -230,7 +230,8 @@ def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
 
 def _may_be_classification(log: RunLog) -> bool:
     """Does an evaluation count classes (F1, precision, recall), so that the loss may be that of a classifier?"""
-    return not log.has_token_loss and any(CLASS_METRIC.search(name) for name in log.curves)
+    is_class_known = isinstance(log.facts.get("architectures"), list)
+    return not is_class_known and any(CLASS_METRIC.search(name) for name in log.curves)
 
 
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
