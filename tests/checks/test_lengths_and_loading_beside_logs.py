@@ -1,5 +1,6 @@
 """Length limits that a failed tensor reaches, and who loads the weights, by the files beside a log."""
 
+# ruff: noqa: E501 - files and logs stand as they are written
 from __future__ import annotations
 
 from pathlib import Path

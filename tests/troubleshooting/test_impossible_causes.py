@@ -1,5 +1,6 @@
 """Causes that the files or the user's own words make impossible stand behind the others."""
 
+# ruff: noqa: E501 - files and logs stand as they are written
 from __future__ import annotations
 
 from pathlib import Path

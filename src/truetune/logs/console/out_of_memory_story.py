@@ -227,6 +227,11 @@ class MemoryStory:
         limit = self.limit
         if limit is not None:
             yield f"{shape.length:,} is {limit.key} ({limit.place})" + self._describe_fillings()
+        elif self._is_longer_than_rows(shape.length):
+            yield (
+                f"the longest row has {self.settings.longest:,} tokens: packing, or padding to the limit of the settings"
+                " (sequence_len, cutoff_len, max_length), fills rows"
+            )
         elif shape.is_whole_context:
             padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
             where = f" ({padded.place}: {padded.text})" if padded is not None else ""
@@ -234,6 +239,11 @@ class MemoryStory:
                 f"{shape.length:,} is a model's whole context (model_max_length): rows are padded to it{where}, or"
                 " nothing cuts them"
             )
+
+    def _is_longer_than_rows(self, length: int) -> bool:
+        """Does the trainer's own count say that no row comes near this length?"""
+        longest = self.settings.longest
+        return longest is not None and 2 * longest <= length
 
     def _describe_fillings(self) -> str:
         """What fills rows to the limit, and how long they are themselves."""
@@ -353,6 +363,8 @@ class MemoryStory:
 
     def _limit_of_rows(self) -> str:
         """A limit on rows that are padded to the model's whole context."""
+        if self.shape is not None and self._is_longer_than_rows(self.shape.length):
+            return "lower the length limit of the settings (sequence_len, cutoff_len, max_length): rows are filled to it"
         padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
         where = f" at {padded.place}" if padded is not None else ""
         return (

@@ -198,7 +198,7 @@ def _column_that_is_lost(
 
 
 def _last_column(row: Mapping[str, Any], text: str) -> tuple[str, str] | None:
-    """The column whose text begins last in a row's whole text, and its beginning; None where fewer than two are in it."""
+    """The column whose text begins last in a row's whole text, and its beginning; None where fewer than two are."""
     heads = {
         name: value.strip()[:HEAD_CHARACTERS]
         for name, value in row.items()
