@@ -364,7 +364,10 @@ class MemoryStory:
     def _limit_of_rows(self) -> str:
         """A limit on rows that are padded to the model's whole context."""
         if self.shape is not None and self._is_longer_than_rows(self.shape.length):
-            return "lower the length limit of the settings (sequence_len, cutoff_len, max_length): rows are filled to it"
+            return (
+                "lower the length limit of the settings (sequence_len, cutoff_len, max_length):"
+                " rows are filled to it"
+            )
         padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
         where = f" at {padded.place}" if padded is not None else ""
         return (
