@@ -229,8 +229,8 @@ class MemoryStory:
             yield f"{shape.length:,} is {limit.key} ({limit.place})" + self._describe_fillings()
         elif self._is_longer_than_rows(shape.length):
             yield (
-                f"the longest row has {self.settings.longest:,} tokens: packing, or padding to the limit of the settings"
-                " (sequence_len, cutoff_len, max_length), fills rows"
+                f"the longest row has {self.settings.longest:,} tokens: packing, or padding to the limit of the"
+                " settings (sequence_len, cutoff_len, max_length), fills rows"
             )
         elif shape.is_whole_context:
             padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
