@@ -55,10 +55,11 @@ def check(
     progress: Progress | None = None,
     cut: bool = True,
     columns_read: frozenset[str] = frozenset(),
+    tokens_added: frozenset[str] = frozenset(),
 ) -> DataReport:
     """Read the data and tokenizer that `spec` names and say what the rules find (all that `spec` selects).
 
-    `columns_read` are names of columns that scripts beside the rows read.
+    `columns_read` are names of columns that scripts beside the rows read, `tokens_added` tokens that they add.
     Not `cut`: the trainer joins rows, or splits long ones, so that nothing is lost at `spec.max_length`.
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
@@ -73,6 +74,7 @@ def check(
             limit,
             only_reference=only_reference,
             columns_read=columns_read,
+            tokens_added=tokens_added,
         )
     )
 
@@ -85,12 +87,13 @@ def _check_data(
     *,
     only_reference: bool,
     columns_read: frozenset[str],
+    tokens_added: frozenset[str],
 ) -> DataReport:
     """One pass of `check`, with fast paths or, where `only_reference`, without."""
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
     setup = prepare_rule_setup(spec, only_reference=only_reference)
-    setup = replace(setup, columns_read=columns_read)
+    setup = replace(setup, columns_read=columns_read, tokens_added=tokens_added)
     if chosen is None:
         chosen = choose_rules(spec, DataRule)
     rules = DataRules(chosen, setup)

@@ -47,6 +47,7 @@ from truetune.checks.rule_runner import (
 )
 from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
+from truetune.checks.tokens_added_by_project import tokens_added_by_project
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.data.find_data_files import find_sources
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
@@ -288,6 +289,14 @@ def _tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
     return name if _is_tokenizer_here(name) else None
 
 
+def _lacking_tokenizer_of_scripts(seen: PathsCheck) -> str:
+    """Why the one tokenizer that the scripts load can't be had; empty where they load none, or several."""
+    sources = (str(file) for _, file in find_source_files(seen.trainers.sources))
+    names = {tokenizer_of_script(script) for script in training_scripts(sources)}
+    name = names.pop() if len(names) == 1 else None
+    return _lacking_tokenizer(RunSpec(tokenizer=name)) if name else ""
+
+
 def _bring_tokenizer(script: str, run: RunSpec) -> None:
     """Let a script be followed with the tokenizer of the run, if it has a usable one: the check says why not."""
     try:
@@ -339,7 +348,12 @@ def _judge_ids_of_script(
     why = "their tokens are judged as the script makes them"
     try:
         judgement, subject = judge_rows_by_text_rules(
-            run, progress, script_reads_rows=True, why=why, columns_read=_columns_read(seen)
+            run,
+            progress,
+            script_reads_rows=True,
+            why=why,
+            columns_read=_columns_read(seen),
+            tokens_added=_tokens_added(seen),
         )
         seen.subjects.append(subject)
     except TruetuneError as error:
@@ -375,7 +389,7 @@ def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | No
 
     Raises a TruetuneError where the rows can't be read, and nothing else was judged.
     """
-    why = seen.no_tokenizer or "no tokenizer is named"
+    why = seen.no_tokenizer or _lacking_tokenizer_of_scripts(seen) or "no tokenizer is named"
     what = "the prompts, tokens and lengths of the data"
     try:
         judgement, subject = judge_rows_by_text_rules(
@@ -384,6 +398,7 @@ def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | No
             script_reads_rows=seen.rows_of_scripts,
             why=why,
             columns_read=_columns_read(seen),
+            tokens_added=_tokens_added(seen),
         )
     except TruetuneError as error:
         if not seen.subjects:
@@ -463,6 +478,7 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
             progress=progress,
             cut=not seen.joined,
             columns_read=_columns_read(seen),
+            tokens_added=_tokens_added(seen),
         )
     except TokenizerError as error:
         # A tokenizer that the user named himself, or the only thing that was named, must not be passed over in
@@ -484,6 +500,11 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
 def _columns_read(seen: PathsCheck) -> frozenset[str]:
     """The columns that the scripts among the paths read."""
     return columns_read_by_scripts(seen.trainers.sources)
+
+
+def _tokens_added(seen: PathsCheck) -> frozenset[str]:
+    """The tokens that scripts and settings among the paths add to the tokenizer."""
+    return tokens_added_by_project(seen.trainers.sources, seen.named)
 
 
 def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:

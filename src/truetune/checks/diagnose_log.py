@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -57,6 +58,9 @@ COUNTER_CURVES = frozenset(
     }
 )
 """Counts and times of a run: nothing of them is right or wrong"""
+CLASS_METRIC = re.compile(
+    r"(?:^|[_/])(?:f1|precision|recall|matthews\w*|mcc|auc|roc_auc)(?:$|[_/])"
+)
 # Chosen, not measured: quicker steps are seldom what a user wonders about.
 SLOW_STEP_S = 10.0
 """From here on the seconds of a step are worth a word"""
@@ -224,12 +228,23 @@ def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
         yield "left out", note
 
 
+def _trains_anything(log: RunLog) -> bool:
+    """Does a log show that a model of language is trained, and no table of times alone?"""
+    return bool(log.curve("loss") or log.curve("eval_loss") or log.output is not None)
+
+
+def _may_be_classification(log: RunLog) -> bool:
+    """Does an evaluation count classes (F1, precision, recall), so that the loss may be that of a classifier?"""
+    is_class_known = isinstance(log.facts.get("architectures"), list)
+    return not is_class_known and any(CLASS_METRIC.search(name) for name in log.curves)
+
+
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     """What was trained, how far, and its loss."""
     classes = log.facts.get("architectures")
     if log.kind == "language" and not log.has_token_loss and isinstance(classes, list):
         yield "trains", ", ".join(map(str, classes))
-    elif log.kind != "language" or log.curve("loss") or log.curve("eval_loss") or log.output is not None:
+    elif log.kind != "language" or (_trains_anything(log) and not _may_be_classification(log)):
         yield "trains", KIND_NAMES[log.kind]
     yield "steps", _steps_in_words(log)
     yield from _facts_of_steps(log)

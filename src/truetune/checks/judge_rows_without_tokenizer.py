@@ -28,6 +28,7 @@ def judge_rows_by_text_rules(
     script_reads_rows: bool,
     why: str,
     columns_read: frozenset[str] = frozenset(),
+    tokens_added: frozenset[str] = frozenset(),
 ) -> tuple[Judgement, Subject]:
     """What the rules on texts say of the rows of a run, and the rows as a subject.
 
@@ -43,7 +44,14 @@ def judge_rows_by_text_rules(
     by_bytes = run.model_copy(
         update={"tokenizer": BYTE_TOKENIZER, "model": None, "max_length": UNCUT}
     )
-    report = check(by_bytes, rules, progress=progress, cut=False, columns_read=columns_read)
+    report = check(
+        by_bytes,
+        rules,
+        progress=progress,
+        cut=False,
+        columns_read=columns_read,
+        tokens_added=tokens_added,
+    )
     facts = (("rows", f"{report.rows:,}"), ("note", f"judged by their texts alone: {why}"))
     subject = Subject(title_of_kind("data"), ", ".join(run.data), facts)
     return Judgement(report.findings, report.examined), subject

@@ -7,17 +7,29 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import training_rows
+from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.gpus_beside import read_gpu_file
+from truetune.checks.host_memory_settings import (
+    loading_in_document,
+    loading_in_script,
+    memory_of_job,
+    model_of_config,
+)
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
-from truetune.errors import TruetuneError
+from truetune.data.file_records import read_records
+from truetune.data.find_data_files import open_raw
+from truetune.errors import DataError, TruetuneError
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import (
+    FILLED_TO_LIMIT,
+    LENGTH_LIMIT,
     NOTHING_RESUMED,
     FilesBeside,
     RowsBeside,
@@ -25,6 +37,7 @@ from truetune.logs.files_beside import (
     SettingBeside,
 )
 from truetune.logs.read_run import read_run
+from truetune.parsing.decompression import UNREADABLE
 from truetune.parsing.environment_settings import environment_of
 from truetune.parsing.shell_commands import (
     CommandFile,
@@ -35,6 +48,7 @@ from truetune.parsing.shell_commands import (
     read_commands,
 )
 from truetune.settings.config import Config
+from truetune.settings.located_document import read_config_text
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
@@ -46,6 +60,11 @@ from truetune.source.script_configs import extract_configs
 
 MAX_FILES = 60
 """Files that are read beside a log. Chosen, not measured: it bounds the time on a folder of many scripts"""
+MAX_SETTINGS_BYTES = 1 << 20
+"""Of a file that is looked through for a setting; a larger one holds rows"""
+MAX_ROWS = 5_000
+"""Rows whose length is looked at. Chosen, not measured: some tenths of a second"""
+MAX_ROW_DEPTH = 8
 MAX_LOGS = 12
 """Logs that are compared with one another: each is read whole"""
 SCRIPT_SUFFIXES = (".py", ".ipynb")
@@ -139,7 +158,12 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
         if file.suffix in SCRIPT_SUFFIXES:
             return list(_settings_of_script(read_module(file)))
         if is_command_file(file):
-            return list(_settings_of_commands(read_commands(file)))
+            commands = read_commands(file)
+            return [*_settings_of_commands(commands), *memory_of_job(commands)]
+        if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
+            found = list(loading_in_document(read_config_text(file), file))
+            if found:
+                return found
         if recognise_kinds(file)[0] in config_readers():
             return list(_settings_of_config(read_config(file)))
     except (TruetuneError, OSError, ValueError):
@@ -170,8 +194,44 @@ def _rows_of_config(config: Config) -> RowsBeside | None:
         return None
     is_packed = bool(config.spec.training.packing)
     return RowsBeside(
-        config.path, counted.count, counted.why, config.spec.data, config.limit, is_packed
+        config.path,
+        counted.count,
+        counted.why,
+        config.spec.data,
+        config.limit,
+        is_packed,
+        _characters_of_longest_row(config.spec.data),
     )
+
+
+def _characters_of_longest_row(files: Sequence[str]) -> int | None:
+    """The characters of the longest row of files; None where not all of them can be read, or they are many."""
+    longest = read = 0
+    try:
+        for source in (one for name in files for one in data_files_of(name)):
+            with open_raw(source.path) as raw:
+                for record in read_records(source, raw):
+                    read += 1
+                    if read > MAX_ROWS:
+                        return None
+                    longest = max(longest, _count_characters(record.row))
+    except (DataError, *UNREADABLE):
+        return None
+    return longest or None
+
+
+def _count_characters(value: object, depth: int = 0) -> int:
+    """The characters of all texts in a row; those of the names of its fields are no text of it."""
+    if isinstance(value, str):
+        return len(value)
+    # A row's turns and their parts lie three levels deep; what lies deeper is no text that is trained.
+    if depth > MAX_ROW_DEPTH:
+        return 0
+    if isinstance(value, dict):
+        return sum(_count_characters(one, depth + 1) for one in value.values())
+    if isinstance(value, list):
+        return sum(_count_characters(one, depth + 1) for one in value)
+    return 0
 
 
 def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
@@ -188,6 +248,8 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         elif name not in config.raw:
             yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
     yield from _engine_of_rollouts(config)
+    yield from _limit_of_config(config)
+    yield from model_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
         value = getattr(training, name)
@@ -206,7 +268,25 @@ def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
     if place is not None:
         yield SettingBeside(ENGINE_SWITCH, value, place.file, place.line, f"{place.key}={value}")
     else:
-        yield SettingBeside(ENGINE_SWITCH, value, config.path, 0, f"{ENGINE_SWITCH} is not set (False)")
+        yield SettingBeside(
+            ENGINE_SWITCH, value, config.path, 0, f"{ENGINE_SWITCH} is not set (False)"
+        )
+
+
+def _limit_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The tokens at which rows are cut, and what fills every row to them: packing, or padding to the limit."""
+    place = config.places.get("max_length")
+    if place is None or config.limit is None:
+        return
+    key = place.key or "max_length"
+    yield SettingBeside(LENGTH_LIMIT, config.limit, place.file, place.line, f"{key}={config.limit}")
+    if config.spec.training.packing and (packing := config.places.get("training.packing")):
+        text = f"{packing.key or 'packing'}: true"
+        yield SettingBeside(FILLED_TO_LIMIT, True, packing.file, packing.line, text)
+    if config.stack == "axolotl" and config.raw.get("pad_to_sequence_len") is True:
+        padding = setting_place(config, "pad_to_sequence_len")
+        text = "pad_to_sequence_len: true"
+        yield SettingBeside(FILLED_TO_LIMIT, True, padding.file, padding.line, text)
 
 
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
@@ -260,7 +340,8 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         yield from _settings_of_config(config)
     if not configs and any(module.methods("backward")):
         yield from _settings_of_loop(module)
-    yield from _padding_without_limit(module)
+    yield from _padding_to_a_length(module)
+    yield from loading_in_script(module)
     yield from _left_in_eval_mode(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
@@ -322,10 +403,14 @@ def _period_of_test(module: Module, test: ast.expr) -> int:
     return 0
 
 
-def _padding_without_limit(module: Module) -> Iterator[SettingBeside]:
-    """Calls that pad rows to the tokenizer's own maximum: `padding="max_length"` without max_length."""
+def _padding_to_a_length(module: Module) -> Iterator[SettingBeside]:
+    """Calls that pad rows to a fixed length: to max_length, or without it to the tokenizer's own maximum."""
     for call in module.all_calls:
         pads = module.flow.value(call.keywords.get("padding")) == "max_length"
+        limit = module.flow.value(call.keywords.get("max_length"))
+        if pads and type(limit) is int and limit > 0:
+            yield _setting_at(module, call, LENGTH_LIMIT, limit, f"max_length={limit}")
+            yield _setting_at(module, call, FILLED_TO_LIMIT, True, 'padding="max_length"')
         if pads and not call.open and "max_length" not in call.keywords:
             text = 'padding="max_length" without max_length'
             yield _setting_at(module, call, "padded_without_limit", True, text)

@@ -88,6 +88,8 @@ class Setup:
     """Of a model in memory; None: that of the files counts"""
     columns_read: frozenset[str] = frozenset()
     """Names of columns that scripts beside the rows read, into prompts perhaps"""
+    tokens_added: frozenset[str] = frozenset()
+    """Tokens that scripts or settings beside the rows add to the tokenizer, none of them a mark of a template"""
 
     @property
     def is_by_bytes(self) -> bool:

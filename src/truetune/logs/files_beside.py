@@ -6,6 +6,7 @@ gathers this is `checks.read_files_beside`; here is only what a rule on logs ask
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,14 @@ from typing import NamedTuple
 
 from truetune.parsing.nvidia_smi import GpuReading
 
+LENGTH_LIMIT = "length_limit"
+"""The setting that stands for the tokens at which rows are cut, whatever its key is called"""
+FILLED_TO_LIMIT = "filled_to_limit"
+"""The setting that makes every row as long as the limit: packing, or padding to it"""
+LOADED_BY_EVERY_PROCESS = "loaded_by_every_process"
+"""The setting by which each process reads the whole model into the machine's memory"""
+HOST_GIB, PROCESSES, MODEL_GIB = "host_gib", "processes", "model_gib"
+"""What a job asks for on a node: GiB of memory, and processes; and the weights of the model at two bytes each"""
 NOTHING_RESUMED = "nothing_resumed"
 """The setting that stands for a call that trains without resuming"""
 VALUE_NAMES = {True: "on", False: "off"}
@@ -35,6 +44,12 @@ class SettingBeside(NamedTuple):
         """`train.py:14`, or `train.py` where nothing in it sets the value."""
         name = Path(self.file).name
         return f"{name}:{self.line}" if self.line else name
+
+    @property
+    def key(self) -> str:
+        """The key as the file spells it: `micro_batch_size`; truetune's own word where it sets none."""
+        match = re.match(r"-{0,2}([\w.-]{1,80})(?=[=: ])", self.text)
+        return match[1] if match is not None and self.line else self.name
 
 
 class RunBeside(NamedTuple):
@@ -67,6 +82,8 @@ class RowsBeside(NamedTuple):
     limit: int | None
     """The longest example in tokens"""
     is_packed: bool
+    longest: int | None = None
+    """Characters of the longest row; None where not all rows were read"""
 
 
 @dataclass(frozen=True, slots=True)

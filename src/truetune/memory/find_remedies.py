@@ -264,7 +264,8 @@ def _use_sharding(settings: MemorySettings, fits: Fits) -> Proposal | None:
     what = f"weights, gradients and optimizer shared out to {settings.world} GPUs"
     if settings.deepspeed:
         return Proposal(f"{what} (ZeRO stage 3)", {"sharding": "zero3"})
-    return Proposal(f"{what} (FSDP)", {"sharding": "fsdp"})
+    # The lines below it say by what: LLaMA-Factory's and ms-swift's are those of DeepSpeed.
+    return Proposal(f"{what} (FSDP or ZeRO stage 3)", {"sharding": "fsdp"})
 
 
 def _use_offload(settings: MemorySettings, fits: Fits) -> Proposal | None:

@@ -9,7 +9,7 @@ never proves one; and the lack of a trait counts only where the files show the t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from truetune.checks.explaining.project_traits import (
@@ -20,6 +20,7 @@ from truetune.checks.explaining.project_traits import (
     Trait,
     list_mentioned,
     traits_shown,
+    traits_switched_off,
 )
 from truetune.troubleshooting.project_words import ProjectText, TextLine
 
@@ -29,6 +30,18 @@ MAX_LINES_OF_TRAIT = 4
 COMMENT = re.compile(r"(^|\s)#(?!\s*(SBATCH|PBS|SUB)\b).*$")
 IMPORT = re.compile(r"\s*(from\s+\S+\s+import|import)\s")
 ASSIGNED = re.compile(r"[\w\])]\s*[=:(]")
+MAX_FRAME_LINES = 400
+OUT_OF_MEMORY = re.compile(
+    r"^\S{0,80}(?:OutOfMemoryError|RuntimeError: CUDA (?:error: )?out of memory)"
+)
+FRAME_PATH = re.compile(r'File "[^"]*", line \d+')
+PHASES: Mapping[Trait, re.Pattern[str]] = {
+    Trait.MERGE: re.compile(r"merge|unload|export|convert_"),
+    Trait.EVALUATION: re.compile(r"eval|valid|predict|test|metric", re.IGNORECASE),
+}
+"""Phases of a run, and what stands in the traceback of one"""
+EVALUATED = re.compile(r"\b(?:eval|val|valid(?:ation)?)_?(?:loss|acc)|\bevaluat", re.IGNORECASE)
+"""In a log: the run has evaluated"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,10 @@ class ProjectFacts:
     """Traits that the user's words name: they are there, whatever the files say"""
     areas: frozenset[Area]
     """What the files show at all"""
+    switched_off: frozenset[Trait] = frozenset()
+    """What a line sets to nothing, and no line sets otherwise"""
+    outside_failure: frozenset[Trait] = frozenset()
+    """Phases of a run in which the memory did not run out, by the traceback that says where it did"""
 
     @property
     def present(self) -> frozenset[Trait]:
@@ -50,9 +67,10 @@ class ProjectFacts:
     @property
     def unknown(self) -> frozenset[Trait]:
         """The traits of which the files could not tell: there is no training among them, or no generation."""
-        return frozenset(
+        untold = frozenset(
             reading.trait for reading in TRAIT_READINGS if not self._can_tell(reading.area)
         )
+        return untold - self.switched_off
 
     def _can_tell(self, area: Area) -> bool:
         if area == "any":
@@ -64,6 +82,8 @@ def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
     """The facts of a project from its texts and the user's words."""
     found: dict[Trait, list[TextLine]] = {}
     areas: set[Area] = set()
+    off: set[Trait] = set()
+    texts = tuple(texts)
     for text in texts:
         for line in text.lines():
             code = COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS])
@@ -73,13 +93,49 @@ def read_facts(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
                 areas.add("training")
             if GENERATES.search(code):
                 areas.add("generation")
+            off |= set(traits_switched_off(code))
             for trait in traits_shown(code):
                 found.setdefault(trait, []).append(TextLine(line.place, code.strip(), line.file))
     telling = {
         trait: tuple(sorted(lines, key=_rank_line)[:MAX_LINES_OF_TRAIT])
         for trait, lines in found.items()
     }
-    return ProjectFacts(telling, list_mentioned(question), frozenset(areas))
+    asked = list_mentioned(question)
+    return ProjectFacts(
+        telling,
+        asked,
+        frozenset(areas),
+        frozenset(off) - found.keys() - asked,
+        _phases_outside_failure(texts) - asked,
+    )
+
+
+def _phases_outside_failure(texts: Iterable[ProjectText]) -> frozenset[Trait]:
+    """The phases that no traceback of an out-of-memory error goes through; none where there is no such traceback."""
+    failures = [(text.text, way) for text in texts for way in _ways_to_failure(text.text)]
+    if not failures:
+        return frozenset()
+    ways = " ".join(way for _, way in failures)
+    outside = {trait for trait, pattern in PHASES.items() if not pattern.search(ways)}
+    # A step behind an evaluation may fail by what the evaluation keeps.
+    if any(EVALUATED.search(text) for text, _ in failures):
+        outside.discard(Trait.EVALUATION)
+    return frozenset(outside)
+
+
+def _ways_to_failure(text: str) -> Iterator[str]:
+    """The functions and source lines of each traceback that ends in an out-of-memory error, as one text."""
+    way: list[str] | None = None
+    for line in text.splitlines():
+        if "Traceback (most recent call last)" in line:
+            way = []
+        elif OUT_OF_MEMORY.search(line):
+            if way:
+                yield " ".join(way)
+            way = None
+        elif way is not None and len(way) < MAX_FRAME_LINES:
+            # The file's path names packages, and says nothing of what was done.
+            way.append(FRAME_PATH.sub("", line[:MAX_LINE_CHARACTERS]))
 
 
 def _rank_line(line: TextLine) -> tuple[bool, bool]:

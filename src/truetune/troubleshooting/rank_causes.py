@@ -54,6 +54,20 @@ MIN_OWN_WORDS = 2
 """Words that no sentence of the guide has, from which a question says more than the symptom"""
 MAX_TELLING_LINES = 2
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
+OUT_OF_MEMORY = "out-of-memory"
+FLAT_GUIDE = "loss-does-not-fall"
+LOSS_FALLS = re.compile(
+    r"\bloss\b(?P<between>[^.;:?!]{0,40}?)(?:\b(?:goes|went|comes|came|is|gets|got|going)\s+(?:\w+\s){0,2}(?:down|low)\b"
+    r"|\b(?:falls?|fell|drops?|dropped|decreas(?:es|ed)|sinks|sank|converge[sd])\b)",
+    re.IGNORECASE,
+)
+"""Words that say that the loss falls"""
+NOT_FALLING = re.compile(
+    r"\b(?:not|never|hardly|barely|no longer|stops?|stopped|stays?|stuck|flat|plateau\w*|until|rises?|rose|again"
+    r"|explodes?|nan|slowly|only|too)\b|n't\b",
+    re.IGNORECASE,
+)
+"""Words that may say the opposite, or that it falls too little"""
 NO_FACTS = ProjectFacts({}, frozenset(), frozenset())
 # Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way.
 MIN_GUIDE_SHARE = 0.6
@@ -81,6 +95,8 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
     equal shares where none fits."""
     by_name = {guide.name: guide for guide in GUIDES}
     hits = search_topics(question, list_guide_topics(), most=len(GUIDES))
+    if _says_that_the_loss_falls(question):
+        hits = [hit for hit in hits if hit.topic.name != FLAT_GUIDE] or hits
     if not hits:
         return tuple((guide, 1.0) for guide in GUIDES)
     best = max(hit.score for hit in hits)
@@ -89,6 +105,18 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
         for hit in sorted(hits, key=lambda hit: -hit.score)
         if hit.score >= MIN_GUIDE_SHARE * best
     )
+
+
+def _says_that_the_loss_falls(question: str) -> bool:
+    """Do words say that the loss falls, and nothing beside it that it does so too little?"""
+    match = LOSS_FALLS.search(question)
+    if match is None:
+        return False
+    # What the answers do stands in another part of the sentence: `but the model does not ...`
+    clause = re.split(
+        r"[.;:?!]|\bbut\b|\byet\b|\balthough\b", question[match.start() :], maxsplit=1
+    )[0]
+    return NOT_FALLING.search(clause) is None
 
 
 def rank_causes(
@@ -106,9 +134,11 @@ def rank_causes(
         facts: what the project does (`read_facts`).
     """
     question_stems = frozenset(list_stems(question))
-    present, unknown = facts.present, facts.unknown
     causes = []
     for guide, share in guides:
+        # The traceback of another failure says nothing of a symptom that is none.
+        outside = facts.outside_failure if guide.name == OUT_OF_MEMORY else frozenset()
+        present, unknown = facts.present - outside, facts.unknown - outside
         rule_weight = _weight_of_rules(guide, question_stems)
         for cause, is_listed in _causes_of_guide(guide.name):
             weight = 1.0 if is_listed else rule_weight

@@ -192,13 +192,24 @@ class RowsSurelyCut(ConfigRule):
             if cut.without_label
             else ""
         )
+        is_column_lost = cut.without_column > 0
+        if is_column_lost and not lost:
+            lost = (
+                f", and in {cut.without_column:,} of them nothing of the column {cut.lost_column!r} is left, which"
+                " stands at the end"
+            )
+        is_spoiled = is_nearly_all(cut.without_column, cut.rows)
         first = Case("the first row that is cut", file=cut.file, line=cut.line)
         return self.finding(
             f"{cut.cut:,} of {cut.rows:,} rows are cut for certain: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters for each of the {cut.limit:,} tokens that the script keeps"
             f"{lost}",
-            "raise the limit to the longest row, or split the rows",
-            severity="warning",
+            (
+                "raise the limit to the longest row, or shorten what stands before that column"
+                if is_column_lost
+                else "raise the limit to the longest row, or split the rows"
+            ),
+            severity="error" if is_spoiled else "warning",
             evidence=["the code that makes the token ids was followed, not run"],
             cases=[first],
         )

@@ -85,9 +85,10 @@ class Trait(Enum):
     LOADER = auto()
     SHUFFLING = auto()
     SEED = auto()
+    REENTRANT = auto()
 
 
-Area = Literal["training", "generation", "any"]
+Area = Literal["training", "generation", "any", "default"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ class TraitReading:
 
     trait: Trait
     area: Area
-    """What of a project has to be there before the lack of the trait says something"""
+    """What of a project has to be there before the lack of the trait says something; `default`: it is there by itself,
+    and only a line that switches it off says that it is not"""
     label: str
     """As a reader calls it: `the project has no ...`"""
     shown_by: re.Pattern[str]
@@ -340,7 +342,8 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
          r"state_dict|strict=|torch\.load|module\. or _orig_mod"),
     _row(Trait.SAVING, "training", "saving",
          r"save_(pretrained|model|steps|strategy|state)|torch\.save",
-         r"\bsav(ed|es|ing|e)\b", is_needed=False),
+         # `modules to save` are those of an adapter, and `save_strategy` says nothing of them.
+         r"(?<!modules to )\bsav(ed|es|ing|e)\b", is_needed=False),
     _row(Trait.LOADER, "training", "a loader of its own",
          r"DataLoader\(|Sampler|IterableDataset|streaming\s*=|rows\[rank|\.shard\(",
          r"loader|sampler|set_epoch|a stream\b"),
@@ -350,6 +353,7 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
     _row(Trait.SEED, "any", "a seed",
          r"\bseed\b|manual_seed|set_seed",
          r"\bseed(s|ed)?\b", is_needed=False),
+    _row(Trait.REENTRANT, "default", "reentrant checkpoints", r"use_reentrant", r"\breentrant\b"),
 )  # fmt: skip
 
 READING_OF_TRAIT = {reading.trait: reading for reading in TRAIT_READINGS}
@@ -367,6 +371,17 @@ SUBJECT_END = re.compile(r"[:;]| - |\. [A-Z]")
 def list_mentioned(text: str) -> frozenset[Trait]:
     """The traits that a text mentions."""
     return frozenset(reading.trait for reading in TRAIT_READINGS if reading.named_by.search(text))
+
+
+OFF = r"""['"]?\s*[:=]\s*['"]?(?:0(?:\.0+)?|no|none|off|false|None|False|NO)\b(?!\.)['"]?"""
+"""What a key is set to where its thing is not wanted"""
+SWITCHES = {
+    Trait.EVALUATION: r"val_set_size|val_size|eval_strategy|evaluation_strategy|do_eval",
+    Trait.KEPT_BEST: r"load_best_model_at_end",
+    Trait.PACKING: r"(?:sample_|neat_|eval_)?packing|packed",
+    Trait.REENTRANT: r"use_reentrant",
+}
+"""The keys that switch a trait on and off"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +411,14 @@ def read_precondition(text: str) -> Precondition:
 
 def traits_shown(line: str) -> Iterator[Trait]:
     """The traits that a line of a project's files shows."""
+    off = frozenset(traits_switched_off(line))
     for reading in TRAIT_READINGS:
-        if reading.shown_by.search(line):
+        if reading.trait not in off and reading.shown_by.search(line):
             yield reading.trait
+
+
+def traits_switched_off(line: str) -> Iterator[Trait]:
+    """The traits that a line sets to nothing: `val_set_size: 0.0`, `packing=False`."""
+    for trait, keys in SWITCHES.items():
+        if re.search(rf"\b(?:{keys}){OFF}", line):
+            yield trait

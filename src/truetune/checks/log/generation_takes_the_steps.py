@@ -128,7 +128,11 @@ class GenerationTakesTheSteps(LogRule):
     def _finding(
         self, message: str, switch: SettingBeside | None, severity: str, evidence: tuple[str, ...]
     ) -> Finding:
-        cases = [] if switch is None else [Case(switch.text, file=switch.file, line=switch.line or None)]
+        cases = (
+            []
+            if switch is None
+            else [Case(switch.text, file=switch.file, line=switch.line or None)]
+        )
         return self.finding(
             message,
             'generate by an engine: use_vllm=True with vllm_mode="colocate" (or a server: `trl vllm-serve`); shorter'
@@ -179,7 +183,9 @@ def _medians(log: RunLog) -> Mapping[str, float]:
     return {
         name: float(np.median(curve.finite().value))
         for name, curve in log.curves.items()
-        if TIMED.search(name) and name not in STEP_CURVES and curve.finite().step.size >= MIN_RECORDS
+        if TIMED.search(name)
+        and name not in STEP_CURVES
+        and curve.finite().step.size >= MIN_RECORDS
     }
 
 

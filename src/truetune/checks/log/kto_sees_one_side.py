@@ -68,7 +68,11 @@ class KtoSeesOneSide(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         # A log of rejected answers alone has none of the curves by which preferences are told. Online methods and DPO log both sides in each record, or none; `kl` and one side are KTO's.
-        if log.kind not in ("preference", "language") or not log.curve("kl") or log.curve("rewards/margins"):
+        if (
+            log.kind not in ("preference", "language")
+            or not log.curve("kl")
+            or log.curve("rewards/margins")
+        ):
             return
         for seen, lacking in SIDES.items():
             if self.records(seen) < MIN_RECORDS or log.curve(lacking):

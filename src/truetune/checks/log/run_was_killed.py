@@ -44,14 +44,25 @@ from truetune.checks.log.message_evidence import (
     describe_message,
     describe_steps,
     lines_of_one_rank,
+    steps_made,
 )
 from truetune.checks.rule import OutputRule
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
 from truetune.logs.console.step_pace import parse_clock
-from truetune.logs.files_beside import RunBeside
+from truetune.logs.files_beside import (
+    HOST_GIB,
+    LOADED_BY_EVERY_PROCESS,
+    MODEL_GIB,
+    PROCESSES,
+    RunBeside,
+    SettingBeside,
+)
 
 CANCELLED = "cancelled"
+KILLED, HOST_MEMORY = "killed", "host-memory-killed"
+MEMORY_ENDS = (KILLED, HOST_MEMORY)
+"""Messages of an end for which the machine's memory may be the cause"""
 SCHEDULER_ENDS = ("time-limit", CANCELLED, "terminated")
 """Messages of schedulers that end a job whatever it does"""
 
@@ -86,7 +97,7 @@ class RunWasKilled(OutputRule):
         before = self._faults_before(first)
         # A launcher that ends its processes only reports a fault that the output names: that one has the advice.
         explained = bool(before) and first.message.is_consequence
-        advice = first.message.advice
+        advice = self._advice_of_loading(first) or first.message.advice
         if explained:
             advice = f"see first to what stands before it: {before[0].message.advice}"
         yield self.finding(
@@ -97,7 +108,8 @@ class RunWasKilled(OutputRule):
                 *map(_describe_notice, before),
                 *_what_was_waited_for(first, output),
                 *self._pace_before(first),
-                *describe_message(first.message, cause=not explained and not self._is_even(first)),
+                *self._loading(first),
+                *describe_message(first.message, cause=not explained and not self._is_known(first)),
                 *others[:5],
             ),
             cases=(Case(first.text, file=output.file, line=first.line),),
@@ -109,6 +121,52 @@ class RunWasKilled(OutputRule):
         if end.message.name != CANCELLED:
             return False
         return self._evenly_paced() is not None and not self._stood_still(end)
+
+    def _is_known(self, end: Notice) -> bool:
+        """Is the cause known, so that the message's list of causes would only be a guess beside it?"""
+        return self._is_even(end) or self._loaded_by_every_process(end) is not None
+
+    def _loaded_by_every_process(self, end: Notice) -> SettingBeside | None:
+        """The setting by which each process loaded the whole model, where the memory was used up before a step."""
+        output = self.subject.output
+        if end.message.name not in MEMORY_ENDS or output is None:
+            return None
+        if self.subject.curve("loss") or steps_made(self.subject, output):
+            return None
+        return self.subject.files_beside.setting(LOADED_BY_EVERY_PROCESS)
+
+    def _loading(self, end: Notice) -> Iterator[str]:
+        """Who loads the weights, and how much memory that takes beside what the job asked for."""
+        setting = self._loaded_by_every_process(end)
+        if setting is None:
+            return
+        yield (
+            f"{setting.text} ({setting.place}): every process loads the whole model into the machine's memory, and no"
+            " step was made yet"
+        )
+        beside = self.subject.files_beside
+        model, processes, asked = map(beside.setting, (MODEL_GIB, PROCESSES, HOST_GIB))
+        if model is None or processes is None:
+            return
+        total = float(model.value) * int(processes.value)
+        limit = ""
+        if asked is not None and total > float(asked.value):
+            limit = f", more than {asked.text} ({asked.place})"
+        yield (
+            f"{processes.value} processes x {model.value:,.0f} GiB ({model.text} at 2 bytes a weight) are"
+            f" {total:,.0f} GiB{limit}"
+        )
+
+    def _advice_of_loading(self, end: Notice) -> str:
+        """The edit that lets one process load for all; empty where nothing shows that each of them loaded."""
+        setting = self._loaded_by_every_process(end)
+        if setting is None:
+            return ""
+        prefix = "fsdp_" if setting.key.startswith("fsdp_") else ""
+        return (
+            f"set {setting.key} to true ({setting.place}), and {prefix}sync_module_states to true: one process reads"
+            " the weights, and the others get their parts from it"
+        )
 
     def _evenly_paced(self) -> RunBeside | None:
         """The run in this log, or in the other log of the same job, if its steps come at an even pace."""
@@ -157,10 +215,14 @@ def _is_same_job(file: str, other: str) -> bool:
 
 
 def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:
-    """The time-out of a collective operation that stands before the scheduler's end of the job; else the end itself.
+    """What the end itself comes from, where the output says it; else the end.
 
-    Processes that wait for one another in vain hold the job until its time limit, or until somebody cancels it.
+    A process that was killed was killed by the kernel, where the scheduler says that the memory was used up. Processes
+    that wait for one another in vain hold the job until its time limit, or until somebody cancels it.
     """
+    if end.message.name == KILLED:
+        of_memory = (other for other in output.ends if other.message.name == HOST_MEMORY)
+        return next(of_memory, end)
     if end.message.name not in SCHEDULER_ENDS:
         return end
     waited = (

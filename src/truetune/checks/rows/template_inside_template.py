@@ -85,7 +85,7 @@ class TemplateInsideTemplate(RowTextRule):
         backend = setup.tokenizer.backend
         # The control tokens of the stand-in tokenizer of bytes are nobody's.
         control = () if setup.is_by_bytes else setup.tokenizer.control
-        self.own = {str(backend.id_to_token(id)) for id in control}
+        self.own = {str(backend.id_to_token(id)) for id in control} | setup.tokens_added
         self.chats = 0
 
     def batch(self, batch: Batch) -> None:

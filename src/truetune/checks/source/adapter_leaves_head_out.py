@@ -5,8 +5,9 @@ Looks for `LoraConfig(task_type="CAUSAL_LM")` without `modules_to_save`, put on 
 (`*ForSequenceClassification`, `*ForTokenClassification`).
 
 ## Why it is bad
-peft saves the head of a classifier for the task types SEQ_CLS and TOKEN_CLS alone. The trained head is lost: scores are
-random after a reload.
+peft trains and saves the head of a classifier for the task types SEQ_CLS and TOKEN_CLS alone. Here the head keeps the
+random values that it began with, the adapter learns to fit them, and after a reload the head has other random values:
+so have the scores.
 
 ## Example
 ```python
@@ -67,8 +68,7 @@ class AdapterLeavesHeadOut(SourceRule):
                     continue
                 if _is_for_causal_model(module, config):
                     yield self.finding(
-                        "an adapter for CAUSAL_LM on a classifier: the head is trained, and not"
-                        " saved",
+                        "an adapter for CAUSAL_LM on a classifier: peft freezes the head, and does not save it",
                         'set task_type="SEQ_CLS" (TOKEN_CLS for token classification)',
                         cases=[case_at(module, config.node), case_at(module, heads[0].node)],
                     )

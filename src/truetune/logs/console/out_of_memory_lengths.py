@@ -7,7 +7,7 @@ most often none or one. What several fit is not named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 MODEL_LENGTHS = (
@@ -73,20 +73,35 @@ def _masks(gib: float, row_counts: Iterable[int]) -> Iterator[TensorShape]:
                     )
 
 
-def shape_of_logits(gib: float | None, rows: int | None, *, is_float32: bool) -> TensorShape | None:
+def shape_of_logits(
+    gib: float | None, rows: int | None, *, is_float32: bool, limits: Collection[int] = ()
+) -> TensorShape | None:
     """The length of rows whose logits have this size; None where none of the known lengths and vocabularies fits, or
-    several lengths do."""
+    several lengths do.
+
+    Args:
+        gib: the size.
+        rows: of a batch, where that is known.
+        is_float32: of the logits.
+        limits: lengths that the settings cut rows at; they are asked before those of published models.
+    """
     if gib is None or gib < MIN_GIB:
         return None
-    found = list(_logits(gib, rows or 1, (4,) if is_float32 else (2, 4)))
+    widths = (4,) if is_float32 else (2, 4)
+    for lengths in (limits, MODEL_LENGTHS):
+        found = list(_logits(gib, rows or 1, widths, lengths))
+        if found:
+            break
     return found[0] if len({shape.length for shape in found}) == 1 else None
 
 
-def _logits(gib: float, rows: int, widths: Iterable[int]) -> Iterator[TensorShape]:
-    """All logits of known lengths and vocabularies that have this size."""
+def _logits(
+    gib: float, rows: int, widths: Iterable[int], lengths: Collection[int]
+) -> Iterator[TensorShape]:
+    """All logits of these lengths and known vocabularies that have this size."""
     for width in widths:
         for vocabulary in VOCABULARIES:
-            for length in MODEL_LENGTHS:
+            for length in lengths:
                 # The loss of a causal model leaves out the last token of each row in some releases.
                 sizes = (rows * tokens * vocabulary * width for tokens in (length, length - 1))
                 if any(_fits(gib, size) for size in sizes):

@@ -35,7 +35,13 @@ from truetune.logs.console.out_of_memory_lengths import (
 )
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
-from truetune.logs.files_beside import NOTHING_BESIDE, FilesBeside, SettingBeside
+from truetune.logs.files_beside import (
+    FILLED_TO_LIMIT,
+    LENGTH_LIMIT,
+    NOTHING_BESIDE,
+    FilesBeside,
+    SettingBeside,
+)
 from truetune.logs.run_log import Curve, RunLog
 
 MAX_ADAPTER_SHARE = 0.04
@@ -55,6 +61,10 @@ LATE_CAUSES = (LOSS_LOGITS, LOGITS_CAST, EAGER_ATTENTION, ATTENTION_MASK)
 """Causes that a batch of longer rows brings"""
 OF_EVALUATION = (EVALUATION_BATCH, OWN_EVALUATION, KEPT_LOGITS, KEPT_OUTPUTS)
 """Causes in an evaluation, where neither the training's batch nor checkpointing counts"""
+LEAST_LIMIT = 1_024
+"""Tokens below which no limit is advised. Chosen, not measured: it leaves room for longer rows, and costs little"""
+USUAL_LIMIT = 2_048
+"""Tokens that are enough for most rows"""
 MODE_OF_EVALUATION = "left_in_eval_mode"
 PADDED_WITHOUT_LIMIT = "padded_without_limit"
 KEPT_BY_EVALUATION = "kept_by_evaluation"
@@ -128,10 +138,29 @@ class MemoryStory:
         if self.cause is ATTENTION_MASK:
             return shape_of_mask(self.asked, self.batch)
         if self.cause in (LOSS_LOGITS, LOGITS_CAST):
+            limits = {one.value for one in self.beside.all_named(LENGTH_LIMIT)}
             return shape_of_logits(
-                self.asked, self.batch, is_float32=holds_float32_logits(self.frames)
+                self.asked,
+                self.batch,
+                is_float32=holds_float32_logits(self.frames),
+                limits=[one for one in limits if type(one) is int],
             )
         return None
+
+    @property
+    def limit(self) -> SettingBeside | None:
+        """The setting that rows of the tensor's length reach; None where no file sets such a one."""
+        length = self.shape.length if self.shape is not None else None
+        return next(
+            (one for one in self.beside.all_named(LENGTH_LIMIT) if one.value == length), None
+        )
+
+    @property
+    def fillings(self) -> tuple[SettingBeside, ...]:
+        """What makes every row as long as that limit, in the file that sets it."""
+        limit = self.limit
+        found = self.beside.all_named(FILLED_TO_LIMIT)
+        return tuple(one for one in found if limit is not None and one.file == limit.file)
 
     @property
     def is_padded_to_the_context(self) -> bool:
@@ -148,7 +177,7 @@ class MemoryStory:
     def comes_late(self) -> bool:
         """Did many steps fit, so that the batch which failed was larger than those before?"""
         by_rows = self.cause is None or self.cause in LATE_CAUSES
-        if self.is_padded_to_the_context:
+        if self.is_padded_to_the_context or self.fillings:
             return False
         return self.step >= MIN_FITTED_STEPS and by_rows and memory_growth(self.memory) is None
 
@@ -195,13 +224,61 @@ class MemoryStory:
         if shape is None:
             return
         yield f"{self.asked:.2f} GiB is {shape.text}: rows of {shape.length:,} tokens"
-        if shape.is_whole_context:
+        limit = self.limit
+        if limit is not None:
+            yield f"{shape.length:,} is {limit.key} ({limit.place})" + self._describe_fillings()
+        elif self._is_longer_than_rows(shape.length):
+            yield (
+                f"the longest row has {self.settings.longest:,} tokens: packing, or padding to the limit of the"
+                " settings (sequence_len, cutoff_len, max_length), fills rows"
+            )
+        elif shape.is_whole_context:
             padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
             where = f" ({padded.place}: {padded.text})" if padded is not None else ""
             yield (
                 f"{shape.length:,} is a model's whole context (model_max_length): rows are padded to it{where}, or"
                 " nothing cuts them"
             )
+
+    def _is_longer_than_rows(self, length: int) -> bool:
+        """Does the trainer's own count say that no row comes near this length?"""
+        longest = self.settings.longest
+        return longest is not None and 2 * longest <= length
+
+    def _describe_fillings(self) -> str:
+        """What fills rows to the limit, and how long they are themselves."""
+        if not self.fillings:
+            return ""
+        by = " and ".join(f"{one.text} ({one.place})" for one in self.fillings)
+        verb = "fill" if len(self.fillings) > 1 else "fills"
+        lengths = self._describe_longest()
+        return f": {by} {verb} each row of a batch to it" + (
+            f", though {lengths}" if lengths else ""
+        )
+
+    def _describe_longest(self) -> str:
+        """How long the longest row is, where that is far from the limit; empty where it is not, or not known."""
+        limit, needed = self.limit, self._tokens_needed()
+        if limit is None or needed is None or not isinstance(limit.value, int):
+            return ""
+        if 2 * needed > limit.value:
+            return ""
+        if self.settings.longest is not None:
+            return f"the longest row has {self.settings.longest:,} tokens"
+        return f"the longest row has {needed:,} characters"
+
+    def _tokens_needed(self) -> int | None:
+        """Tokens that hold every row: as the trainer counted them, else one for each character; None: not known."""
+        if self.settings.longest is not None:
+            return self.settings.longest
+        limit = self.limit
+        lengths = [
+            rows.longest
+            for rows in self.beside.rows
+            if limit is not None and rows.settings == limit.file
+        ]
+        known = [one for one in lengths if one is not None]
+        return max(known) if known and len(known) == len(lengths) else None
 
     def _evidence_of_files(self) -> Iterator[str]:
         """What the script beside the log does that explains it."""
@@ -253,7 +330,9 @@ class MemoryStory:
                 "leave embed_tokens and lm_head out of what is saved whole, unless tokens were"
                 " added (then trainable_token_indices trains these rows alone)"
             )
-        if self.is_padded_to_the_context:
+        if self.limit is not None:
+            yield from self._lower_limit(self.limit)
+        elif self.is_padded_to_the_context:
             yield self._limit_of_rows()
         if self.cause in OF_EVALUATION:
             yield from self._of_evaluation()
@@ -266,8 +345,29 @@ class MemoryStory:
         if self.cause is None or self.cause.by_rows:
             yield from self._smaller_steps()
 
+    def _lower_limit(self, limit: SettingBeside) -> Iterator[str]:
+        """A lower limit where rows are filled to it, or are let grow to a model's whole context."""
+        assert isinstance(limit.value, int)
+        needed = self._tokens_needed()
+        lower = max(LEAST_LIMIT, _power_of_two(needed)) if needed is not None else USUAL_LIMIT
+        if lower >= limit.value:
+            return
+        if self.fillings:
+            reason = self._describe_longest() or "which is enough for most rows"
+            yield f"lower {limit.key} from {limit.value:,} to {lower:,} ({limit.place}): {reason}"
+        elif self.is_padded_to_the_context:
+            yield (
+                f"lower {limit.key} ({limit.place}): rows of the batch reach it (`truetune check DATA -t TOKENIZER -v`"
+                " prints their lengths)"
+            )
+
     def _limit_of_rows(self) -> str:
         """A limit on rows that are padded to the model's whole context."""
+        if self.shape is not None and self._is_longer_than_rows(self.shape.length):
+            return (
+                "lower the length limit of the settings (sequence_len, cutoff_len, max_length):"
+                " rows are filled to it"
+            )
         padded = self.beside.setting(PADDED_WITHOUT_LIMIT)
         where = f" at {padded.place}" if padded is not None else ""
         return (
@@ -288,7 +388,7 @@ class MemoryStory:
             )
         else:
             yield (
-                f"lower per_device_eval_batch_size from {rows.value} to 1 ({rows.place}), and set"
+                f"lower {rows.key} from {rows.value} to 1 ({rows.place}), and set"
                 " prediction_loss_only=True where no metric is computed"
             )
 
@@ -301,8 +401,11 @@ class MemoryStory:
         elif batch > 1:
             is_place_known = set_batch is not None and set_batch.value == batch
             place = f" ({set_batch.place})" if set_batch is not None and is_place_known else ""
+            key = (
+                set_batch.key if set_batch is not None and place else "per_device_train_batch_size"
+            )
             yield (
-                f"lower per_device_train_batch_size from {batch} to {batch // 2}{place} and double"
+                f"lower {key} from {batch} to {batch // 2}{place} and double"
                 " gradient_accumulation_steps"
             )
         setting = self.beside.setting("gradient_checkpointing")
@@ -327,6 +430,11 @@ class MemoryStory:
 def _number_of(setting: SettingBeside | None) -> int | None:
     """The value of a setting that counts; None where there is none."""
     return setting.value if setting is not None and type(setting.value) is int else None
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << max(number - 1, 0).bit_length()
 
 
 def _is_on(setting: SettingBeside | None) -> bool:

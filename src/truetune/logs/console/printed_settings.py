@@ -62,6 +62,7 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         r"\bZeRO-?3\b|ZeRO stage 3|[Ss]tage3|Parameter Offload:|zero3_init"
         r"|FullyShardedDataParallel|\bFSDP\b|fully_shard|tensor[_ ]parallel[_ ]size['\"]?\s?[:=]\s?[2-9]",
     ),
+    ("longest", r"\bmax_input_len: " + COUNT_GROUP.format("longest")),
     ("examples", r"\bNum(?:ber of)? examples ?= ?" + COUNT_GROUP.format("examples")),
     (
         "steps",
@@ -198,6 +199,7 @@ SETTING_WORDS = (
     "fine_tune_type",
     "LoraConfig(",
     "Fine-tuning method",
+    "max_input_len",
 )
 # What a line holds that any of the patterns fits: a search for words costs a tenth of the patterns. A new pattern needs
 # its word here, or it is never tried.
@@ -279,6 +281,8 @@ class PrintedSettings:
     """Parameters or optimizer states are in the machine's memory"""
     sharded: bool = False
     """Each process holds a part of the weights alone (FSDP, ZeRO-3, tensor parallelism)"""
+    longest: int | None = None
+    """Tokens of the longest row, as the trainer counted them"""
     examples: int | None = None
     """Rows of an epoch, as the trainer counted them"""
     steps: int | None = None
@@ -371,6 +375,7 @@ class SettingsReader:
             checkpointing="checkpointing" in self._flags,
             offload="offload" in self._flags,
             sharded="sharded" in self._flags,
+            longest=count("longest"),
             examples=count("examples"),
             steps=count("steps") or count("steps_of_axolotl"),
             rows_a_step=count("rows_a_step"),

@@ -11,19 +11,25 @@ script may search for a marker that the stand-in does not write, so what its lab
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.turn_forms import PLAIN_TURNS, TurnForm, turns_of_model
+from truetune.data.file_records import read_records
+from truetune.data.find_data_files import find_sources, open_raw
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.data.script_rows.trained_rows import (
     ScriptRows,
     read_token_rows,
     tokenizer_of_script,
 )
-from truetune.errors import TruetuneError
+from truetune.errors import DataError, TruetuneError
+from truetune.parsing.decompression import UNREADABLE
 
 IGNORED = -100
 """The label of a token that is not learned"""
@@ -31,6 +37,11 @@ MIN_ROWS_AT_LIMIT = 2
 """Rows of the greatest length that are no accident: one row is always the longest"""
 MIN_TOKENS_AT_LIMIT = 16
 """Rows of a few tokens often have one length"""
+WHOLE_TEXT = 1 << 24
+"""Characters of a token so long that nothing is cut"""
+HEAD_CHARACTERS = 24
+"""Of a column's text, by which it is found in a row. Chosen, not measured: shorter texts stand in others by chance"""
+MAX_FILE_ROWS = 5_000
 PAD = "\0"
 OWN_MASK = re.compile(r"(?<!pad_token_id=)(?<!pad_token_id = )-\s*100\b|ignore_index")
 """A script that leaves something out of the labels; that pads are left out says nothing of prompts"""
@@ -103,6 +114,10 @@ class RowsAtLimit(NamedTuple):
     file: str
     line: int
     """The first of them"""
+    lost_column: str = ""
+    """The column of the file whose text stands last in the rows, and of which the cut leaves nothing"""
+    without_column: int = 0
+    """Cut rows that hold nothing of it"""
 
 
 @lru_cache(maxsize=8)
@@ -132,7 +147,8 @@ def whole_prompts_in_labels(script: str) -> PromptLabels | None:
 def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     """The rows that a script cuts at one length, in tokens of so many characters; None where it cuts none."""
     turns = turns_of_model(tokenizer_of_script(script) or "") or PLAIN_TURNS
-    rows = _rows_of_pieces(script, PieceTokenizer(characters, turns))
+    tokenizer = PieceTokenizer(characters, turns)
+    rows = _rows_of_pieces(script, tokenizer)
     if rows is None:
         return None
     lengths = _lengths(rows)
@@ -145,7 +161,69 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     if len(cut) < MIN_ROWS_AT_LIMIT or limit < MIN_TOKENS_AT_LIMIT:
         return None
     unlabelled = sum(not _learned_places(row.row) for row in cut)
-    return RowsAtLimit(len(rows.rows), len(cut), unlabelled, limit, cut[0].file, cut[0].line)
+    pieces = {
+        (row.file, row.line): "".join(tokenizer.pieces[one] for one in row.row["input_ids"])
+        for row in cut
+    }
+    column, without = _column_that_is_lost(script, turns, pieces)
+    return RowsAtLimit(
+        len(rows.rows), len(cut), unlabelled, limit, cut[0].file, cut[0].line, column, without
+    )
+
+
+def _column_that_is_lost(
+    script: str, turns: TurnForm, kept: Mapping[tuple[str, int], str]
+) -> tuple[str, int]:
+    """The column that stands last in the whole rows and of which most cut rows hold nothing, with their number.
+
+    Args:
+        script: makes the rows.
+        turns: of its model's template.
+        kept: file and line -> what is left of a row that is cut.
+    """
+    tokenizer = PieceTokenizer(WHOLE_TEXT, turns)
+    whole = _rows_of_pieces(script, tokenizer)
+    counts: Counter[str] = Counter()
+    if whole is None:
+        return "", 0
+    for row in whole.rows:
+        left = kept.get((row.file, row.line))
+        if left is None:
+            continue
+        text = "".join(tokenizer.pieces[one] for one in row.row["input_ids"])
+        last = _last_column(_file_rows(row.file).get(row.line, {}), text)
+        if last is not None and last[1] not in left:
+            counts[last[0]] += 1
+    return counts.most_common(1)[0] if counts else ("", 0)
+
+
+def _last_column(row: Mapping[str, Any], text: str) -> tuple[str, str] | None:
+    """The column whose text begins last in a row's whole text, and its beginning; None where fewer than two are."""
+    heads = {
+        name: value.strip()[:HEAD_CHARACTERS]
+        for name, value in row.items()
+        if isinstance(value, str) and len(value.strip()) >= HEAD_CHARACTERS
+    }
+    places = {name: text.rfind(head) for name, head in heads.items() if head in text}
+    if len(places) < 2:
+        return None
+    name = max(places, key=lambda one: places[one])
+    return name, heads[name]
+
+
+@lru_cache(maxsize=4)
+def _file_rows(file: str) -> Mapping[int, Mapping[str, Any]]:
+    """The first rows of a file by their lines; empty where it can't be read."""
+    rows: dict[int, Mapping[str, Any]] = {}
+    try:
+        for source in find_sources((file,)):
+            with open_raw(source.path) as raw:
+                for record in islice(read_records(source, raw), MAX_FILE_ROWS):
+                    if isinstance(record.row, Mapping):
+                        rows[record.line] = record.row
+    except (DataError, *UNREADABLE):
+        return {}
+    return rows
 
 
 def _rows_of_pieces(script: str, tokenizer: PieceTokenizer) -> ScriptRows | None:

@@ -50,9 +50,10 @@ MESSAGES = (
         "the data set is held whole in memory by each worker and each process; a model loaded in"
         " float32, or by every process at once; checkpoints merged or saved on the CPU; the job"
         " asked for too little memory",
-        "compute the model's size with `truetune plan SETTINGS`; lower dataloader_num_workers and"
-        " dataset_num_proc, load with dtype=torch.bfloat16 and low_cpu_mem_usage, or ask the"
-        " scheduler for more memory (--mem)",
+        "compute the model's size with `truetune plan SETTINGS`; where it ends while several processes load the"
+        " weights, let one of them do it (fsdp_cpu_ram_efficient_loading: true with fsdp_sync_module_states: true, or"
+        " ZeRO-3's zero3_init_flag: true), in bfloat16; where it ends while rows are prepared or trained, lower"
+        " dataset_num_proc and dataloader_num_workers; or ask the scheduler for more memory (--mem)",
         "docs.nesi.org.nz/General/FAQs/What_does_oom_kill_mean",
         "osc.edu/documentation/knowledge_base",
         shown="end",

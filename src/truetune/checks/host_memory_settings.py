@@ -1,0 +1,123 @@
+"""Settings on which the memory of the machine depends while processes load a model: who reads the weights, and how much
+memory the job asked for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.checks.job_gpus_and_processes import find_launches
+from truetune.errors import TruetuneError
+from truetune.logs.files_beside import (
+    HOST_GIB,
+    LOADED_BY_EVERY_PROCESS,
+    MODEL_GIB,
+    PROCESSES,
+    SettingBeside,
+)
+from truetune.memory.architecture import parse_architecture
+from truetune.memory.published_model_shapes import published_config
+from truetune.parsing.shell_commands import CommandFile, last_option
+from truetune.settings.config import Config
+from truetune.settings.located_document import parse_document
+from truetune.source.module import Module
+
+EFFICIENT_LOADING = ("fsdp_cpu_ram_efficient_loading", "cpu_ram_efficient_loading")
+"""The keys of accelerate and of transformers; in both it is on unless it is switched off"""
+MEMORY_REQUEST = re.compile(r"(\d{1,9})([KMGT]?)B?", re.IGNORECASE)
+GIB_OF_UNIT = {"": 2.0**-10, "M": 2.0**-10, "K": 2.0**-20, "G": 1.0, "T": 1024.0}
+"""Slurm counts in MiB where it is given no unit"""
+BYTES_OF_WEIGHT = 2
+"""In bfloat16, the least that an unquantized model is loaded in"""
+MAX_DEPTH = 4
+"""Levels of a file of settings at which the key may stand"""
+
+
+def loading_in_document(text: str, path: Path) -> Iterator[SettingBeside]:
+    """Where a YAML or JSON file switches off that one process reads the weights for all."""
+    if not any(key in text for key in EFFICIENT_LOADING):
+        return
+    document = parse_document(text, str(path))
+    for keys, value in _values(document.value, ()):
+        if keys[-1] in EFFICIENT_LOADING and _is_off(value):
+            spot = document.spot(*keys)
+            text_of_line = f"{keys[-1]}: false"
+            line = spot.line if spot else 0
+            yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, str(path), line, text_of_line)
+
+
+def _values(value: Any, keys: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The values of a document, each with the way to it."""
+    if keys and not isinstance(value, Mapping):
+        yield keys, value
+    if isinstance(value, Mapping) and len(keys) < MAX_DEPTH:
+        for key, inner in value.items():
+            yield from _values(inner, (*keys, key))
+
+
+def _is_off(value: object) -> bool:
+    """Is a switch off, as a truth value or in words?"""
+    return value is False or (
+        isinstance(value, str) and value.lower() in ("false", "no", "0", "off")
+    )
+
+
+def loading_in_script(module: Module) -> Iterator[SettingBeside]:
+    """The same in a script: a dict of FSDP's settings, or an argument of accelerate's plugin."""
+    if not any(key in module.text for key in EFFICIENT_LOADING):
+        return
+    for node in ast.walk(module.tree):
+        for key, value in _named_values(node):
+            if key in EFFICIENT_LOADING and _is_off(module.flow.value(value)):
+                line, _ = module.place(value)
+                file = module.home(value).path
+                yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, file, line, f"{key}: False")
+
+
+def _named_values(node: ast.AST) -> Iterator[tuple[object, ast.expr]]:
+    """What a dict or a call names."""
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant):
+                yield key.value, value
+    elif isinstance(node, ast.Call):
+        yield from ((word.arg, word.value) for word in node.keywords if word.arg)
+
+
+def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
+    """The memory that a job asks for on each node, the processes that it starts there, and who loads the weights."""
+    if "--mem" in file.requests:
+        value, line = file.requests["--mem"]
+        match = MEMORY_REQUEST.fullmatch(value)
+        gib = float(match[1]) * GIB_OF_UNIT[match[2].upper()] if match else 0.0
+        if gib > 0:
+            yield SettingBeside(HOST_GIB, gib, file.path, line, f"--mem={value}")
+    for launch in find_launches(file):
+        # One process that spreads the model over GPUs holds it once.
+        if not launch.spreads_one_model:
+            line = launch.command.line
+            yield SettingBeside(PROCESSES, launch.processes, file.path, line, launch.setting)
+    for command in file.commands:
+        given = last_option(command.words, f"--{EFFICIENT_LOADING[0]}")
+        if given is not None and _is_off(given):
+            text = f"--{EFFICIENT_LOADING[0]} {given}"
+            yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, file.path, command.line, text)
+
+
+def model_of_config(config: Config) -> Iterator[SettingBeside]:
+    """The size of a published model's weights at two bytes each; nothing for one that is loaded in fewer bits."""
+    training, name = config.spec.training, config.spec.model
+    if not name or training.load_in is not None:
+        return
+    published = published_config(name)
+    if published is None:
+        return
+    try:
+        parameters = parse_architecture(published).parameters
+    except TruetuneError:
+        return
+    gib = round(parameters * BYTES_OF_WEIGHT / (1 << 30), 1)
+    yield SettingBeside(MODEL_GIB, gib, config.path, 0, name)

@@ -1,0 +1,99 @@
+"""The tokens that scripts and settings add to a tokenizer: `tokenizer.add_tokens(["<|search|>"])`, Axolotl's `tokens`.
+
+A text that has them is meant to. Marks of the turns of published templates stay marks, whoever adds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from truetune.checks.source.evidence.added_tokens import added_tokens
+from truetune.errors import TruetuneError
+from truetune.settings.located_document import read_document
+from truetune.source.find_source_files import find_source_files
+from truetune.source.module import read_module
+
+SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
+TOKEN_KEYS = (
+    ("tokens", "additional_special_tokens", "added_tokens_overrides")  # Axolotl
+    + ("add_tokens", "add_special_tokens")  # LLaMA-Factory
+    + ("new_special_tokens",)  # ms-swift
+)
+TURN_MARK = re.compile(
+    r"im_start|im_end|start_header_id|end_header_id|eot_id|start_of_turn|end_of_turn|INST"
+    r"|^<\|(?:system|user|assistant|end)\|>$"
+    r"|^</?s>$|^<(?:bos|eos|pad)>$|endoftext|begin_of_text|end_of_text"
+)
+"""Marks of published templates"""
+MAX_FILES = 50
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 3
+MAX_TOKENS = 2_000
+
+
+def tokens_added_by_project(sources: Iterable[str], named: Iterable[str]) -> frozenset[str]:
+    """The tokens that a project adds, but for marks of published templates.
+
+    Args:
+        sources: Python files and notebooks, and folders of them.
+        named: the paths of the check, among which files of settings are looked for.
+    """
+    tokens = {*_of_scripts(sources), *_of_settings(named)}
+    return frozenset(token for token in tokens if token and not TURN_MARK.search(token))
+
+
+def _of_scripts(sources: Iterable[str]) -> Iterator[str]:
+    """What scripts add by calls."""
+    for number, (_, file) in enumerate(find_source_files(list(sources))):
+        if number >= MAX_FILES:
+            return
+        try:
+            for added in added_tokens(read_module(file)):
+                yield from added.names[:MAX_TOKENS]
+        except TruetuneError:
+            continue  # what can't be parsed is told where sources are judged
+
+
+def _of_settings(named: Iterable[str]) -> Iterator[str]:
+    """What files of settings add by the keys of their stacks."""
+    for file in _settings_files(named):
+        try:
+            if file.stat().st_size <= MAX_BYTES:
+                yield from _tokens_of_keys(read_document(file).value, 0)
+        except (TruetuneError, OSError):
+            continue
+
+
+def _settings_files(named: Iterable[str]) -> list[Path]:
+    """The files of settings among paths, and in folders among them."""
+    files: list[Path] = []
+    for path in map(Path, named):
+        try:
+            files += sorted(path.iterdir()) if path.is_dir() else [path]
+        except OSError:
+            continue
+    chosen = [file for file in files if file.suffix in SETTINGS_SUFFIXES and file.is_file()]
+    return chosen[:MAX_FILES]
+
+
+def _tokens_of_keys(value: Any, depth: int) -> Iterator[str]:
+    """The tokens below the keys that add some."""
+    if not isinstance(value, Mapping) or depth > MAX_DEPTH:
+        return
+    for key, inner in value.items():
+        if key in TOKEN_KEYS:
+            yield from _texts(inner)
+        else:
+            yield from _tokens_of_keys(inner, depth + 1)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of a list, of a mapping, or of one text with commas."""
+    if isinstance(value, str):
+        yield from (part.strip() for part in value.split(",")[:MAX_TOKENS])
+    elif isinstance(value, list | Mapping):
+        parts = list(value.values() if isinstance(value, Mapping) else value)[:MAX_TOKENS]
+        yield from (part for part in parts if isinstance(part, str))
