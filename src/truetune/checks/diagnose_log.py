@@ -229,7 +229,12 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     classes = log.facts.get("architectures")
     if log.kind == "language" and not log.has_token_loss and isinstance(classes, list):
         yield "trains", ", ".join(map(str, classes))
-    elif log.kind != "language" or log.curve("loss") or log.curve("eval_loss") or log.output is not None:
+    elif (
+        log.kind != "language"
+        or log.curve("loss")
+        or log.curve("eval_loss")
+        or log.output is not None
+    ):
         yield "trains", KIND_NAMES[log.kind]
     yield "steps", _steps_in_words(log)
     yield from _facts_of_steps(log)

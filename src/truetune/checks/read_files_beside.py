@@ -206,7 +206,9 @@ def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
     if place is not None:
         yield SettingBeside(ENGINE_SWITCH, value, place.file, place.line, f"{place.key}={value}")
     else:
-        yield SettingBeside(ENGINE_SWITCH, value, config.path, 0, f"{ENGINE_SWITCH} is not set (False)")
+        yield SettingBeside(
+            ENGINE_SWITCH, value, config.path, 0, f"{ENGINE_SWITCH} is not set (False)"
+        )
 
 
 def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:

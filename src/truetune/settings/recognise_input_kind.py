@@ -111,7 +111,9 @@ COUNTED_STEPS = frozenset(
     ("step", "global_step", "_step", "train/global_step", "trainer/global_step", "current_steps")
 )
 """Columns that count the steps of a run, whatever else a table of it holds"""
-NUMBER_CELL = re.compile(r'\s*"?[-+]?(?:\d[\d.]{0,30}(?:e[-+]?\d{1,4})?|nan|inf)?"?\s*', re.IGNORECASE)
+NUMBER_CELL = re.compile(
+    r'\s*"?[-+]?(?:\d[\d.]{0,30}(?:e[-+]?\d{1,4})?|nan|inf)?"?\s*', re.IGNORECASE
+)
 LOSS_COLUMNS = frozenset(
     ("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss")
 )
@@ -415,8 +417,10 @@ def _holds_numbers_alone(lines: list[str]) -> bool:
     cells = [re.split(r"[,\t]", line) for line in lines[1:]]
     # The last line of what was read may be cut.
     whole = cells[:-1] if len(cells) == LOG_ROWS_READ - 1 else cells
-    return len(lines[0].split(",")) > 1 and bool(whole) and all(
-        NUMBER_CELL.fullmatch(cell) for row in whole for cell in row
+    return (
+        len(lines[0].split(",")) > 1
+        and bool(whole)
+        and all(NUMBER_CELL.fullmatch(cell) for row in whole for cell in row)
     )
 
 

@@ -62,7 +62,11 @@ def find_parsed_settings(module: Module) -> Iterator[ParsedSettings]:
             if own is not None:
                 kept = {key: one for key, one in entries.items() if key not in own}
             else:
-                known = {*class_defaults(named[0]), *RENAMED_KEYS["transformers"], *RENAMED_KEYS["trl"]}
+                known = {
+                    *class_defaults(named[0]),
+                    *RENAMED_KEYS["transformers"],
+                    *RENAMED_KEYS["trl"],
+                }
                 kept = {key: one for key, one in entries.items() if key in known}
             yield ParsedSettings(named[0], home.path, home.text, kept)
 
@@ -80,7 +84,9 @@ def _given_classes(module: Module, node: ast.expr | None) -> Iterator[ast.expr]:
 def _trainer_class(module: Module, node: ast.expr) -> str:
     """The library's class of arguments that a class is, or is made of; empty for any other."""
     names = (name.rpartition(".") for name in module.flow.names(node))
-    known = (last for package, _, last in names if package.partition(".")[0] in ("trl", "transformers"))
+    known = (
+        last for package, _, last in names if package.partition(".")[0] in ("trl", "transformers")
+    )
     return next((name for name in known if name in METHOD_OF_CLASS), "")
 
 
@@ -88,7 +94,9 @@ def _fields_of_script(module: Module, classes: list[ast.expr]) -> frozenset[str]
     """The fields that classes of the script add; None where a class comes from elsewhere."""
     fields: set[str] = set()
     for node in classes:
-        made_here = [one.node for one in module.flow.origins(node) if isinstance(one.node, ast.ClassDef)]
+        made_here = [
+            one.node for one in module.flow.origins(node) if isinstance(one.node, ast.ClassDef)
+        ]
         if not made_here and not _trainer_class(module, node):
             return None
         for one in made_here:

@@ -25,8 +25,8 @@ from truetune.settings.stacks.python_calls import ConfigCall, config_of_calls
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module, read_module
-from truetune.source.parsed_settings import ParsedSettings, find_parsed_settings
 from truetune.source.option_defaults import find_given_option, find_option_default
+from truetune.source.parsed_settings import ParsedSettings, find_parsed_settings
 from truetune.source.quantization_configs import find_quantization_configs
 from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows
@@ -91,7 +91,9 @@ def _config_of_file(module: Module, parsed: ParsedSettings, parts: _FileParts) -
     """The Config of a file of settings that a parser of the script reads into a class of arguments."""
     own = [_lay_out_file(module, parsed, older=parts.has_older_pins), *parts.single]
     if len(parts.loads) > 1:
-        own.append(_common_of([_lay_out_call(module, load, "from_pretrained") for load in parts.loads]))
+        own.append(
+            _common_of([_lay_out_call(module, load, "from_pretrained") for load in parts.loads])
+        )
     config = config_of_calls(own, parsed.file, parsed.text)
     limit = config.limit if "max_length" in config.places else None
     return replace(config, pins=module.pins, limit=limit, freezes_by_hand=parts.freezes)
@@ -104,7 +106,9 @@ def _lay_out_file(module: Module, parsed: ParsedSettings, *, older: bool) -> Con
     for key, (_, value_node) in parsed.entries.items():
         value = _evaluate_setting(module, value_node)
         arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
-        places[key] = SettingLocation(parsed.file, value_node.lineno, key, value_node.col_offset + 1)
+        places[key] = SettingLocation(
+            parsed.file, value_node.lineno, key, value_node.col_offset + 1
+        )
     return ConfigCall(parsed.class_name, arguments, places, complete=not older)
 
 

@@ -35,29 +35,53 @@ HIGH_RATE = 1e-5
 MAX_LOADS = 2
 """Lines that one load of a model writes"""
 NUMBER = r"[\"']?\s*[:=,]?\s*[\"']?(\d[\d.]{0,20}(?:e[-+]?\d{1,3})?)"
-BATCH = re.compile(rf"(?:per_device_train_batch_size|micro_batch_size|train_micro_batch_size_per_gpu)[\"']?\s*[:= ]{NUMBER}")
-ACCUMULATION = re.compile(rf"(?:gradient_accumulation(?:_steps)?|grad_accum(?:_steps)?)[\"']?\s*[:= ]{NUMBER}")
+BATCH = re.compile(
+    rf"(?:per_device_train_batch_size|micro_batch_size|train_micro_batch_size_per_gpu)[\"']?\s*[:= ]{NUMBER}"
+)
+ACCUMULATION = re.compile(
+    rf"(?:gradient_accumulation(?:_steps)?|grad_accum(?:_steps)?)[\"']?\s*[:= ]{NUMBER}"
+)
 RATE = re.compile(rf"\b(?:learning_rate|lr)[\"']?\s*[:= ]{NUMBER}")
-MODEL = re.compile(r"\b(?:model_name_or_path|base_model|model_name|model_id|MODEL\w{0,20}|model)[\"']?\s*[:=]\s*[\"']?([\w./~-]{3,200})")
+MODEL = re.compile(
+    r"\b(?:model_name_or_path|base_model|model_name|model_id|MODEL\w{0,20}|model)[\"']?\s*[:=]\s*[\"']?([\w./~-]{3,200})"
+)
 FIXED_PADDING = re.compile(
     r"padding\s*[=:]\s*[\"']max_length|pad_to_max_length|pad_to_sequence_len|pad_to_multiple_of|\.pad\(|F\.pad|new_full"
 )
-LIBRARY_TRAINER = re.compile(r"\b(?:SFT|DPO|KTO|CPO|ORPO|GRPO|RLOO|Reward)?(?:Seq2Seq)?Trainer\(|llamafactory-cli|\baxolotl\b|\bswift (?:sft|rlhf)")
+LIBRARY_TRAINER = re.compile(
+    r"\b(?:SFT|DPO|KTO|CPO|ORPO|GRPO|RLOO|Reward)?(?:Seq2Seq)?Trainer\("
+    r"|llamafactory-cli|\baxolotl\b|\bswift (?:sft|rlhf)"
+)
 OWN_STEP = re.compile(r"(?:sched\w*|lr_\w+)\.step\(")
-GUARDED = re.compile(r"is_(?:local_)?main_process|is_world_process_zero|\brank\s*==\s*0|local_rank\s*(?:==\s*0|in)|if not rank\b|is_master|save_state\(")
+GUARDED = re.compile(
+    r"is_(?:local_)?main_process|is_world_process_zero|\brank\s*==\s*0|local_rank\s*(?:==\s*0|in)"
+    r"|if not rank\b|is_master|save_state\("
+)
 SAVES = re.compile(r"save_pretrained\(|torch\.save\(|save_model\(")
-SHARED_OUT = re.compile(r"\.prepare\(|DistributedSampler|split_dataset_by_node|StatefulDataLoader|setup_dataloaders")
-THINKS = re.compile(r"<think>|enable_thinking|reasoning|qwen3|qwq|\br1\b|deepseek|gpt-oss|magistral|thinking", re.IGNORECASE)
+SHARED_OUT = re.compile(
+    r"\.prepare\(|DistributedSampler|split_dataset_by_node|StatefulDataLoader|setup_dataloaders"
+)
+THINKS = re.compile(
+    r"<think>|enable_thinking|reasoning|qwen3|qwq|\br1\b|deepseek|gpt-oss|magistral|thinking",
+    re.IGNORECASE,
+)
 LABEL_IS_BOOLEAN = re.compile(
     r"[\"']?label[\"']?\]?\s*[:=]\s*[^,#]{0,80}(?:\bbool\(|[<>=!]=|[<>]|\bnot\b|\bin\b|\bTrue\b|\bFalse\b|startswith\()|astype\(bool"
 )
-ADAPTER = re.compile(r"LoraConfig|peft_config|get_peft_model|finetuning_type\W+lora|^\s*adapter\s*:|use_peft")
+ADAPTER = re.compile(
+    r"LoraConfig|peft_config|get_peft_model|finetuning_type\W+lora|^\s*adapter\s*:|use_peft"
+)
 KEPT_ALIVE_ZERO = re.compile(r"keep_?alive\W{1,4}0\b", re.IGNORECASE)
-MODEL_LOADS = re.compile(r"loaded meta data with|starting runner|llama runner started", re.IGNORECASE)
+MODEL_LOADS = re.compile(
+    r"loaded meta data with|starting runner|llama runner started", re.IGNORECASE
+)
 ONE_AT_A_TIME = re.compile(
     r"OLLAMA_NUM_PARALLEL(?:=|: )[\"']?1\b|max[-_]num[-_]seqs\W{1,3}1\b|^(?!.*runner).*(?:-np|--parallel)\W{1,2}1\b"
 )
-SEVERAL_USERS = re.compile(r"users|parallel|concurren|requests|throughput|load\b|queue|wait|clients|per second.*claims", re.IGNORECASE)
+SEVERAL_USERS = re.compile(
+    r"users|parallel|concurren|requests|throughput|load\b|queue|wait|clients|per second.*claims",
+    re.IGNORECASE,
+)
 MERGED = re.compile(r"merge|export", re.IGNORECASE)
 
 
@@ -76,7 +100,11 @@ class Evidence:
 
     def numbers(self, pattern: re.Pattern[str]) -> list[float]:
         """The numbers that lines set."""
-        return [float(found[1]) for line in self.lines if (found := pattern.search(line)) and _is_number(found[1])]
+        return [
+            float(found[1])
+            for line in self.lines
+            if (found := pattern.search(line)) and _is_number(found[1])
+        ]
 
     @cached_property
     def trains_by_library(self) -> bool:
@@ -92,9 +120,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def read_evidence(question: str, texts: Iterable[ProjectText], logs: Iterable[RunLog | None]) -> Evidence:
+def read_evidence(
+    question: str, texts: Iterable[ProjectText], logs: Iterable[RunLog | None]
+) -> Evidence:
     """What the files and logs of a project say, for `find_reason_against`."""
-    lines = [COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS]) for text in texts for line in text.lines()]
+    lines = [
+        COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS]) for text in texts for line in text.lines()
+    ]
     return Evidence(question, lines[:MAX_LINES], [log for log in logs if log is not None])
 
 
@@ -166,7 +198,11 @@ def _saving_is_guarded(evidence: Evidence) -> str:
 
 
 def _rows_are_shared_out(evidence: Evidence) -> str:
-    return "the loader is shared out over the processes" if evidence.trains_by_library or evidence.has(SHARED_OUT) else ""
+    return (
+        "the loader is shared out over the processes"
+        if evidence.trains_by_library or evidence.has(SHARED_OUT)
+        else ""
+    )
 
 
 def _no_thinking_model(evidence: Evidence) -> str:
@@ -193,7 +229,10 @@ def _steps_are_no_bf16(evidence: Evidence) -> str:
 
 def _no_merged_start(evidence: Evidence) -> str:
     names = {found[1] for line in evidence.lines if (found := MODEL.search(line))}
-    if names and not any(MERGED.search(name) or name.startswith((".", "/", "~", "out", "saves", "models/")) for name in names):
+    if names and not any(
+        MERGED.search(name) or name.startswith((".", "/", "~", "out", "saves", "models/"))
+        for name in names
+    ):
         return "every training starts from the hub's model"
     return ""
 
@@ -231,7 +270,10 @@ RULES = (
     _row(r"^the evaluation loss rises again", _evaluation_never_rose),
     _row(r"^the loss of the evaluation depends on its batch size", _evaluation_is_of_pairs),
     _row(r"^every process writes the same checkpoint", _saving_is_guarded),
-    _row(r"^every process of a DistributedDataParallel loop goes through all rows", _rows_are_shared_out),
+    _row(
+        r"^every process of a DistributedDataParallel loop goes through all rows",
+        _rows_are_shared_out,
+    ),
     _row(r"^the model reasons before each answer", _no_thinking_model),
     _row(r"^kTO's labels are text or numbers", _labels_are_boolean),
     _row(r"^kTO's mismatched batch holds the pairs", _pairs_are_mismatched_by_library),

@@ -92,7 +92,8 @@ def _possible_causes(
     return [
         one
         for one in ranked
-        if not found.isdisjoint(one.cause.rules) or not find_reason_against(one.cause.text, evidence)
+        if not found.isdisjoint(one.cause.rules)
+        or not find_reason_against(one.cause.text, evidence)
     ]
 
 

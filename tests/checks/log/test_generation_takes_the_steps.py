@@ -17,7 +17,10 @@ SCRIPT = "from trl import GRPOConfig, GRPOTrainer\nargs = GRPOConfig(output_dir=
 def table(folder: Path, curves: dict[str, float], *, name: str = "export.csv") -> None:
     """A table of one row a step."""
     rows = [",".join(["Step", *curves])]
-    rows += [",".join([str(n), *(f"{one + n % 3 * 0.1:.3f}" for one in curves.values())]) for n in range(1, 21)]
+    rows += [
+        ",".join([str(n), *(f"{one + n % 3 * 0.1:.3f}" for one in curves.values())])
+        for n in range(1, 21)
+    ]
     (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,9 @@ REJECTED = {"rewards/rejected": -0.2, "logps/rejected": -80.0}
 
 
 def messages(folder: Path, records: list[dict[str, float]]) -> list[str]:
-    lines = (json.dumps({"step": n, "loss": 0.5 - n / 1000, **one}) for n, one in enumerate(records, 1))
+    lines = (
+        json.dumps({"step": n, "loss": 0.5 - n / 1000, **one}) for n, one in enumerate(records, 1)
+    )
     (folder / "log.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     report = truetune.check(
         [str(folder / "log.jsonl")], select=["kto-sees-one-side"], allow_unjudged=True
@@ -22,9 +24,7 @@ def messages(folder: Path, records: list[dict[str, float]]) -> list[str]:
     return [finding.message for finding in report.findings]
 
 
-@pytest.mark.parametrize(
-    ("side", "word"), [(CHOSEN, "no undesirable"), (REJECTED, "no desirable")]
-)
+@pytest.mark.parametrize(("side", "word"), [(CHOSEN, "no undesirable"), (REJECTED, "no desirable")])
 def test_one_side(tmp_path: Path, side: dict[str, float], word: str) -> None:
     found = messages(tmp_path, [{"kl": 1.0, **side}] * 12)
     assert len(found) == 1

@@ -26,15 +26,21 @@ BY_LAMBDA = (
     "rows = rows.map(lambda one: {'label': LABEL})" + END
 )
 BY_LIST = PANDAS + (
-    "rows = Dataset.from_dict({'prompt': frame['q'].tolist(), 'label': [LABEL for one in frame['v']]})" + END
+    "rows = Dataset.from_dict({'prompt': frame['q'].tolist(), 'label': [LABEL for one in frame['v']]})"
+    + END
 )
 
 
 def found(folder: Path, script: str, votes: list[object]) -> list[str]:
     rows = [{"q": f"q{n}", "a": f"a{n}", "v": vote} for n, vote in enumerate(votes)]
-    table = ["q,a,v", *(f"{row['q']},{row['a']},{'' if row['v'] is None else row['v']}" for row in rows)]
+    table = [
+        "q,a,v",
+        *(f"{row['q']},{row['a']},{'' if row['v'] is None else row['v']}" for row in rows),
+    ]
     (folder / "votes.csv").write_text("\n".join(table) + "\n", encoding="utf-8")
-    (folder / "votes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (folder / "votes.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     (folder / "train.py").write_text(script, encoding="utf-8")
     return [one.remedy for one in truetune.lint([str(folder / "train.py")], select=[RULE]).findings]
 

@@ -81,9 +81,7 @@ class OutputStopsInTheMiddle(OutputRule):
                 (f"last lines: {' / '.join(output.last_lines)[:300]}",) if output.last_lines else ()
             ),
             cases=(
-                Case(
-                    f"step {done:,} of {output.total:,}", file=output.file, line=output.lines
-                ),
+                Case(f"step {done:,} of {output.total:,}", file=output.file, line=output.lines),
             ),
         )
 

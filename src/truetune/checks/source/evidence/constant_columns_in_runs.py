@@ -124,8 +124,7 @@ def stands_as_label(module: Module, node: ast.AST) -> bool:
             return parent.arg in LABEL_NAMES
         if isinstance(parent, ast.Assign):
             return any(
-                isinstance(one, ast.Subscript) and _names_label(one.slice)
-                for one in parent.targets
+                isinstance(one, ast.Subscript) and _names_label(one.slice) for one in parent.targets
             )
         if not isinstance(parent, ast.ListComp | ast.Lambda | ast.List | ast.Call | ast.IfExp):
             return False
