@@ -2,9 +2,9 @@
 
 ## What it does
 Reads the timings of a run's parts (TRL's `profiling/Time taken: GRPOTrainer.transformers.generate`, also in a table
-that W&B exported) and compares the generation with the step: `step_time`, the progress bar, else the other parts together.
-It fires from two thirds on where transformers generates: the timing is named so, or the settings beside the log leave
-`use_vllm` off. Without timings it takes the tokens of a second, where these settings say that it is off.
+that W&B exported) and compares the generation with the step: `step_time`, the progress bar, else the other parts
+together. It fires from two thirds on where transformers generates: the timing is named so, or the settings beside the
+log leave `use_vllm` off. Without timings it takes the tokens of a second, where these settings say that it is off.
 
 ## Why it is bad
 `generate` of transformers computes a batch until its longest completion ends, without paged attention and in the
@@ -30,7 +30,8 @@ curve:
 
 ## Fix safety
 The engine's probabilities differ a little from the trainer's; TRL corrects that
-(`vllm_importance_sampling_correction`). An engine on the same GPU takes memory from the training: lower `vllm_gpu_memory_utilization` where it is short.
+(`vllm_importance_sampling_correction`). An engine on the same GPU takes memory from the training: lower
+`vllm_gpu_memory_utilization` where it is short.
 
 ## References
 - huggingface/trl documentation, "Speeding up training with vLLM"
