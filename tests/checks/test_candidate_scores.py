@@ -90,3 +90,12 @@ def test_a_length_that_tells_all_pairs_leads_to_their_sides(tmp_path: Path) -> N
     write(tmp_path / "pairs.jsonl", pairs)
     (finding,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
     assert any("exchanged" in line for line in finding.evidence)
+
+
+def test_scores_that_speak_for_the_sides_acquit_them(tmp_path: Path) -> None:
+    scores = {"score_chosen": 8, "score_rejected": 3}
+    pairs = [{"prompt": p, "chosen": b * 4, "rejected": "Short.", **scores} for p, _, b in ANSWERS]
+    write(tmp_path / "pairs.jsonl", pairs)
+    (finding,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
+    assert any("not exchanged" in line for line in finding.evidence)
+    assert not any("check whether" in line for line in finding.evidence)

@@ -183,7 +183,7 @@ OLLAMA = 'time=2026-11-09T08:12:03Z level=INFO source=routes.go:1511 msg="server
 @pytest.mark.parametrize(
     ("name", "text", "place"),
     [
-        ("docker-compose.yml", "services:\n  llm:\n    image: vllm/vllm-openai:v0.10.0\n    command: --model /m --max-num-seqs 4\n", "docker-compose.yml:2"),
+        ("docker-compose.yml", "services:\n  llm:\n    image: vllm/vllm-openai:v0.10.0\n    command: --model /m --max-num-seqs 4\n", "docker-compose.yml:4"),
         ("serve.slurm", "#!/bin/bash\nSEQS=4\nvllm serve /m --max-num-seqs $SEQS\n", "serve.slurm:3"),
         ("serve.py", "from vllm import AsyncEngineArgs\nSEQS = 4\nargs = AsyncEngineArgs(model='/m', max_num_seqs=SEQS)\n", "serve.py:3"),
     ],

@@ -811,7 +811,7 @@ MIN_TRAINING_KEYS = 3
 
 
 def _unread_trainings(folder: Path, unread: Sequence[str]) -> list[str]:
-    """The files of settings of a training that were taken for nothing, and that no script hands to a trainer's class."""
+    """The settings of a training that were taken for nothing, and that no script hands to a trainer's class."""
     from truetune.source.script_configs import settings_files_read
 
     found = [

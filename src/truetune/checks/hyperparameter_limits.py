@@ -320,8 +320,8 @@ LIMITS: tuple[Limit, ...] = (
         outside=Interval(above=0, below=0.5),
         severity="warning",
         rule=BETA,
-        says="a beta of {value} for SimPO: it scales log-probabilities per token, in which a pair differs by about 1, so"
-        " that the reward stays far below its margin and every pair pushes on",
+        says="a beta of {value} for SimPO: it scales log-probabilities per token, in which a pair differs by about 1,"
+        " so that the reward stays far below its margin and every pair pushes on",
         fix="set {name} to 2.0 to 2.5 (up to 10)",
         when=_scales_means,
         source="SimPO (arXiv:2405.14734), table 7: 2.0 to 10",

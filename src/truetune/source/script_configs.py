@@ -25,8 +25,8 @@ from truetune.settings.stacks.python_calls import ConfigCall, config_of_calls
 from truetune.settings.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module, read_module
-from truetune.source.parsed_settings import ParsedSettings, find_parsed_settings
 from truetune.source.option_defaults import find_given_option, find_option_default
+from truetune.source.parsed_settings import ParsedSettings, find_parsed_settings
 from truetune.source.quantization_configs import find_quantization_configs
 from truetune.source.resolved_calls import Call
 from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows

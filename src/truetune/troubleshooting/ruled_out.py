@@ -49,11 +49,13 @@ FIXED_PADDING = re.compile(
     r"padding\s*[=:]\s*[\"']max_length|pad_to_max_length|pad_to_sequence_len|pad_to_multiple_of|\.pad\(|F\.pad|new_full"
 )
 LIBRARY_TRAINER = re.compile(
-    r"\b(?:SFT|DPO|KTO|CPO|ORPO|GRPO|RLOO|Reward)?(?:Seq2Seq)?Trainer\(|llamafactory-cli|\baxolotl\b|\bswift (?:sft|rlhf)"
+    r"\b(?:SFT|DPO|KTO|CPO|ORPO|GRPO|RLOO|Reward)?(?:Seq2Seq)?Trainer\("
+    r"|llamafactory-cli|\baxolotl\b|\bswift (?:sft|rlhf)"
 )
 OWN_STEP = re.compile(r"(?:sched\w*|lr_\w+)\.step\(")
 GUARDED = re.compile(
-    r"is_(?:local_)?main_process|is_world_process_zero|\brank\s*==\s*0|local_rank\s*(?:==\s*0|in)|if not rank\b|is_master|save_state\("
+    r"is_(?:local_)?main_process|is_world_process_zero|\brank\s*==\s*0|local_rank\s*(?:==\s*0|in)"
+    r"|if not rank\b|is_master|save_state\("
 )
 SAVES = re.compile(r"save_pretrained\(|torch\.save\(|save_model\(")
 SHARED_OUT = re.compile(

@@ -20,6 +20,7 @@ NOT_APPLYING = (
     "pretokenized-rows-bypass-masking",
     "completion-loss-without-completion",
     "rows-left-out-by-limit",
+    "rows-padded-to-the-limit",
     "own-rows-not-trained",
 )
 """Rules that do not apply to the fixed example of their page: the fix takes the setting out"""

@@ -1,10 +1,10 @@
 """Nearly all of a reinforcement step goes into generating its completions inside of the trainer.
 
 ## What it does
-Reads the timings of a run's parts (TRL's `profiling/Time taken: GRPOTrainer.transformers.generate`, also in a table that
-W&B exported) and compares the generation with the step: `step_time`, the progress bar, else the other parts together.
-It fires from two thirds on where transformers generates: the timing is named so, or the settings beside the log leave
-`use_vllm` off. Without timings it takes the tokens of a second, where these settings say that it is off.
+Reads the timings of a run's parts (TRL's `profiling/Time taken: GRPOTrainer.transformers.generate`, also in a table
+that W&B exported) and compares the generation with the step: `step_time`, the progress bar, else the other parts
+together. It fires from two thirds on where transformers generates: the timing is named so, or the settings beside the
+log leave `use_vllm` off. Without timings it takes the tokens of a second, where these settings say that it is off.
 
 ## Why it is bad
 `generate` of transformers computes a batch until its longest completion ends, without paged attention and in the
@@ -29,8 +29,9 @@ curve:
 ```
 
 ## Fix safety
-The engine's probabilities differ a little from the trainer's; TRL corrects that (`vllm_importance_sampling_correction`).
-An engine on the same GPU takes memory from the training: lower `vllm_gpu_memory_utilization` where it is short.
+The engine's probabilities differ a little from the trainer's; TRL corrects that
+(`vllm_importance_sampling_correction`). An engine on the same GPU takes memory from the training: lower
+`vllm_gpu_memory_utilization` where it is short.
 
 ## References
 - huggingface/trl documentation, "Speeding up training with vLLM"
@@ -102,8 +103,8 @@ class GenerationTakesTheSteps(LogRule):
             step = _step_seconds(self.subject)
             assert step is not None, "else there is no speed"
             yield self._finding(
-                f"a step takes {step[0]:.0f} s for {speed * step[0]:,.0f} tokens ({speed:,.0f} a second), and transformers"
-                " generates the completions",
+                f"a step takes {step[0]:.0f} s for {speed * step[0]:,.0f} tokens ({speed:,.0f} a second), and"
+                " transformers generates the completions",
                 switch,
                 "info",
                 (f"the time is that of {step[1]}; the tokens are counted by num_tokens",),
@@ -118,8 +119,8 @@ class GenerationTakesTheSteps(LogRule):
         if part < MUCH or share.step < MIN_STEP_S or not is_plain:
             return
         yield self._finding(
-            f"transformers generates the completions, which takes {share.generation:.0f} of {share.step:.0f} s of a step"
-            f" ({part:.0%})",
+            f"transformers generates the completions, which takes {share.generation:.0f} of {share.step:.0f} s of a"
+            f" step ({part:.0%})",
             switch,
             "warning" if part >= MOST else "info",
             (f"medians of {share.name!r} and of {share.source}",),

@@ -67,7 +67,8 @@ class KtoSeesOneSide(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        # A log of rejected answers alone has none of the curves by which preferences are told. Online methods and DPO log both sides in each record, or none; `kl` and one side are KTO's.
+        # A log of rejected answers alone has none of the curves by which preferences are told.
+        # Online methods and DPO log both sides in each record, or none; `kl` and one side are KTO's.
         if (
             log.kind not in ("preference", "language")
             or not log.curve("kl")
@@ -80,6 +81,6 @@ class KtoSeesOneSide(LogRule):
             yield self.finding(
                 f"the run saw no {IN_WORDS[lacking]} example: {self.records(seen):,} records have {seen}, and none has"
                 f" {lacking}",
-                "count the labels that reach the trainer (`Counter(dataset['label'])`); look at the line that makes them:"
-                " bool() of -1 or of '0' is True, and a filter may drop one side",
+                "count the labels that reach the trainer (`Counter(dataset['label'])`); look at the line that makes"
+                " them: bool() of -1 or of '0' is True, and a filter may drop one side",
             )

@@ -147,7 +147,7 @@ class PreferenceLengthBias(PairRule):
 
 
 def _causes_of_a_rule(share: float, word: str, scored: tuple[int, int]) -> Iterator[str]:
-    """What to check where length tells nearly every pair: no judge is so even. Scores say whether sides are exchanged."""
+    """What to check where length tells nearly every pair: no judge is so even. Scores may acquit the sides."""
     if share < RULE_SHARE:
         return
     right, of = scored

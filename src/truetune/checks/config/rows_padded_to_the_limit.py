@@ -1,0 +1,168 @@
+"""Settings pad every row to the length limit, and the rows are far shorter.
+
+## What it does
+Looks at settings that pad each row to a fixed length (Axolotl's `pad_to_sequence_len` without packing,
+`pad_to_max_length`, a `pad_to_multiple_of` of 512 and more) and reads the training rows that lie here. It fires where
+the longest of them is certainly shorter than a quarter of that length, by the bytes of all its texts.
+
+## Why it is bad
+Time and memory of a step follow the padded length. Rows of 150 tokens that are padded to 8,192 take fifty times the
+time, and nothing of it is learned from.
+
+## Example
+```yaml
+files:
+  rows.jsonl: [{messages: [{role: user, content: a}, {role: assistant, content: b}]}]
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  adapter: lora
+  lora_target_linear: true
+  sequence_len: 8192
+  sample_packing: false
+  pad_to_sequence_len: true
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl: [{messages: [{role: user, content: a}, {role: assistant, content: b}]}]
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  adapter: lora
+  lora_target_linear: true
+  sequence_len: 8192
+  sample_packing: false
+  pad_to_sequence_len: false
+```
+
+## Fix safety
+The collator pads to the longest row of each batch. What is learned stays the same; compiled models and TPUs may need
+one length for all.
+
+## References
+- Axolotl documentation, `pad_to_sequence_len`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.data.file_records import read_records
+from truetune.data.find_data_files import find_sources, open_raw
+from truetune.errors import DataError
+from truetune.settings.config import Config
+
+SWITCHES = ("pad_to_sequence_len", "pad_to_max_length")
+MULTIPLE = "pad_to_multiple_of"
+MIN_LENGTH = 512
+MIN_TIMES = 4
+"""Times the longest row: three of four tokens are then pads even in the longest"""
+BYTES_PER_TOKEN = 3
+"""Fewer than tokenizers of today need for a token of any usual text: the count of tokens is never too small by much"""
+MAX_ROWS = 5_000
+TEMPLATE_TOKENS = 64
+"""For the headers of a chat template"""
+
+
+class _Padding(NamedTuple):
+    """What pads each row to which length."""
+
+    key: str
+    length: int
+
+
+class _Lengths(NamedTuple):
+    """Tokens of the rows, at most."""
+
+    rows: int
+    median: int
+    longest: int
+
+
+class RowsPaddedToTheLimit(ConfigRule):
+    code = "CFG095"
+    symptoms = ("slow-training",)
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None or _padding(self.subject) is None:
+            return lacking or Unmet(
+                "it is about settings that pad rows to a fixed length: none does"
+            )
+        if _row_lengths(self.subject) is None:
+            return Unmet("the rows are not here", "name the files of the rows")
+        return None
+
+    def figure(self) -> str:
+        padding, lengths = _padding(self.subject), _row_lengths(self.subject)
+        assert padding is not None, "else the rule is not judged"
+        assert lengths is not None, "else the rule is not judged"
+        return (
+            f"rows padded to {padding.length:,} tokens; the longest has at most {lengths.longest:,}"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        padding, lengths = _padding(config), _row_lengths(config)
+        if padding is None or lengths is None or padding.length < MIN_TIMES * lengths.longest:
+            return
+        pads = 1 - lengths.median / padding.length
+        off = f"set {padding.key} to {'8' if padding.key == MULTIPLE else 'false'}"
+        yield self.finding(
+            f"every row is padded to {padding.length:,} tokens, and the longest of {lengths.rows:,} rows has at most"
+            f" {lengths.longest:,}: at least {pads:.0%} of what is computed are pads",
+            f"{off}: batches are then padded to their longest row; or join short rows by packing, or lower the limit on"
+            " the length",
+            evidence=[
+                f"the median row has at most {lengths.median:,} tokens, by {BYTES_PER_TOKEN} bytes a token"
+            ],
+            cases=[setting_case(config, config.raw[padding.key], padding.key)],
+        )
+
+
+def _padding(config: Config) -> _Padding | None:
+    """The setting that pads each row, and to which length; None where none does, or rows are joined."""
+    raw = config.raw
+    if (
+        config.spec.training.packing
+        or raw.get("torch_compile")
+        or raw.get("sample_packing") is True
+    ):
+        return None
+    for key in SWITCHES:
+        if raw.get(key) is True and config.limit and config.limit >= MIN_LENGTH:
+            return _Padding(key, config.limit)
+    multiple = raw.get(MULTIPLE)
+    if isinstance(multiple, int) and multiple >= MIN_LENGTH:
+        return _Padding(MULTIPLE, multiple)
+    return None
+
+
+def _row_lengths(config: Config) -> _Lengths | None:
+    """Tokens of the training rows at most; None where a file of them is not here or can't be read whole."""
+    counts: list[int] = []
+    for name in config.spec.data or config.row_files:
+        try:
+            for source in find_sources([name]):
+                with open_raw(source.path) as raw:
+                    records = islice(read_records(source, raw), MAX_ROWS + 1 - len(counts))
+                    counts += [_most_tokens(record.row) for record in records]
+        except (DataError, OSError, ValueError):
+            return None
+    if not counts or len(counts) > MAX_ROWS:
+        return None
+    return _Lengths(len(counts), sorted(counts)[len(counts) // 2], max(counts))
+
+
+def _most_tokens(row: Any) -> int:
+    """Tokens of a row at most: all of its texts, whichever of them are trained."""
+    return len(str(row).encode("utf-8", "replace")) // BYTES_PER_TOKEN + TEMPLATE_TOKENS
