@@ -65,7 +65,7 @@ class _NamedSchedule(NamedTuple):
 
 class ScheduleReplacesTheRate(ConfigRule):
     code = "CFG100"
-    symptoms = ("loss-diverges", "loss-does-not-fall", "nothing-is-learned")
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     about = ("training.learning_rate",)
 
