@@ -20,7 +20,9 @@ from truetune.checks.check_data import prepare_rule_setup
 from truetune.checks.findings import Case, Finding
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
 from truetune.checks.judgement import Judgement
+from truetune.checks.rows.answer_is_little_of_the_loss import AnswerIsLittleOfTheLoss
 from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
+from truetune.checks.rows.shared_text_is_learned import SharedTextIsLearned
 from truetune.checks.rows.unused_columns import UnusedColumns
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_runner import choose_rules
@@ -213,7 +215,12 @@ def _as_chosen(finding: Finding) -> Finding:
     return replace(finding, severity="warning") if is_whole else finding
 
 
-TEXT_RULES: tuple[type[DataRule], ...] = (UnusedColumns, AnswersNearlyAllAlike)
+TEXT_RULES: tuple[type[DataRule], ...] = (
+    UnusedColumns,
+    AnswersNearlyAllAlike,
+    SharedTextIsLearned,
+    AnswerIsLittleOfTheLoss,
+)
 """Rules on texts that hold whatever the script writes around prompt and answer"""
 
 
@@ -223,17 +230,20 @@ def _judge_texts_of_ids(rows: ScriptRows, run: RunSpec) -> Judgement:
     decode = setup.tokenizer.backend.decode
     conversations = []
     for number, row in enumerate(rows.rows):
-        prompt, completion = _prompt_and_completion(row, decode)
-        conversations.append(
-            Conversation(
-                Origin(row.file, row.line, number),
-                "prompt-completion",
-                prompt=prompt,
-                completion=completion,
-                unused=tuple(row.left_over),
-                raw=dict(row.left_over),
-            )
+        conversation = Conversation(
+            Origin(row.file, row.line, number),
+            "prompt-completion",
+            unused=tuple(row.left_over),
+            raw=dict(row.left_over),
+            made_of=row.read,
         )
+        prompt, completion = _prompt_and_completion(row, decode)
+        if prompt:
+            conversation.prompt, conversation.completion = prompt, completion
+        else:
+            # Each token is learned: there is no answer that the labels would tell from the rest.
+            conversation.format, conversation.text = "text", completion
+        conversations.append(conversation)
     wanted = (AnswersNearlyAllAlike,) if rows.has_classes else TEXT_RULES
     rules = DataRules([rule for rule in choose_rules(run, DataRule) if rule in wanted], setup)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
@@ -247,9 +257,18 @@ def _prompt_and_completion(row: ScriptRow, decode: Callable[[list[int]], str]) -
     if CLASS in row.row:
         return decode(ids), row.row[CLASS]
     labels: list[int] = row.row.get("labels") or ids
+    ids = _without_pads(ids, labels)
     learned = [one for one, label in zip(ids, labels, strict=False) if label != IGNORED]
     context = [one for one, label in zip(ids, labels, strict=False) if label == IGNORED]
     return decode(context), decode(learned)
+
+
+def _without_pads(ids: list[int], labels: list[int]) -> list[int]:
+    """The ids without those at the end that are one id over and over, and are not learned."""
+    end = len(ids)
+    while end and ids[end - 1] == ids[-1] and labels[end - 1] == IGNORED:
+        end -= 1
+    return ids[:end]
 
 
 def _at_file(finding: Finding, path: str, rows: tuple[ScriptRow, ...]) -> Finding:

@@ -194,11 +194,11 @@ def text_columns(row: Row) -> list[str]:
     return [
         name
         for name, value in row.items()
-        if isinstance(value, str) and value.strip() and not _is_metadata(name)
+        if isinstance(value, str) and value.strip() and not is_metadata_name(name)
     ]
 
 
-def _is_metadata(name: str) -> bool:
+def is_metadata_name(name: str) -> bool:
     """Is it a column on the row, by its name, and not the row's text?"""
     # By whole words: `id` is in `docId` and `doc_id`, and not in `idea`.
     return not METADATA_COLUMNS.isdisjoint(_words_of_name(name))

@@ -6,7 +6,7 @@ line. It is not frozen, since readers fill it step by step and millions are made
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -76,6 +76,8 @@ class Conversation:
     unused: tuple[str, ...] = ()
     """Columns that hold something and reach neither prompt nor answer."""
     problems: tuple[Problem, ...] = ()
+    made_of: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """The columns of the file's row that a training script made this row of; empty where the row is as in its file."""
     raw: dict[str, Any] | None = field(default=None, repr=False, compare=False)
     """The row as its file holds it; None where it is from no file."""
     read: Callable[[dict[str, Any], Origin], Conversation] | None = field(

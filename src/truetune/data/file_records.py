@@ -46,6 +46,8 @@ class Record(NamedTuple):
     """How many bytes of a JSON text that is not one of lines stand before the row; 0 elsewhere."""
     left_over: Mapping[str, Any] = MappingProxyType({})
     """Columns of the file's row that are no part of `row`: those that a training script leaves unread."""
+    read: Mapping[str, str] = MappingProxyType({})
+    """Those that the script reads: `row` is made of them."""
 
 
 def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:

@@ -126,6 +126,7 @@ def conversations_of_records(
         if record.left_over:
             conversation.raw = {**record.left_over, **body}
             conversation.unused = (*conversation.unused, *record.left_over)
+        conversation.made_of = record.read
         if record.repaired:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
         if record.duplicate_key is not None:

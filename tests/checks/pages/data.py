@@ -6,7 +6,8 @@ special_tokens_map.json, which would win, is left out), `spec` holds fields of R
 stands for t, n times; `{copies: n, of: row}` for a row, n times; `{grouped: n}` and `{shuffled: n}` for n rows of
 several sources, `{pairs: n, chosen: a, rejected: b}` for n pairs whose answers have up to a and b words. `{rows: n,
 column: text}` stands for n rows of these columns, in which `{i}` is the number of the row, `{words}` are 30 drawn
-words, `{words_before}` those of the row before, and `{label}` is one of three.
+words, `{words_before}` those of the row before, and `{label}` is one of three. `script` is the training script
+that shapes the rows; it reads data.jsonl beside it.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ def write_data(text: str, folder: Path) -> RunSpec:
                 "".join(json.dumps(row) + "\n" for row in _rows(example[name])), encoding="utf-8"
             )
             settings[name] = str(path)
+    if "script" in example:
+        script = folder / "train.py"
+        script.write_text(example["script"], encoding="utf-8")
+        settings["format"] = str(script)
     return spec_of({**settings, "tokenizer": str(tokenizer)}, "page")
 
 

@@ -17,6 +17,18 @@ from truetune.checks.rule_catalogue import DATA, station_of_rule
 from truetune.checks.rule_runner import run_rules
 
 NOT_APPLYING: dict[str, str] = {
+    "answer-is-little-of-the-loss": (
+        """
+        data: {rows: 40, letter: "{words}", answer: "{words_before}"}
+        script: |
+          from datasets import load_dataset
+          from trl import SFTTrainer
+
+          rows = load_dataset("json", data_files="data.jsonl", split="train")
+          rows = rows.map(lambda row: {"text": row["letter"] + " Answer: " + row["answer"]})
+          SFTTrainer("some/model", train_dataset=rows).train()
+    """
+    ),
     "generation-tag-missing": (
         """
         files: {chat_template.jinja: "{% for m in messages %}<|im_start|>{{ m.role }}\\n

@@ -1,10 +1,11 @@
 """Most of what is learned is a text that all rows share.
 
 ## What it does
-Looks for what most of the first rows have in common, word for word (8 tokens in a row): an instruction, a policy,
-examples, boilerplate. It fires where such text is prompt or plain text, has labels, and is half of all that is learned.
-A note where the labels are right, and such text is still four fifths of all tokens. Counted is what the length limit of
-the run leaves; where it leaves nearly no answer, rules on the limit tell it.
+Looks for what most of the first rows have in common, word for word (8 tokens in a row; 32 characters where no tokenizer
+is at hand): an instruction, a policy, examples, boilerplate. It fires where such text is prompt or plain text, has
+labels, and is half of all that is learned. A note where the labels are right, and such text is still four fifths of all
+tokens. Counted is what the length limit of the run leaves; where it leaves nearly no answer, rules on the limit tell
+it.
 
 ## Why it is bad
 The loss is an average over tokens. Of a thousand tokens that never change and two that decide, the model learns the
@@ -44,6 +45,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.boilerplate_tokens import (
+    BYTES_IN_A_ROW,
+    IN_A_ROW,
     BoilerplateTokens,
     ExampleTokens,
     find_boilerplate_tokens,
@@ -72,6 +75,8 @@ LEARNED_SHARE = 0.5
 """Share of what is learned, from which it is a warning"""
 TOTAL_SHARE = 0.8
 """Share of all tokens from which it is a note"""
+BYTES_OF_A_TOKEN = 4
+"""Of English, where each token is a byte because no tokenizer is at hand"""
 MIN_TOKENS = 16
 """Tokens of it that an example learns: a header of a few tokens costs nothing"""
 MIN_CONTEXT = 256
@@ -92,6 +97,8 @@ class SharedTextIsLearned(DataRule):
     code = "ROW030"
     symptoms = ("nothing-is-learned",)
     severity = "warning"
+    needs_tokenizer = False
+    moot_where = ("answer-is-little-of-the-loss",)
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -105,13 +112,16 @@ class SharedTextIsLearned(DataRule):
         if cut.action == "none" or keeps_end:
             self.limit = None
         self.answered = self.chats = 0
+        self.unit = BYTES_OF_A_TOKEN if setup.is_by_bytes else 1
+        self.units = "characters" if setup.is_by_bytes else "tokens"
 
     def batch(self, batch: Batch) -> None:
         for i in range(len(batch.examples)):
             if len(self.examples) == MAX_EXAMPLES:
                 return
             start = int(batch.offsets[i])
-            most = min(MAX_TOKENS, self.limit or MAX_TOKENS)
+            longest = MAX_TOKENS * self.unit
+            most = min(longest, self.limit or longest)
             part = slice(start, min(int(batch.offsets[i + 1]), start + most))
             ids = batch.ids[part].copy()
             key = ids.tobytes()
@@ -139,7 +149,7 @@ class SharedTextIsLearned(DataRule):
     def figure(self) -> Measurement:
         shared = self._shared_text()
         return count_measurement(
-            "learned tokens of prompts and text that most rows share",
+            f"learned {self.units} of prompts and text that most rows share",
             shared.shared_learned,
             max(shared.learned, shared.shared_learned),
         )
@@ -150,23 +160,26 @@ class SharedTextIsLearned(DataRule):
         shared = self._shared_text()
         each = shared.shared / shared.examples
         if shared.shared_learned >= max(
-            LEARNED_SHARE * shared.learned, MIN_TOKENS * shared.examples
+            LEARNED_SHARE * shared.learned, MIN_TOKENS * self.unit * shared.examples
         ):
             yield self.finding(
-                f"{shared.shared_learned / shared.learned:.0%} of the learned tokens are text that"
-                f" most rows share: about {each:,.0f} tokens of each row, from {self._shared_beginning(shared)!r} on",
+                f"{shared.shared_learned / shared.learned:.0%} of the learned {self.units} are text that"
+                f" most rows share: about {each:,.0f} {self.units} of each row, from"
+                f" {self._shared_beginning(shared)!r} on",
                 self._remedy(),
                 evidence=[
                     f"in {shared.examples:,} different examples; the other"
                     f" {(shared.learned - shared.shared_learned) / shared.examples:,.0f} learned"
-                    " tokens of a row differ"
+                    f" {self.units} of a row differ"
                 ],
                 count=shared.shared_learned,
                 total=shared.learned,
             )
-        elif shared.shared >= max(TOTAL_SHARE * shared.tokens, MIN_CONTEXT * shared.examples):
+        elif shared.shared >= max(
+            TOTAL_SHARE * shared.tokens, MIN_CONTEXT * self.unit * shared.examples
+        ):
             yield self.finding(
-                f"{shared.shared / shared.tokens:.0%} of all tokens are text that most rows share"
+                f"{shared.shared / shared.tokens:.0%} of all {self.units} are text that most rows share"
                 f" (about {each:,.0f} a row), and {shared.learned / shared.examples:,.0f} a row are"
                 " learned",
                 "shorten it where it need not be there when the model is served: a tuned model"
@@ -193,7 +206,8 @@ class SharedTextIsLearned(DataRule):
     def _shared_text(self) -> BoilerplateTokens:
         """What the examples have in common; computed once."""
         if self.shared is None:
-            self.shared = find_boilerplate_tokens(self.examples)
+            in_a_row = BYTES_IN_A_ROW if self.setup.is_by_bytes else IN_A_ROW
+            self.shared = find_boilerplate_tokens(self.examples, in_a_row)
         return self.shared
 
     def _shared_beginning(self, shared: BoilerplateTokens) -> str:

@@ -165,6 +165,17 @@ class RowFiles:
         texts = self._texts_of(place)
         return {name: text for name, text in texts.items() if name in self.columns_read}
 
+    def values_read(self, place: Place) -> dict[str, str]:
+        """The texts and numbers of a row of a file, as text, by column, of the columns that the script reads."""
+        row = self._row_of_file(place)
+        return {
+            name: str(value.value)
+            for name, value in (row.entries if row is not None else {}).items()
+            if name in self.columns_read
+            and isinstance(value, Constant)
+            and isinstance(value.value, str | int | float)
+        }
+
     def _row_of_file(self, place: Place) -> Row | None:
         """A row as it stands in its file, which the script may have read as text."""
         if place not in self.raw and place.file not in self._parsed:

@@ -41,4 +41,4 @@ def _shaped(records: Iterable[Record], row_of_line: dict[int, ScriptRow]) -> Ite
     for record in records:
         made = row_of_line.get(record.line)
         if made is not None:
-            yield Record(record.line, made.row, left_over=made.unused)
+            yield Record(record.line, made.row, left_over=made.unused, read=made.read)

@@ -87,6 +87,7 @@ class _TrainedRow(NamedTuple):
     row: PlainRow
     left_over: PlainRow
     lost: PlainRow
+    read: PlainRow
 
 
 class ScriptRow(NamedTuple):
@@ -100,6 +101,8 @@ class ScriptRow(NamedTuple):
     """The texts of the file's row that the script neither reads nor gives to the trainer, by column"""
     lost: PlainRow
     """Those that it reads, and of whose column nothing reaches the trainer in any row"""
+    read: PlainRow
+    """The texts and numbers of the file's row whose columns the script reads"""
 
     @property
     def unused(self) -> PlainRow:
@@ -247,10 +250,10 @@ def _follow(
 def _named_beside(script: Path, rows: list[_TrainedRow]) -> Iterator[ScriptRow]:
     """The rows with their files named from the folder of the script, where they lie below that."""
     folder = script.parent.resolve()
-    for place, row, left_over, lost in rows:
+    for place, row, left_over, lost, read in rows:
         is_below = place.file.is_relative_to(folder)
         name = script.parent / place.file.relative_to(folder) if is_below else place.file
-        yield ScriptRow(str(name), place.line, row, left_over, lost)
+        yield ScriptRow(str(name), place.line, row, left_over, lost, read)
 
 
 def tokenizer_of_script(script: str) -> str | None:
@@ -414,6 +417,7 @@ def _rows_of_trainer(run: ConcreteRun, trainer: CallEvent, table: Table) -> list
             read,
             run.files.left_over(place, trained),
             {name: before[name] for name in lost if name in before},
+            run.files.values_read(place),
         )
         for (place, read, trained), before in zip(shaped, raw, strict=True)
     ]
@@ -462,11 +466,14 @@ def _token_rows(run: ConcreteRun, trainer: CallEvent, table: Table) -> list[_Tra
             return []
         if labels_all:
             plain["labels"] = plain["input_ids"]
-        rows.append(_TrainedRow(row.place, plain, {}, {}))
+        rows.append(_TrainedRow(row.place, plain, {}, {}, {}))
     # A column that is still there may be read by a collator; only now is it known what the code reads of any row.
     kept = [list(row.entries.values()) for row in table.rows]
     return [
-        row._replace(left_over=run.files.left_over(row.place, values))
+        row._replace(
+            left_over=run.files.left_over(row.place, values),
+            read=run.files.values_read(row.place),
+        )
         for row, values in zip(rows, kept, strict=True)
     ]
 

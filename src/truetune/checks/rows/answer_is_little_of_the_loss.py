@@ -1,0 +1,193 @@
+"""The whole text is learned, and the answer at its end is next to nothing of it.
+
+## What it does
+Follows the columns of a file through the training script into the text that is learned. It fires where each token of
+the text has a label, where the column that stands last in it is an answer, and where that is below a twentieth of the
+text. A column is an answer by its name (`answer`, `label`, `output`, ...), or where it holds one of a few short texts
+and is no source, date or language by its name.
+
+## Why it is bad
+The loss is an average over tokens. Of two hundred tokens of a letter and two of its label, the loss of the label is a
+hundredth: the curve falls nicely while the model learns to write letters, and the label stays a guess.
+
+## Example
+```yaml
+data: {rows: 40, letter: "{words} {words}", team: "{label}"}
+script: |
+  from datasets import load_dataset
+  from trl import SFTTrainer
+
+  rows = load_dataset("json", data_files="data.jsonl", split="train")
+  rows = rows.map(lambda row: {"text": f"{row['letter']} Team: {row['team']}"})
+  SFTTrainer("some/model", train_dataset=rows).train()
+```
+
+## Use instead
+```yaml
+data: {rows: 40, letter: "{words} {words}", team: "{label}"}
+script: |
+  from datasets import load_dataset
+  from trl import SFTTrainer
+
+  rows = load_dataset("json", data_files="data.jsonl", split="train")
+  rows = rows.map(lambda row: {"prompt": f"{row['letter']} Team:", "completion": " " + row["team"]})
+  SFTTrainer("some/model", train_dataset=rows).train()
+```
+
+## Fix safety
+Training the answer alone is safe for a model that shall give the answer; a model that shall also write such texts needs
+the whole. TRL leaves prompts out where rows have `prompt` and `completion`; in a loop of your own, -100 is the label of
+each token of the prompt.
+
+## References
+- unslothai/unsloth#823, arXiv:2405.14394
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.severity_by_trainer import is_nearly_all
+from truetune.checks.token_cases import case_in_row
+from truetune.data.column_names import is_answer_name, is_metadata_name
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+
+# Chosen, not measured: in instruction sets answers are a third and more of the text, in
+# classifications of letters and reviews about a hundredth.
+LITTLE = 0.05
+"""Share of the text below which the answer is next to nothing of the loss"""
+MIN_ROWS = 20
+MAX_ROWS = 2_000
+"""Rows that are looked at: a script makes all of them in one way"""
+MAX_BEHIND = 40
+"""Characters behind an answer that still stands at the end: an end mark, a closing tag, a full stop"""
+MAX_LABELS = 50
+"""Different texts of a column of classes"""
+ROWS_OF_A_LABEL = 4
+"""Rows that a class has on average, at least"""
+MAX_LABEL = 60
+"""Characters of a class"""
+
+
+class AnswerAtEnd(NamedTuple):
+    """The column that stands last in the text of a row."""
+
+    column: str
+    text: str
+    learned: int
+    """Characters of the whole text"""
+    case: Case
+
+
+class AnswerIsLittleOfTheLoss(DataRule):
+    code = "ROW052"
+    symptoms = ("nothing-is-learned", "loss-does-not-fall")
+    severity = "warning"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = 0
+        self.ends: list[AnswerAtEnd] = []
+        self.columns: dict[str, None] = {}
+        """The columns that texts are made of, in the order of the file"""
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.text is None or not row.made_of or self.rows == MAX_ROWS:
+                continue
+            self.rows += 1
+            found = _find_last_column(row, row.text)
+            if found is None:
+                continue
+            column, text = found
+            self.columns.update(dict.fromkeys(_columns_in(row, row.text)))
+            case = case_in_row(batch, row, f"{column} is {text[:MAX_LABEL]!r}")
+            self.ends.append(AnswerAtEnd(column, text, len(row.text), case))
+
+    def unmet(self) -> Unmet | None:
+        if self.rows < MIN_ROWS:
+            return Unmet(
+                f"it is about {MIN_ROWS} texts or more that a script makes of columns, and of"
+                " which each token is learned"
+            )
+        return None if self._column() else Unmet("no column at the end of the texts is an answer")
+
+    def figure(self) -> Measurement:
+        return count_measurement(
+            "learned characters of the answers", self._answered(), self._learned()
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        column = self._column()
+        if not column or self._answered() >= LITTLE * self._learned():
+            return
+        rows = len(self.ends)
+        others = [name for name in self.columns if name != column]
+        rest = f" and {', '.join(others)}" if others else ""
+        yield self.finding(
+            f"{self._answered() / self._learned():.1%} of what is learned is the answer, {column}: of"
+            f" {self._learned() / rows:,.0f} characters a row {self._answered() / rows:,.0f} are, and"
+            f" the rest is the text around it{rest}",
+            "train the answer alone: give prompt and completion in place of one text (TRL leaves the prompt out"
+            " of the loss then), or set the labels of the prompt's tokens to -100",
+            cases=[end.case for end in self.ends[:3]],
+            count=rows,
+            total=self.rows,
+        )
+
+    def _column(self) -> str:
+        """The column of answers that stands at the end of nearly all texts; empty where there is none."""
+        counts = Counter(end.column for end in self.ends)
+        if self.rows < MIN_ROWS or not counts:
+            return ""
+        ((column, rows),) = counts.most_common(1)
+        if not is_nearly_all(rows, self.rows):
+            return ""
+        return column if is_answer_name(column) or self._holds_classes(column) else ""
+
+    def _holds_classes(self, column: str) -> bool:
+        """Does a column hold one of a few short texts, and is no property of the row by its name?"""
+        texts = [end.text for end in self.ends]
+        kinds = len(set(texts))
+        return (
+            not is_metadata_name(column)
+            and 1 < kinds <= min(MAX_LABELS, len(texts) // ROWS_OF_A_LABEL)
+            and max(map(len, texts)) <= MAX_LABEL
+        )
+
+    def _answered(self) -> int:
+        """Characters of the answers."""
+        return sum(len(end.text) for end in self.ends)
+
+    def _learned(self) -> int:
+        """Characters of the texts."""
+        return sum(end.learned for end in self.ends)
+
+
+def _columns_in(row: Conversation, text: str) -> Iterator[str]:
+    """The columns of the file's row whose text stands in what is learned."""
+    for column, value in row.made_of.items():
+        if value.strip() and value.strip() in text:
+            yield column
+
+
+def _find_last_column(row: Conversation, text: str) -> tuple[str, str] | None:
+    """The column that stands at the end of a text, and what it holds; None where none does, or it is all of it."""
+    ends: list[tuple[int, int, str, str]] = []
+    for column in _columns_in(row, text):
+        value = row.made_of[column].strip()
+        end = text.rindex(value) + len(value)
+        ends.append((end, len(value), column, value))
+    if len(ends) < 2:
+        return None
+    # Of two columns that end at one place, such as a label that is the last word of a text, the longer is the text.
+    end, _, column, value = max(ends)
+    return (column, value) if len(text) - end <= MAX_BEHIND else None
