@@ -53,6 +53,10 @@ BESIDES: dict[str, tuple[str, ...]] = {
         "plain-string-pair-skips-template",
     ),
     "answers-are-no-json": ("eos-not-appended-by-tokenizer", "plain-string-pair-skips-template"),
+    "answers-in-two-languages": (
+        "eos-not-appended-by-tokenizer",
+        "plain-string-pair-skips-template",
+    ),
     "answer-is-little-of-the-loss": ("eos-not-appended-by-tokenizer",),
     "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
     "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),

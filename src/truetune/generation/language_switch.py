@@ -73,7 +73,7 @@ SHORT_SENTENCE_WORDS, SHORT_SENTENCE_FUNCTION_WORDS = 3, 1
 """The same of an answer that is one line of words and ends as a sentence: `Shakespeare wrote it.`"""
 CHINESE_LIKE = frozenset(("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO"))
 """Scripts of one text: Japanese mixes three, and the first is that of Chinese too"""
-_LANGUAGES = re.compile(
+LANGUAGE_WORDS = re.compile(
     r"translat|übersetz|tradu[cziçsí]|traduis|перев[оеё]|翻[译譯訳]|ترجم|번역|अनुवाद|dịch|terjemah|çevir|tłumacz|"
     r"\blanguage|langue\b|lengua|idioma|lingua\b|sprache|язык|语言|語言|言語|لغة|언어|भाषा|"
     r"\b(?:english|german|french|spanish|italian|portuguese|russian|chinese|mandarin|cantonese|japanese|korean|arabic|"
@@ -103,7 +103,7 @@ _WORD = re.compile(r"(?<![A-Za-z])[a-z]{2,}")
 _TASK = re.compile(r"^[A-Z][a-z]+ ?[:：]", re.MULTILINE)
 """A task in English over a text in another script: `Summarize: ...`"""
 _COMMENT = re.compile(r"\s*(?:#|//|/?\*|--|<!--)")
-_QUOTED = re.compile(r"[\"“«„「『《(（‘][^\"”»“」』》)）’\n]{1,200}[\"”»“」』》)）’]")
+QUOTED = re.compile(r"[\"“«„「『《(（‘][^\"”»“」』》)）’\n]{1,200}[\"”»“」』》)）’]")
 
 
 def changes_language(
@@ -146,7 +146,7 @@ def changes_language(
 
 def _leaves_language_free(question: str) -> bool:
     """May an answer be in any language, as far as the question tells: does it speak of languages, or of a text?"""
-    return bool(_LANGUAGES.search(question)) or _is_task_over_a_text(question)
+    return bool(LANGUAGE_WORDS.search(question)) or _is_task_over_a_text(question)
 
 
 def _is_task_over_a_text(question: str) -> bool:
@@ -157,7 +157,7 @@ def _is_task_over_a_text(question: str) -> bool:
 def turns_to_another_language(answer: str, before: str) -> bool:
     """Does an answer begin in one language and continue in another, which is not one of what was said before?"""
     # Quotations of another language stand in good answers.
-    prose = _QUOTED.sub(" ", prose_of(answer))
+    prose = QUOTED.sub(" ", prose_of(answer))
     counts = _count_scripts(prose)
     if len(counts) > 1 and _has_strange_stretch(prose, counts, _count_scripts(before)):
         return True
@@ -311,7 +311,7 @@ def _halves_differ(prose: str, before: str) -> bool:
     """Are the beginning and the end in two languages that are not easily confused?"""
     sentences = [part for part in _SPLIT.split(prose) if part and part.strip()]
     weights = list(accumulate(map(letter_weight, sentences)))
-    if not weights or weights[-1] < 2 * MIN_HALF_WEIGHT or _LANGUAGES.search(before):
+    if not weights or weights[-1] < 2 * MIN_HALF_WEIGHT or LANGUAGE_WORDS.search(before):
         return False
     # Cut between two sentences, as near the middle as there is such a place.
     half = weights[-1] / 2
