@@ -480,6 +480,7 @@ TYPES_ALONE = (
 )
 OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
+    "checks.commands.checkpoints_share_one_cache": TYPES_ALONE,
     "checks.commands.command_switches_stopping_off": TYPES_ALONE,
     "checks.commands.container_shared_memory_too_small": TYPES_ALONE,
     "checks.commands.nodes_train_apart": TYPES_ALONE,

@@ -281,6 +281,10 @@ GUIDES = (
                   "folder",
                   "lm_eval scores are exactly the same before and after fine-tuning",
                   ("harness-runs-ask-one-model", "base-asked-instead")),
+            Cause("checkpoints are asked with one cache or one kept file: lm_eval --use_cache is not kept by model",
+                  "every checkpoint has the same score to the last digit; later evaluations take a minute; Cached"
+                  " requests: N, Requests remaining: 0",
+                  ("checkpoints-share-one-cache",)),
         ),
     ),
     Guide(
