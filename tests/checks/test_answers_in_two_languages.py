@@ -193,6 +193,9 @@ def test_near_misses_are_silent(name: str, tmp_path: Path) -> None:
     ("prompt", "language"),
     [
         ("Always answer in German.", "de"),
+        ("Du bist der Kundendienst von Abend und antwortest auf Deutsch.", "de"),
+        ("You are the assistant of a bank, and reply in Dutch.", "nl"),
+        ("The assistant of a bank knows all cards and answers in Italian.", "it"),
         ("You are a cook.\nYou must respond only in French, whatever is asked.", "fr"),
         ("Beantworte die Frage auf Englisch: Wo liegt Rom?", "en"),
         ("Réponds toujours en français.", "fr"),

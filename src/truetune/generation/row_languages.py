@@ -47,12 +47,12 @@ _NAME = "|".join(f"(?P<{code}>{names})" for code, names in NAMES.items())
 _IN = r"(?:in|auf|en|em|på|на)\s+(?:the\s+|het\s+)?"
 _END = r"(?=\s*(?:[.,;:!?()\n]|$|\b(?:only|whatever|regardless|even|always|language|please|and|nur|und|et|y|e)\b))"
 _VERB = (
-    r"(?:answer|reply|respond|(?:be)?antworte\w*|répond(?:s|ez|re)|respond[ae]r?|contest[ae]|rispond(?:i|ere|ete)|"
+    r"(?:answers?|repl(?:y|ies)|responds?|(?:be)?antworte\w*|répond(?:s|ez|re)|respond[ae]r?|contest[ae]|rispond(?:i|ere|ete)|"
     r"antwoord|отвечай(?:те)?)"
 )
 _BEFORE = (
     r"(?:^|[.!?:;,\n]\s*|\b(?:you|always|must|only|please|should|shall|will|du|sie|bitte|immer|toujours|siempre|"
-    r"sempre|altijd|всегда)\s+)"
+    r"sempre|altijd|всегда|and|und|et|y|e|en|и)\s+)"
 )
 _INSTRUCTION = re.compile(
     rf"{_BEFORE}{_VERB}\b[^.!?\n]{{0,60}}?\b{_IN}(?:{_NAME}){_END}", re.IGNORECASE
