@@ -2,7 +2,9 @@
 
 ## What it does
 Compares each evaluation row with the training rows: equal, equal without case, white space and punctuation, the same
-prompt, or nearly the same (MinHash over token 5-grams).
+prompt, or nearly the same (MinHash over token 5-grams). It warns where half of the evaluation rows or more have a long
+answer that training rows have too, word for word: rows that were rephrased, and split only then. A column whose value
+such rows share (`faq_id`) is named.
 
 ## Why it is bad
 Evaluation loss then follows training loss, and says nothing on rows that the model has not seen.
@@ -34,11 +36,13 @@ Take the leaked rows out of the evaluation set, or out of the training set; spli
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from truetune.checks.answers_beside_unread_columns import last_answer
 from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
@@ -49,21 +53,33 @@ from truetune.encoding.encoder import Encoder
 from truetune.encoding.row_fingerprints import EMPTY_TEXT_HASH
 from truetune.encoding.stream_batches import stream_batches
 
-KINDS = ("exact", "normal", "prompt", "near")
+KINDS = ("exact", "normal", "prompt", "near", "answer")
 LEAKS = {
     "exact": "stand in the training set",
     "normal": "stand in the training set but for case, space and punctuation",
     "prompt": "have a prompt that stands in the training set, with another answer",
     "near": "are nearly the same as a training row",
+    "answer": "have an answer that training rows have word for word, to other questions",
 }
-
 AS_WHAT = {
     "exact": "the same as",
     "normal": "the same as",
     "prompt": "the same prompt as",
     "near": "nearly the same as",
+    "answer": "the same answer as",
 }
 """How a case names the training row, by kind"""
+WARNINGS = ("prompt", "answer")
+"""Questions are asked again in any log; that the model saw the answer to this question is what spoils a score"""
+# Chosen, not measured: labels and set phrases are shorter.
+LONG_ANSWER = 60
+"""Characters of an answer that two rows do not have by chance"""
+ANSWERS_SHARE, MIN_ANSWERS = 0.5, 10
+"""Share of the evaluation rows whose long answers were trained on, and how many differ, from which it is told"""
+LONGEST_KEY = 64
+"""Characters of a value by which rows may belong together"""
+KEY_SHARE = 0.95
+"""Share of the rows with one answer that share the value of a column, from which it says which rows belong together"""
 
 
 class TrainEvalLeak(DataRule):
@@ -78,9 +94,13 @@ class TrainEvalLeak(DataRule):
         self.origins: list[Origin] = []
         # All rows of a fingerprint, not the first alone: a row that stands twice in the evaluation
         # data leaks twice.
-        self.known: dict[str, dict[int, list[int]]] = {kind: {} for kind in KINDS[:3]}
+        self.known: dict[str, dict[int, list[int]]] = {kind: {} for kind in KINDS if kind != "near"}
         self.sketches = np.zeros((0, 0), dtype=np.uint32)
         self.leaked: dict[str, dict[int, Origin]] = {kind: {} for kind in KINDS}
+        self.keys: dict[int, dict[str, Any]] = {}
+        """Short values of evaluation rows with a long answer, by row"""
+        self.shared: Counter[str] = Counter()
+        """Columns whose value an evaluation row and the training row with its answer share"""
 
     def evaluation(self, rows: Iterable[Conversation]) -> None:
         sketches = []
@@ -93,8 +113,12 @@ class TrainEvalLeak(DataRule):
             for kind, known in self.known.items():
                 for i, value in enumerate(getattr(prints, kind).tolist()):
                     # Rows without a prompt do not share one.
-                    if value != EMPTY_TEXT_HASH:
+                    is_short = kind == "answer" and not _has_long_answer(batch.rows[i])
+                    if value != EMPTY_TEXT_HASH and not is_short:
                         known.setdefault(value, []).append(len(self.origins) + i)
+            for number, row in enumerate(batch.rows, len(self.origins)):
+                if _has_long_answer(row):
+                    self.keys[number] = _short_values(row)
             self.origins += [row.origin for row in batch.rows]
             sketches.append(prints.phrases)
         # Phrases of a few bytes are shared by all texts: nearness is measured on tokens alone.
@@ -111,6 +135,10 @@ class TrainEvalLeak(DataRule):
                 # rows share is looked at once.
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
+                    if kind == "answer":
+                        values = _short_values(batch.rows[i])
+                        own = self.keys[row]
+                        self.shared.update(name for name in own if own[name] == values.get(name))
         if len(self.sketches):
             for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
                 self.leaked["near"].setdefault(other, batch.rows[i].origin)
@@ -130,11 +158,39 @@ class TrainEvalLeak(DataRule):
         seen: set[int] = set()
         leaks = {}
         for kind in KINDS:
+            if kind == "answer" and not self._are_answers_leaked():
+                continue
             leaks[kind] = {
                 row: origin for row, origin in self.leaked[kind].items() if row not in seen
             }
             seen |= leaks[kind].keys()
         return leaks
+
+    def _are_answers_leaked(self) -> bool:
+        """Do so many evaluation rows have an answer that was trained on, that it is no chance and no set phrase?"""
+        rows = self.leaked["answer"].keys()
+        different = {self.leaked["answer"][row] for row in rows}
+        return len(different) >= MIN_ANSWERS and len(rows) >= ANSWERS_SHARE * len(self.origins)
+
+    def _remedy(self, kind: str) -> str:
+        """How to split the rows, or what to take out."""
+        if kind != "answer":
+            return "take them out of one of the two sets; split before any augmentation"
+        name = self._group_column()
+        by = f"by {name}, which these rows share" if name else "by what the rows were made of"
+        return (
+            f"split {by}, so that no answer is on both sides; until then the score says how well"
+            " answers are recalled"
+        )
+
+    def _group_column(self) -> str:
+        """The column whose value tells which rows have one answer; empty where none does."""
+        rows = self.leaked["answer"].keys()
+        for name, count in self.shared.most_common():
+            values = {self.keys[row].get(name) for row in rows}
+            if count >= KEY_SHARE * len(rows) and len(values) >= MIN_ANSWERS:
+                return name
+        return ""
 
     def figure(self) -> Measurement:
         return count_measurement(
@@ -146,10 +202,8 @@ class TrainEvalLeak(DataRule):
             if leaked:
                 yield self.finding(
                     f"{len(leaked):,} of {len(self.origins):,} evaluation rows {LEAKS[kind]}",
-                    "take them out of one of the two sets; split before any augmentation",
-                    # Questions are asked again in any log; that the model saw the answer is what
-                    # spoils a score.
-                    severity="warning" if kind == "prompt" else "error",
+                    self._remedy(kind),
+                    severity="warning" if kind in WARNINGS else "error",
                     cases=[
                         Case(f"{AS_WHAT[kind]} {origin}", self.origins[row])
                         for row, origin in list(leaked.items())[:MAX_CASES]
@@ -157,3 +211,17 @@ class TrainEvalLeak(DataRule):
                     count=len(leaked),
                     total=len(self.origins),
                 )
+
+
+def _has_long_answer(row: Conversation) -> bool:
+    """Is the last answer so long that another row does not have it by chance?"""
+    return len(last_answer(row) or "") >= LONG_ANSWER
+
+
+def _short_values(row: Conversation) -> dict[str, Any]:
+    """The columns of a row that may tell what it was made of: numbers and short texts."""
+    return {
+        name: value
+        for name, value in (row.raw or {}).items()
+        if isinstance(value, int) or (isinstance(value, str) and 0 < len(value) <= LONGEST_KEY)
+    }
