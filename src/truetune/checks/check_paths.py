@@ -58,7 +58,7 @@ from truetune.data.script_rows.trained_rows import (
     bring_tokenizer,
     tokenizer_of_script,
 )
-from truetune.data.sort_folder_files import sort_folder_files
+from truetune.data.sort_folder_files import list_training_files, sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.logs.files_beside import FilesBeside
 from truetune.parsing.shell_commands import is_command_file
@@ -393,7 +393,7 @@ def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | No
     what = "the prompts, tokens and lengths of the data"
     try:
         judgement, subject = judge_rows_by_text_rules(
-            run,
+            seen.trainers.over(run),
             progress,
             script_reads_rows=seen.rows_of_scripts,
             why=why,
@@ -603,7 +603,7 @@ def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> N
         seen.data.append(path)
     elif "data" in kinds and kinds[0] in ("data", *SOURCE_KINDS):
         if Path(path).is_dir():
-            _add_rows_of_folder(Path(path), seen)
+            _take_rows_of_folder(Path(path), kinds, seen)
         else:
             seen.data.append(path)
     before, errors = len(seen.subjects), list[TruetuneError]()
@@ -644,6 +644,8 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         _check_last_checkpoint(Path(path), seen)
         if _is_project_with_checkpoints(Path(path), kinds):
             _check_settings_and_commands(Path(path), seen)
+        elif Path(path).is_dir() and set(SOURCE_KINDS).isdisjoint(kinds):
+            _check_commands(Path(path), seen)
 
 
 def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:
@@ -675,6 +677,15 @@ def _check_settings_and_commands(folder: Path, seen: PathsCheck) -> None:
     for path in _user_entries(folder):
         kinds = _kinds_or_none(path) if path.is_file() else ()
         if kinds and (kinds[0] in config_readers() or kinds[0] in ("commands", "modelfile")):
+            _check_member(str(path), kinds, seen)
+
+
+def _check_commands(folder: Path, seen: PathsCheck) -> None:
+    """Judge the files of commands beside the state of a run: a job that evaluates it, or that started it. Settings in
+    such a folder were written by the trainer."""
+    for path in _user_entries(folder):
+        kinds = _kinds_or_none(path) if path.is_file() else ()
+        if kinds and kinds[0] == "commands":
             _check_member(str(path), kinds, seen)
 
 
@@ -735,9 +746,18 @@ def _check_members(
         if path_kind[0] != "commands" or not has_sources:
             _check_member(str(path), path_kind, seen)
     if "data" in kinds and (seen.run is None or not seen.run.data):
-        _add_rows_of_folder(folder, seen)
+        _take_rows_of_folder(folder, kinds, seen)
     elif has_sources and seen.run is None:
         _check_rows_of_scripts(folder, seen)
+
+
+def _take_rows_of_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+    """Take as data the rows of a folder, or those elsewhere that its scripts train."""
+    if _do_scripts_train_other_rows(folder, kinds, seen):
+        _check_rows_of_scripts(folder, seen)
+        _leave_out_own_rows(folder, seen)
+    else:
+        _add_rows_of_folder(folder, seen)
 
 
 def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
@@ -774,6 +794,31 @@ def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         why = f"settings, logs, lists of names or verdicts, and no rows: {names}"
         unjudged = NotJudged("other files", why, place=str(folder), asked=False)
         seen.judged.append(Judgement(not_judged=(unjudged,)))
+
+
+def _do_scripts_train_other_rows(
+    folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck
+) -> bool:
+    """Do the scripts of a folder train files that lie elsewhere, where no file in it holds rows of a known form?
+
+    Such files (answers beside what was expected, a table of scores) would hide the rows that are trained.
+    """
+    if set(SOURCE_KINDS).isdisjoint(kinds) or seen.run is not None or list_training_files(folder):
+        return False
+    run = find_run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
+    scripts = [str(file) for _, file in find_source_files([str(folder)])]
+    trained = find_trained_files(scripts) if run is None else run.data
+    own = folder.resolve()
+    return bool(trained) and all(Path(file).resolve().parent != own for file in trained)
+
+
+def _leave_out_own_rows(folder: Path, seen: PathsCheck) -> None:
+    """Say which files of a folder hold rows of no known form that its scripts do not train."""
+    names = [path.name for path in _user_entries(folder) if _holds_rows(str(path), seen.spec)]
+    if names:
+        why = "no format fits their columns, and the scripts here train other files"
+        unread = NotJudged(f"the rows of {name_list(names)}", why, place=str(folder), asked=False)
+        seen.judged.append(Judgement(not_judged=(unread,)))
 
 
 def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
