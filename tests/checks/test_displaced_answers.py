@@ -171,3 +171,29 @@ def test_sums_that_coincide_are_left_alone() -> None:
     ]
     answers = [f"It is {drawn.randint(200, 1800)}." for _ in range(300)]
     assert find(questions, answers) is None
+
+
+@pytest.mark.parametrize("turns", [2, 3, 5])
+@pytest.mark.parametrize("form", ["I got {} for it, what of the rest?", "Is {} in euros?", "{}?"])
+def test_threads_whose_next_question_quotes_a_number_are_left_alone(form: str, turns: int) -> None:
+    rng = random.Random(turns)
+    questions, answers = [], []
+    for thread in range(150 // turns):
+        number = None
+        for _ in range(turns):
+            asked = (
+                f"How much is item {thread * 31 + 7}?" if number is None else form.format(number)
+            )
+            number = rng.randint(10_000, 99_999)
+            questions.append(asked)
+            answers.append(f"The amount for it is {number} euro in total.")
+    assert find(questions, answers) is None
+
+
+@pytest.mark.parametrize("start", [0, 40])
+def test_answers_that_are_one_row_late_are_told_all_the_same(start: int) -> None:
+    questions, answers = tickets(120)
+    late = [*answers[:start], *answers[start + 1 :], answers[start]]
+    displaced = find(questions, late)
+    assert displaced is not None
+    assert displaced.order == "1 row before"
