@@ -84,7 +84,7 @@ class GenerationTakesTheSteps(LogRule):
     def unmet(self) -> Unmet | None:
         if _generation_share(self.subject) is not None or self._tokens_a_second() is not None:
             return None
-        return Unmet("the log has no timing of a generation in its steps")
+        return Unmet("it is about runs that log how long the generation in their steps takes")
 
     def figure(self) -> str:
         share = _generation_share(self.subject)

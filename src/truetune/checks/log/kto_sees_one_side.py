@@ -52,15 +52,13 @@ class KtoSeesOneSide(LogRule):
     code = "LOG116"
     symptoms = ("dpo-without-effect", "garbage-output")
     severity = "error"
-    needs = ("kl",)
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet()
-        if lacking is not None:
-            return lacking
+        if not self.subject.curve("kl"):
+            return Unmet("it is about runs of KTO, which log kl")
         if max(self.records(name) for name in SIDES) >= MIN_RECORDS:
             return None
-        return Unmet("the log has few rewards of chosen or rejected answers")
+        return Unmet(f"it is about {MIN_RECORDS} records or more with rewards of one side")
 
     def figure(self) -> str:
         return " and ".join(f"{self.records(name):,} records of {name}" for name in SIDES)
