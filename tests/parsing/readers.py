@@ -480,7 +480,7 @@ TYPES_ALONE = (
 )
 OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
-    "checks.commands.checkpoints_share_one_cache": TYPES_ALONE,
+    "checks.commands.checkpoints_share_one_cache": SWALLOWS,
     "checks.commands.command_switches_stopping_off": TYPES_ALONE,
     "checks.commands.container_shared_memory_too_small": TYPES_ALONE,
     "checks.commands.nodes_train_apart": TYPES_ALONE,
@@ -548,6 +548,7 @@ OWN = {
     "checks.weight_uses": SWALLOWS,
     "checks.read_files_beside": SWALLOWS,
     "checks.host_memory_settings": SWALLOWS,
+    "checks.shell_loops": TYPES_ALONE,
     "checks.commands.nccl_transport_switched_off": SWALLOWS,
     "source.find_source_files": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
