@@ -77,6 +77,8 @@ def test_facts_rule_a_cause_out(cause: str, text: str) -> None:
         (ALL_ROWS, "model = DistributedDataParallel(model)\nloss.backward()"),
         (THINKS, "base_model: Qwen/Qwen3-8B"),
         (THINKS, "base_model: org/ours\ntext = '<think>'"),
+        (THINKS, "base_model: ./runs/merged-7b"),
+        (THINKS, "model_name_or_path: org/base-7b\nmodel: saves/sft"),
         (TEXTS, "rows.append({'label': row['label']})"),
         (KL, "loss.backward()"),
         (BF16, "learning_rate: 5e-7\nbf16: true"),
@@ -98,6 +100,17 @@ def test_a_loss_that_falls_and_one_that_climbs() -> None:
 def test_an_evaluation_loss_that_falls_and_one_that_rises() -> None:
     assert reason(RISES, "", log("eval_loss", [0.864, 0.842]))
     assert not reason(RISES, "", log("eval_loss", [0.8, 0.7, 0.9]))
+
+
+@pytest.mark.parametrize(
+    "question", ["only 0.4 rows per second with vLLM", "3 answers per minute", "ten clients wait"]
+)
+def test_a_throughput_leaves_the_server_in_doubt(question: str) -> None:
+    assert not reason(ONE, "ollama run mine", question=question)
+
+
+def test_the_speed_of_one_answer_is_no_throughput() -> None:
+    assert reason(ONE, "ollama run mine", question="it writes 3.7 tokens per second")
 
 
 def test_several_users_leave_the_server_in_doubt() -> None:

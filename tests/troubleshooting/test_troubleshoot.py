@@ -82,6 +82,21 @@ def test_without_a_finding_likely_causes_are_listed_and_no_verdict_is_given(tmp_
     assert len(listed) == 2
 
 
+def test_what_the_files_rule_out_is_told_with_its_reason(tmp_path: Path) -> None:
+    tmp_path.joinpath("train.py").write_text(SOUND_SCRIPT)
+    question = "training is slow: a tiny batch, and the rows are padded"
+    report = truetune.troubleshoot(question, tmp_path)
+    ruled_out = report.ruled_out()
+    assert ruled_out
+    assert all(judged.against for judged in ruled_out)
+    assert not set(ruled_out) & set(report.remaining())
+    command = ["troubleshoot", question, str(tmp_path)]
+    short = CliRunner().invoke(truetune_group, command).output
+    whole = CliRunner().invoke(truetune_group, [*command, "-v"]).output
+    assert "ruled out by these files" not in short
+    assert whole.count("ruled out by these files") == len(ruled_out)
+
+
 def test_words_of_the_files_order_the_causes(tmp_path: Path) -> None:
     guide = next(guide for guide in GUIDES if guide.name == "garbage-output")
     modelfile = tmp_path / "Modelfile"

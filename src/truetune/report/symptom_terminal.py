@@ -33,11 +33,20 @@ def _(report: SymptomReport, console: Console, verbose: bool) -> None:
     for number, judged in enumerate(shown, 1):
         for line in _cause_lines(number, judged, console.width):
             print_exact(console, line)
+    for judged in report.ruled_out() if verbose else ():
+        for line in _ruled_out_lines(judged, console.width):
+            print_exact(console, line)
     named = report.near_guides[:2]
     guides = " · ".join(f"truetune explain {name}" for name in named)
     count = sum(len(guide.causes) for guide in GUIDES if guide.name in named)
     print_exact(console, Text(f"all {count} known causes: {guides}", style="dim"))
     print_exact(console)
+
+
+def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
+    """A cause that can't be that of this project, and why."""
+    text = visible(f"ruled out by these files: {judged.cause.text}: {judged.against}")
+    return [Text(line, style="dim") for line in wrap_text(text, width)]
 
 
 def _is_explained(report: SymptomReport) -> bool:

@@ -79,10 +79,12 @@ ONE_AT_A_TIME = re.compile(
     r"OLLAMA_NUM_PARALLEL(?:=|: )[\"']?1\b|max[-_]num[-_]seqs\W{1,3}1\b|^(?!.*runner).*(?:-np|--parallel)\W{1,2}1\b"
 )
 SEVERAL_USERS = re.compile(
-    r"users|parallel|concurren|requests|throughput|load\b|queue|wait|clients|per second.*claims",
+    r"users|parallel|concurren|requests|throughput|load\b|queue|wait|clients|(?<!tokens )per (?:second|minute|hour)",
     re.IGNORECASE,
 )
 MERGED = re.compile(r"merge|export", re.IGNORECASE)
+LOCAL_PATH = re.compile(r"[./~]|(?:out|outputs?|saves|models?|runs?|checkpoints?)(?:/|$)")
+"""How names of models begin that are folders"""
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,14 @@ def _rows_are_shared_out(evidence: Evidence) -> str:
     )
 
 
+def _hub_models(evidence: Evidence) -> set[str]:
+    """The models of the hub that lines name; none where one is a folder, whose model is not known by its name."""
+    names = {found[1] for line in evidence.lines if (found := MODEL.search(line))}
+    return set() if any(LOCAL_PATH.match(name) for name in names) else names
+
+
 def _no_thinking_model(evidence: Evidence) -> str:
-    names = evidence.has(MODEL)
+    names = _hub_models(evidence)
     if names and not evidence.has(THINKS) and not THINKS.search(evidence.question):
         return "no file names a model that reasons, and no text holds <think>"
     return ""
@@ -228,11 +236,8 @@ def _steps_are_no_bf16(evidence: Evidence) -> str:
 
 
 def _no_merged_start(evidence: Evidence) -> str:
-    names = {found[1] for line in evidence.lines if (found := MODEL.search(line))}
-    if names and not any(
-        MERGED.search(name) or name.startswith((".", "/", "~", "out", "saves", "models/"))
-        for name in names
-    ):
+    names = _hub_models(evidence)
+    if names and not any(map(MERGED.search, names)):
         return "every training starts from the hub's model"
     return ""
 

@@ -10,9 +10,10 @@ from truetune.checks.findings import RANK, Finding
 from truetune.checks.reports import Report
 from truetune.troubleshooting.project_words import TextLine
 
-CauseState = Literal["found", "looked for", "open"]
+CauseState = Literal["found", "looked for", "open", "ruled out"]
 """`found`: a rule that proves it fires. `looked for`: each of its rules examined something here and found nothing. That
-makes it unlikely and does not exclude it: a fault may stand where no rule looks. `open`: nothing here could tell"""
+makes it unlikely and does not exclude it: a fault may stand where no rule looks. `open`: nothing here could tell.
+`ruled out`: a setting, a line or a log here says that it can't be"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class JudgedCause:
     """Of a cause that was found, the rules that fire; else those that would prove it"""
     lines: tuple[TextLine, ...] = ()
     """Where to look in the project: lines that show what the cause takes"""
+    against: str = ""
+    """What of the project rules it out"""
     lacking: tuple[str, ...] = ()
     """What the cause takes and the project does not have: it is unlikely then, and stands at the end"""
 
@@ -48,8 +51,12 @@ class SymptomReport(Report):
     """All causes of these guides: those that were found first, the others with the likeliest first"""
 
     def remaining(self) -> tuple[JudgedCause, ...]:
-        """The causes that were not found, the likeliest first."""
-        return tuple(judged for judged in self.causes if judged.state != "found")
+        """The causes that may be and were not found, the likeliest first."""
+        return tuple(judged for judged in self.causes if judged.state in ("looked for", "open"))
+
+    def ruled_out(self) -> tuple[JudgedCause, ...]:
+        """The causes that something in the project rules out."""
+        return tuple(judged for judged in self.causes if judged.state == "ruled out")
 
     def folded_findings(self) -> tuple[Finding, ...]:
         """Where problems explain the symptom, the findings that don't: they are named in a line.
@@ -82,6 +89,7 @@ class SymptomReport(Report):
                             {"place": line.place, "line": line.text} for line in judged.lines
                         ],
                         "lacking": list(judged.lacking),
+                        "against": judged.against,
                     }
                     for judged in self.causes
                 ],

@@ -64,9 +64,8 @@ def troubleshoot(
     texts = read_project_texts(paths)
     facts = read_facts(question, texts)
     evidence = read_evidence(question, texts, (subject.log for subject in report.subjects))
-    ranked = rank_causes(guides, question, words_of_texts(texts), facts)
-    likely = _possible_causes(ranked, report, evidence)
-    causes = judge_causes(likely, report)
+    likely = rank_causes(guides, question, words_of_texts(texts), facts)
+    causes = judge_causes(likely, report, evidence)
     explaining, others = _split_findings(report, guides)
     return SymptomReport(
         spec=report.spec,
@@ -84,20 +83,9 @@ def troubleshoot(
     )
 
 
-def _possible_causes(
-    ranked: Sequence[LikelyCause], report: Report, evidence: Evidence
-) -> list[LikelyCause]:
-    """The causes without those that the project's facts rule out; what a rule found stays, whatever lines say."""
-    found = {finding.rule for finding in report.findings}
-    return [
-        one
-        for one in ranked
-        if not found.isdisjoint(one.cause.rules)
-        or not find_reason_against(one.cause.text, evidence)
-    ]
-
-
-def judge_causes(likely: Sequence[LikelyCause], report: Report) -> tuple[JudgedCause, ...]:
+def judge_causes(
+    likely: Sequence[LikelyCause], report: Report, evidence: Evidence
+) -> tuple[JudgedCause, ...]:
     """What a report says of each cause: those that were found first, then open ones, each in the order given.
 
     A cause that was looked for and not found keeps its place among the open ones: rules see some of the ways in
@@ -105,20 +93,32 @@ def judge_causes(likely: Sequence[LikelyCause], report: Report) -> tuple[JudgedC
     """
     found = {finding.rule for finding in report.findings}
     examined = {examined.rule for examined in report.examined}
-    judged = [_judge_cause(cause, found, examined) for cause in likely]
+    judged = [_judge_cause(cause, found, examined, evidence) for cause in likely]
     return tuple(sorted(judged, key=lambda one: one.state != "found"))
 
 
-def _judge_cause(likely: LikelyCause, found: set[str], examined: set[str]) -> JudgedCause:
-    """What is known of one cause by the rules that fired and those that found nothing."""
+def _judge_cause(
+    likely: LikelyCause, found: set[str], examined: set[str], evidence: Evidence
+) -> JudgedCause:
+    """What is known of one cause by the rules that fired and those that found nothing, and by what speaks against it.
+
+    What a rule found stays, whatever lines say.
+    """
     rules = likely.cause.rules
     firing = tuple(rule for rule in rules if rule in found)
     if firing:
         return JudgedCause(likely.cause, likely.guide, "found", firing, likely.lines)
+    against = find_reason_against(likely.cause.text, evidence)
+    if against:
+        return JudgedCause(
+            likely.cause, likely.guide, "ruled out", rules, likely.lines, against=against
+        )
     was_looked_for = bool(rules) and examined.issuperset(rules)
     state: CauseState = "looked for" if was_looked_for else "open"
     lacking = sorted(READING_OF_TRAIT[trait].label for trait in likely.lacking)
-    return JudgedCause(likely.cause, likely.guide, state, rules, likely.lines, tuple(lacking))
+    return JudgedCause(
+        likely.cause, likely.guide, state, rules, likely.lines, lacking=tuple(lacking)
+    )
 
 
 def _split_findings(
