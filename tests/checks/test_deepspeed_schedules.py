@@ -92,6 +92,31 @@ def test_the_schedule_of_settings(
     assert ("schedule-replaces-the-rate" in found) == is_found
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "message", "remedy"),
+    [
+        ({"type": "WarmupLR"}, "trains at up to 0.001 and not at 1e-05", '"auto"'),
+        (
+            {"type": "WarmupLR", "params": {"warmup_max_lr": 3e-4}},
+            "stops at its start: the Trainer compares warmup_max_lr 0.0003",
+            '"auto"',
+        ),
+        ({"type": "OneCycle", "params": {"cycle_max_lr": 3e-3}}, "at up to 0.003", "1e-05"),
+        ({"type": "LRRangeTest"}, "trains from 0.001", "1e-05"),
+    ],
+)
+def test_the_trainer_compares_and_fills_one_key_alone(
+    scheduler: dict[str, Any], message: str, remedy: str, tmp_path: Path
+) -> None:
+    zero = {"zero_optimization": {"stage": 2}, "scheduler": scheduler}
+    (tmp_path / "zero.json").write_text(json.dumps(zero), encoding="utf-8")
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(AXOLOTL), encoding="utf-8")
+    (found,) = [one for one in truetune.check(str(path)).findings if one.code == "CFG100"]
+    assert message in found.message
+    assert remedy in found.remedy
+
+
 def test_the_rate_of_a_script(tmp_path: Path) -> None:
     zero = {"zero_optimization": {"stage": 2}, "scheduler": {"type": "WarmupLR", "params": {}}}
     (tmp_path / "zero.json").write_text(json.dumps(zero), encoding="utf-8")

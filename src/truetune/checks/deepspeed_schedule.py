@@ -19,6 +19,8 @@ PEAK_KEYS: Mapping[str, str] = {
 }
 """Schedules that set the rate themselves, each with the key of its peak"""
 WITHOUT_DEFAULT = ("OneCycle",)
+BEGINS_AT_KEY = ("LRRangeTest",)
+"""Schedules whose key is where they begin: the rate only grows from there"""
 # Chosen, not measured: a rate that is rounded or set twice differs by less, and one that is wrong by more.
 FACTOR = 2.0
 """How far the schedule's rate is from the written one, as a factor, before it is another rate"""
@@ -46,8 +48,9 @@ class ScheduleRate(NamedTuple):
             if self.is_written
             else f"DeepSpeed's default, for {self.key} is not written"
         )
+        reach = "from" if self.schedule in BEGINS_AT_KEY else "at up to"
         return (
-            f"the run trains at up to {self.peak:g} and not at {rate:g}: the schedule {self.schedule} sets the rate"
+            f"the run trains {reach} {self.peak:g} and not at {rate:g}: the schedule {self.schedule} sets the rate"
             f" itself ({self.key} {self.peak:g}, {whose})"
         )
 

@@ -59,6 +59,8 @@ def test_short_rows_that_are_padded(
         (AXOLOTL | {"pad_to_sequence_len": False}, 10),
         (AXOLOTL | {"pad_to_sequence_len": True, "sample_packing": True}, 10),
         (AXOLOTL | {"pad_to_sequence_len": True}, 1500),
+        # 2,300 bytes: a tokenizer of single characters makes as many tokens.
+        (AXOLOTL | {"pad_to_sequence_len": True}, 250),
         (
             AXOLOTL
             | {

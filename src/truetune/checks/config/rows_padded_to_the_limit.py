@@ -3,7 +3,7 @@
 ## What it does
 Looks at settings that pad each row to a fixed length (Axolotl's `pad_to_sequence_len` without packing,
 `pad_to_max_length`, a `pad_to_multiple_of` of 512 and more) and reads the training rows that lie here. It fires where
-the longest of them is certainly shorter than a quarter of that length, by the bytes of all its texts.
+the longest of them is certainly shorter than half of that length: no tokenizer makes more than one token of a byte.
 
 ## Why it is bad
 Time and memory of a step follow the padded length. Rows of 150 tokens that are padded to 8,192 take fifty times the
@@ -48,6 +48,7 @@ one length for all.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -63,10 +64,8 @@ from truetune.settings.config import Config
 SWITCHES = ("pad_to_sequence_len", "pad_to_max_length")
 MULTIPLE = "pad_to_multiple_of"
 MIN_LENGTH = 512
-MIN_TIMES = 4
-"""Times the longest row: three of four tokens are then pads even in the longest"""
-BYTES_PER_TOKEN = 3
-"""Fewer than tokenizers of today need for a token of any usual text: the count of tokens is never too small by much"""
+MIN_TIMES = 2
+"""Times the longest row by its bytes. With the usual three to four bytes a token, six to eight times its tokens"""
 MAX_ROWS = 5_000
 TEMPLATE_TOKENS = 64
 """For the headers of a chat template"""
@@ -98,12 +97,16 @@ class RowsPaddedToTheLimit(ConfigRule):
             return lacking or Unmet(
                 "it is about settings that pad rows to a fixed length: none does"
             )
-        if _row_lengths(self.subject) is None:
+        if self._lengths is None:
             return Unmet("the rows are not here", "name the files of the rows")
         return None
 
+    @cached_property
+    def _lengths(self) -> _Lengths | None:
+        return _row_lengths(self.subject) if _padding(self.subject) is not None else None
+
     def figure(self) -> str:
-        padding, lengths = _padding(self.subject), _row_lengths(self.subject)
+        padding, lengths = _padding(self.subject), self._lengths
         assert padding is not None, "else the rule is not judged"
         assert lengths is not None, "else the rule is not judged"
         return (
@@ -112,7 +115,7 @@ class RowsPaddedToTheLimit(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        padding, lengths = _padding(config), _row_lengths(config)
+        padding, lengths = _padding(config), self._lengths
         if padding is None or lengths is None or padding.length < MIN_TIMES * lengths.longest:
             return
         pads = 1 - lengths.median / padding.length
@@ -123,7 +126,7 @@ class RowsPaddedToTheLimit(ConfigRule):
             f"{off}: batches are then padded to their longest row; or join short rows by packing, or lower the limit on"
             " the length",
             evidence=[
-                f"the median row has at most {lengths.median:,} tokens, by {BYTES_PER_TOKEN} bytes a token"
+                f"the median row has {lengths.median:,} bytes, and so at most as many tokens"
             ],
             cases=[setting_case(config, config.raw[padding.key], padding.key)],
         )
@@ -132,11 +135,8 @@ class RowsPaddedToTheLimit(ConfigRule):
 def _padding(config: Config) -> _Padding | None:
     """The setting that pads each row, and to which length; None where none does, or rows are joined."""
     raw = config.raw
-    if (
-        config.spec.training.packing
-        or raw.get("torch_compile")
-        or raw.get("sample_packing") is True
-    ):
+    # Compiled models are padded to one length so that they are compiled once.
+    if config.spec.training.packing or raw.get("torch_compile"):
         return None
     for key in SWITCHES:
         if raw.get(key) is True and config.limit and config.limit >= MIN_LENGTH:
@@ -164,5 +164,5 @@ def _row_lengths(config: Config) -> _Lengths | None:
 
 
 def _most_tokens(row: Any) -> int:
-    """Tokens of a row at most: all of its texts, whichever of them are trained."""
-    return len(str(row).encode("utf-8", "replace")) // BYTES_PER_TOKEN + TEMPLATE_TOKENS
+    """Tokens of a row at most: the bytes of all its texts, whichever of them are trained."""
+    return len(str(row).encode("utf-8", "replace")) + TEMPLATE_TOKENS

@@ -4,7 +4,8 @@
 Reads the `scheduler` block of the DeepSpeed settings that the run names (a file, or a table in place). `WarmupLR`,
 `WarmupDecayLR`, `LRRangeTest` and `OneCycle` set the rate themselves; `warmup_max_lr` is 0.001 where it is not written.
 It fires where that is not the learning rate of the settings, by a factor of two or more. "auto" takes the rate of the
-settings, `WarmupCosineLR` scales it: both are fine.
+settings, `WarmupCosineLR` scales it: both are fine. A `warmup_max_lr` that is written and differs ends the run at its
+start: the Trainer compares the two.
 
 ## Why it is bad
 The Trainer compares `warmup_max_lr` with its own rate only where it is written. Left out, a full fine-tune at 1e-5
@@ -54,6 +55,9 @@ from truetune.checks.rule import ConfigRule
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
 
+FILLED_BY_TRAINER = "warmup_max_lr"
+"""The one peak that the Trainer fills in for "auto", and compares with its own rate where it is written"""
+
 
 class _NamedSchedule(NamedTuple):
     """The schedule of a run's DeepSpeed settings, and where it stands."""
@@ -92,9 +96,8 @@ class ScheduleReplacesTheRate(ConfigRule):
             written if found.rate.is_written else f"{written} by default"
         )
         yield self.finding(
-            found.rate.describe(rate),
-            f'write "{found.rate.key}": "auto" in the scheduler\'s params of {Path(found.file).name} (the Trainer fills'
-            " its rate in), or take the scheduler block out",
+            _describe(found.rate, rate),
+            _advise(found, rate),
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),
                 setting_case(config, text, "deepspeed")
@@ -122,3 +125,24 @@ class ScheduleReplacesTheRate(ConfigRule):
             return None
         spot = document.spot("scheduler", "params", rate.key) or document.spot("scheduler", "type")
         return _NamedSchedule(rate, str(path), spot.line if spot is not None else 1)
+
+
+def _describe(scheduled: ScheduleRate, rate: float) -> str:
+    """What becomes of the settings' rate."""
+    if scheduled.is_written and scheduled.key == FILLED_BY_TRAINER:
+        return (
+            f"the run stops at its start: the Trainer compares {scheduled.key} {scheduled.peak:g} of the schedule"
+            f" {scheduled.schedule} with learning_rate {rate:g}"
+        )
+    return scheduled.describe(rate)
+
+
+def _advise(found: _NamedSchedule, rate: float) -> str:
+    """How the settings' rate becomes the one in force."""
+    name = Path(found.file).name
+    if found.rate.key != FILLED_BY_TRAINER:
+        return found.rate.advise(rate, name)
+    return (
+        f'write "{found.rate.key}": "auto" in the scheduler\'s params of {name} (the Trainer fills its rate in),'
+        " or take the scheduler block out"
+    )
