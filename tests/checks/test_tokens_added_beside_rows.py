@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.checks.test_files_beside_logs import found, words
+from truetune.checks.tokens_added_by_project import tokens_added_by_project
 
 
 def rows(mark: str) -> str:
@@ -96,3 +97,12 @@ def test_a_column_that_is_cut_away_is_an_error(tmp_path: Path) -> None:
 def test_a_column_that_is_kept_is_not_called_lost(tmp_path: Path, text: str, limit: int) -> None:
     files = {"d.jsonl": ARTICLES, "train.py": CUT.format(text=text, limit=limit)}
     assert "'headline'" not in words(found(tmp_path, files), "CFG064")
+
+
+def test_the_tokens_of_a_tokenizer_are_not_added_by_the_project(tmp_path: Path) -> None:
+    tokens = json.dumps({"additional_special_tokens": ["<|lookup|>"]})
+    (tmp_path / "tokenizer_config.json").write_text(tokens, encoding="utf-8")
+    (tmp_path / "special_tokens_map.json").write_text(tokens, encoding="utf-8")
+    assert not tokens_added_by_project([], [str(tmp_path)])
+    (tmp_path / "run.json").write_text(tokens, encoding="utf-8")
+    assert tokens_added_by_project([], [str(tmp_path)]) == {"<|lookup|>"}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.checks.check_data import Progress, check
 from truetune.checks.columns_read_by_scripts import columns_read_by_scripts
@@ -48,6 +49,10 @@ from truetune.checks.rule_runner import (
 from truetune.checks.run_of_scripts import find_run_of_scripts
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
 from truetune.checks.tokens_added_by_project import tokens_added_by_project
+from truetune.checks.unread_training_settings import (
+    describe_unread_training,
+    unread_training_settings,
+)
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.data.find_data_files import find_sources
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
@@ -78,7 +83,6 @@ from truetune.settings.row_formats import is_script_format
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.config_file import how_to_identify, read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.settings.stacks.trainer_arguments import class_defaults
 from truetune.settings.suggest_spelling import did_you_mean_path
 from truetune.source.find_source_files import SKIPPED_FOLDERS, find_source_files
 from truetune.trainers.trainer_facts import TrainerName
@@ -134,6 +138,8 @@ class PathsCheck:
     """What the paths merge, serve or load"""
     named: tuple[str, ...] = ()
     """The paths themselves"""
+    tokens_added: frozenset[str] | None = None
+    """What scripts and settings among the paths add to the tokenizer; None until rows are looked at"""
     beside: FilesBeside | None = None
     """What the files among the paths say of the logs among them; None until a log is looked at"""
 
@@ -257,14 +263,7 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     if not run.data or run.format is not None or run.map:
         return run
     scripts = training_scripts(str(file) for _, file in find_source_files(seen.trainers.sources))
-    update: dict[str, object] = {}
-    if run.tokenizer is None and run.model is None:
-        name = _tokenizer_of_scripts(scripts)
-        if name is not None:
-            update["tokenizer"] = name
-    with_tokenizer = run.model_copy(update=update)
-    for script in scripts:
-        _bring_tokenizer(script, with_tokenizer)
+    update = _bring_tokenizer_of_scripts(scripts, run)
     shaping = find_shaping_script(scripts, run.data)
     if shaping is None:
         return run
@@ -280,6 +279,18 @@ def _shape_by_script(run: RunSpec, seen: PathsCheck) -> RunSpec:
     if "data" in update:
         seen.judged.append(Judgement(not_judged=tuple(_rows_left_out(run, rows))))
     return run.model_copy(update=update)
+
+
+def _bring_tokenizer_of_scripts(scripts: Sequence[str], run: RunSpec) -> dict[str, object]:
+    """Let scripts be followed with the run's tokenizer, or with the one that they load; gives what the run lacks."""
+    update: dict[str, object] = {}
+    name = _tokenizer_of_scripts(scripts) if run.tokenizer is None and run.model is None else None
+    if name is not None:
+        update["tokenizer"] = name
+    with_tokenizer = run.model_copy(update=update)
+    for script in scripts:
+        _bring_tokenizer(script, with_tokenizer)
+    return update
 
 
 def _tokenizer_of_scripts(scripts: Iterable[str]) -> str | None:
@@ -503,8 +514,10 @@ def _columns_read(seen: PathsCheck) -> frozenset[str]:
 
 
 def _tokens_added(seen: PathsCheck) -> frozenset[str]:
-    """The tokens that scripts and settings among the paths add to the tokenizer."""
-    return tokens_added_by_project(seen.trainers.sources, seen.named)
+    """The tokens that scripts and settings among the paths add to the tokenizer; they are looked for once."""
+    if seen.tokens_added is None:
+        seen.tokens_added = tokens_added_by_project(seen.trainers.sources, seen.named)
+    return seen.tokens_added
 
 
 def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
@@ -606,6 +619,15 @@ def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> N
             _take_rows_of_folder(Path(path), kinds, seen)
         else:
             seen.data.append(path)
+    _check_each_kind(path, kinds, seen)
+    _check_beside(path, kinds, seen)
+
+
+def _check_each_kind(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
+    """What the rules on each of the kinds of a path say.
+
+    One thing in a folder that can't be read keeps nothing else back. Raises a TruetuneError where nothing was judged.
+    """
     before, errors = len(seen.subjects), list[TruetuneError]()
     # A folder of notebooks and scripts is linted once: imports between them are followed.
     for kind in dict.fromkeys("source" if kind in SOURCE_KINDS else kind for kind in kinds):
@@ -615,10 +637,8 @@ def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> N
             errors.append(error)
     if errors and (not Path(path).is_dir() or len(seen.subjects) == before):
         raise errors[0]
-    # One thing in a folder that can't be read keeps nothing else back.
     unread = [_unread_path(path, error, is_named=True) for error in errors]
     seen.judged.append(Judgement(not_judged=tuple(unread)))
-    _check_beside(path, kinds, seen)
 
 
 def _check_kind(path: str, kind: InputKind, seen: PathsCheck) -> None:
@@ -717,7 +737,7 @@ def check_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
     rows_below = _row_folders_below(folder)
     if not members and not rows_below:
-        left_out = tuple(map(_of_unread_training, _unread_trainings(folder, unread)))
+        left_out = tuple(map(describe_unread_training, unread_training_settings(folder, unread)))
         seen.judged.append(Judgement(not_judged=left_out))
         return False
     _check_members(folder, kinds, members, seen)
@@ -753,11 +773,12 @@ def _check_members(
 
 def _take_rows_of_folder(folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """Take as data the rows of a folder, or those elsewhere that its scripts train."""
-    if _do_scripts_train_other_rows(folder, kinds, seen):
-        _check_rows_of_scripts(folder, seen)
-        _leave_out_own_rows(folder, seen)
-    else:
+    trained = _rows_trained_elsewhere(folder, kinds, seen)
+    if trained is None:
         _add_rows_of_folder(folder, seen)
+    else:
+        _judge_trained_rows(trained, seen)
+        _leave_out_own_rows(folder, seen)
 
 
 def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
@@ -796,20 +817,40 @@ def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         seen.judged.append(Judgement(not_judged=(unjudged,)))
 
 
-def _do_scripts_train_other_rows(
+class _TrainedRows(NamedTuple):
+    """The rows that the scripts of a folder train."""
+
+    run: RunSpec | None
+    """With the limit that the one script sets, where its rows are of a known form; None where the script alone knows
+    what they are"""
+    files: tuple[str, ...]
+
+
+def _find_trained_rows(folder: Path, seen: PathsCheck) -> _TrainedRows:
+    """What the one training script of a folder reads; no file where that is not known."""
+    run = find_run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
+    # Rows that need columns mapped, or are of no known form, would be judged wrongly: the script reads them in its
+    # own way.
+    if run is not None and all(_holds_rows(path, seen.spec) for path in run.data):
+        return _TrainedRows(run, run.data)
+    scripts = [str(file) for _, file in find_source_files([str(folder)])]
+    return _TrainedRows(None, find_trained_files(scripts))
+
+
+def _rows_trained_elsewhere(
     folder: Path, kinds: tuple[InputKind, ...], seen: PathsCheck
-) -> bool:
-    """Do the scripts of a folder train files that lie elsewhere, where no file in it holds rows of a known form?
+) -> _TrainedRows | None:
+    """What the scripts of a folder train, where that lies elsewhere and no file in the folder holds rows of a known
+    form; else None.
 
     Such files (answers beside what was expected, a table of scores) would hide the rows that are trained.
     """
     if set(SOURCE_KINDS).isdisjoint(kinds) or seen.run is not None or list_training_files(folder):
-        return False
-    run = find_run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
-    scripts = [str(file) for _, file in find_source_files([str(folder)])]
-    trained = find_trained_files(scripts) if run is None else run.data
+        return None
+    trained = _find_trained_rows(folder, seen)
     own = folder.resolve()
-    return bool(trained) and all(Path(file).resolve().parent != own for file in trained)
+    is_elsewhere = all(Path(file).resolve().parent != own for file in trained.files)
+    return trained if trained.files and is_elsewhere else None
 
 
 def _leave_out_own_rows(folder: Path, seen: PathsCheck) -> None:
@@ -823,24 +864,25 @@ def _leave_out_own_rows(folder: Path, seen: PathsCheck) -> None:
 
 def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     """Judge the rows that the one training script of a folder reads, with the limit that it sets."""
-    run = find_run_of_scripts(sorted(folder.glob("*.py"))[:MAX_FOLDER_ENTRIES])
-    # Rows that need columns mapped, or are of no known form, would be judged wrongly: the script reads them in its
-    # own way.
-    if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
-        scripts = [str(file) for _, file in find_source_files([str(folder)])]
-        seen.data += find_trained_files(scripts)
+    _judge_trained_rows(_find_trained_rows(folder, seen), seen)
+
+
+def _judge_trained_rows(trained: _TrainedRows, seen: PathsCheck) -> None:
+    """Take the rows that scripts train as what is judged."""
+    if trained.run is None:
+        seen.data += trained.files
         seen.rows_of_scripts = bool(seen.data)
         return
     settings = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set - {"data"}}
-    seen.run = run.model_copy(update=settings)
+    seen.run = trained.run.model_copy(update=settings)
     # A script may build prompts of its own from the rows.
     seen.own_prompt = seen.rows_of_scripts = True
 
 
 def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> Iterator[NotJudged]:
     """What of a folder was left out: files of no kind, and models beyond the first."""
-    trainings = _unread_trainings(folder, unread)
-    yield from map(_of_unread_training, trainings)
+    trainings = unread_training_settings(folder, unread)
+    yield from map(describe_unread_training, trainings)
     unread = [name for name in unread if str(folder / name) not in trainings]
     if unread:
         why = f"of no kind that truetune reads: {name_list(unread)}"
@@ -848,53 +890,6 @@ def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> It
     if len(models) > MAX_MODELS_BELOW:
         why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"
         yield NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
-
-
-SETTINGS_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-MIN_TRAINING_KEYS = 3
-"""Of the words of `TrainingArguments`: other programs have a seed, or a learning_rate"""
-
-
-def _unread_trainings(folder: Path, unread: Sequence[str]) -> list[str]:
-    """The settings of a training that were taken for nothing, and that no script hands to a trainer's class."""
-    from truetune.source.script_configs import settings_files_read
-
-    found = [
-        str(folder / name)
-        for name in unread
-        if Path(name).suffix in SETTINGS_SUFFIXES and _holds_training_keys(folder / name)
-    ]
-    if not found:
-        return []
-    scripts = sorted(folder.glob("*.py"))[:MAX_NOTEBOOKS]
-    read = {os.path.realpath(file) for script in scripts for file in settings_files_read(script)}
-    return [file for file in found if os.path.realpath(file) not in read]
-
-
-def _holds_training_keys(path: Path) -> bool:
-    """Does a file hold keys of `TrainingArguments`, at its top or one level below?"""
-    try:
-        value = located_document.read_document(path).value
-    except TruetuneError:
-        return False
-    if not isinstance(value, dict):
-        return False
-    keys = {str(key) for part in (value, *value.values()) if isinstance(part, dict) for key in part}
-    return len(keys & class_defaults("TrainingArguments").keys()) >= MIN_TRAINING_KEYS
-
-
-def _of_unread_training(path: str) -> NotJudged:
-    """Settings of a training whose program is not known: that nothing was found in them says nothing."""
-    return NotJudged(
-        "the settings",
-        "this file holds settings of a training and was not read: its keys are not those of one program, and no script"
-        " beside it is seen to hand them to a class of a trainer's arguments",
-        place=path,
-        unlock="name who reads it with --trainer, or give the keys to the class in the open:"
-        " HfArgumentParser(CLASS).parse_yaml_file(FILE)",
-        asked=False,
-        always_told=True,
-    )
 
 
 def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[InputKind, ...]]], list[str]]:
@@ -1023,7 +1018,7 @@ def _check_member(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
         if kinds[0] in REASON_BY_UNJUDGED_KIND:
             unjudged = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
             file = Path(path)
-            if kinds[0] == "settings" and _unread_trainings(file.parent, [file.name]):
+            if kinds[0] == "settings" and unread_training_settings(file.parent, [file.name]):
                 unjudged = replace(unjudged, always_told=True)
             seen.judged.append(Judgement(not_judged=(unjudged,)))
         elif kinds == MODEL_BELOW:

@@ -12,6 +12,8 @@ from typing import Any
 
 from truetune.checks.source.evidence.added_tokens import added_tokens
 from truetune.errors import TruetuneError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.settings.located_document import read_document
 from truetune.source.find_source_files import find_source_files
 from truetune.source.module import read_module
@@ -22,12 +24,15 @@ TOKEN_KEYS = (
     + ("add_tokens", "add_special_tokens")  # LLaMA-Factory
     + ("new_special_tokens",)  # ms-swift
 )
+NAMES_TOKENS = re.compile("|".join(TOKEN_KEYS).encode())
 TURN_MARK = re.compile(
     r"im_start|im_end|start_header_id|end_header_id|eot_id|start_of_turn|end_of_turn|INST"
     r"|^<\|(?:system|user|assistant|end)\|>$"
     r"|^</?s>$|^<(?:bos|eos|pad)>$|endoftext|begin_of_text|end_of_text"
 )
 """Marks of published templates"""
+FILES_OF_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+"""They hold the tokenizer's own tokens, those of its template among them"""
 MAX_FILES = 50
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 3
@@ -61,9 +66,11 @@ def _of_settings(named: Iterable[str]) -> Iterator[str]:
     """What files of settings add by the keys of their stacks."""
     for file in _settings_files(named):
         try:
-            if file.stat().st_size <= MAX_BYTES:
+            text = read_bounded(file, SETTINGS)
+            # Parsing costs a second where a file is large, such as one of rows; most name no token.
+            if len(text) <= MAX_BYTES and NAMES_TOKENS.search(text):
                 yield from _tokens_of_keys(read_document(file).value, 0)
-        except (TruetuneError, OSError):
+        except (TruetuneError, OSError, InputLimitError):
             continue
 
 
@@ -75,7 +82,13 @@ def _settings_files(named: Iterable[str]) -> list[Path]:
             files += sorted(path.iterdir()) if path.is_dir() else [path]
         except OSError:
             continue
-    chosen = [file for file in files if file.suffix in SETTINGS_SUFFIXES and file.is_file()]
+    chosen = [
+        file
+        for file in files
+        if file.suffix in SETTINGS_SUFFIXES
+        and file.name not in FILES_OF_TOKENIZERS
+        and file.is_file()
+    ]
     return chosen[:MAX_FILES]
 
 

@@ -56,7 +56,7 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.checks.token_cases import case_in_row
 from truetune.data.column_names import is_answer_name, is_metadata_name
-from truetune.data.conversation import Conversation
+from truetune.data.script_rows.last_column import columns_in, find_last_column
 from truetune.encoding.batch import Batch
 
 # Chosen, not measured: in instruction sets answers are a third and more of the text, in
@@ -104,13 +104,12 @@ class AnswerIsLittleOfTheLoss(DataRule):
             if row.text is None or not row.made_of or self.rows == MAX_ROWS:
                 continue
             self.rows += 1
-            found = _find_last_column(row, row.text)
-            if found is None:
+            last = find_last_column(row.made_of, row.text)
+            if last is None or last.behind > MAX_BEHIND:
                 continue
-            column, text = found
-            self.columns.update(dict.fromkeys(_columns_in(row, row.text)))
-            case = case_in_row(batch, row, f"{column} is {text[:MAX_LABEL]!r}")
-            self.ends.append(AnswerAtEnd(column, text, len(row.text), case))
+            self.columns.update(dict.fromkeys(columns_in(row.made_of, row.text)))
+            case = case_in_row(batch, row, f"{last.name} is {last.text[:MAX_LABEL]!r}")
+            self.ends.append(AnswerAtEnd(last.name, last.text, len(row.text), case))
 
     def unmet(self) -> Unmet | None:
         if self.rows < MIN_ROWS:
@@ -170,24 +169,3 @@ class AnswerIsLittleOfTheLoss(DataRule):
     def _learned(self) -> int:
         """Characters of the texts."""
         return sum(end.learned for end in self.ends)
-
-
-def _columns_in(row: Conversation, text: str) -> Iterator[str]:
-    """The columns of the file's row whose text stands in what is learned."""
-    for column, value in row.made_of.items():
-        if value.strip() and value.strip() in text:
-            yield column
-
-
-def _find_last_column(row: Conversation, text: str) -> tuple[str, str] | None:
-    """The column that stands at the end of a text, and what it holds; None where none does, or it is all of it."""
-    ends: list[tuple[int, int, str, str]] = []
-    for column in _columns_in(row, text):
-        value = row.made_of[column].strip()
-        end = text.rindex(value) + len(value)
-        ends.append((end, len(value), column, value))
-    if len(ends) < 2:
-        return None
-    # Of two columns that end at one place, such as a label that is the last word of a text, the longer is the text.
-    end, _, column, value = max(ends)
-    return (column, value) if len(text) - end <= MAX_BEHIND else None

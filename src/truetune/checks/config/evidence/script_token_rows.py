@@ -15,21 +15,18 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.turn_forms import PLAIN_TURNS, TurnForm, turns_of_model
-from truetune.data.file_records import read_records
-from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.script_rows.last_column import find_last_column
 from truetune.data.script_rows.script_tokenizer import ScriptTokenizer
 from truetune.data.script_rows.trained_rows import (
     ScriptRows,
     read_token_rows,
     tokenizer_of_script,
 )
-from truetune.errors import DataError, TruetuneError
-from truetune.parsing.decompression import UNREADABLE
+from truetune.errors import TruetuneError
 
 IGNORED = -100
 """The label of a token that is not learned"""
@@ -41,7 +38,6 @@ WHOLE_TEXT = 1 << 24
 """Characters of a token so long that nothing is cut"""
 HEAD_CHARACTERS = 24
 """Of a column's text, by which it is found in a row. Chosen, not measured: shorter texts stand in others by chance"""
-MAX_FILE_ROWS = 5_000
 PAD = "\0"
 OWN_MASK = re.compile(r"(?<!pad_token_id=)(?<!pad_token_id = )-\s*100\b|ignore_index")
 """A script that leaves something out of the labels; that pads are left out says nothing of prompts"""
@@ -191,39 +187,13 @@ def _column_that_is_lost(
         if left is None:
             continue
         text = "".join(tokenizer.pieces[one] for one in row.row["input_ids"])
-        last = _last_column(_file_rows(row.file).get(row.line, {}), text)
-        if last is not None and last[1] not in left:
-            counts[last[0]] += 1
+        long = {
+            name: value for name, value in row.read.items() if len(value.strip()) >= HEAD_CHARACTERS
+        }
+        last = find_last_column(long, text)
+        if last is not None and last.text[:HEAD_CHARACTERS] not in left:
+            counts[last.name] += 1
     return counts.most_common(1)[0] if counts else ("", 0)
-
-
-def _last_column(row: Mapping[str, Any], text: str) -> tuple[str, str] | None:
-    """The column whose text begins last in a row's whole text, and its beginning; None where fewer than two are."""
-    heads = {
-        name: value.strip()[:HEAD_CHARACTERS]
-        for name, value in row.items()
-        if isinstance(value, str) and len(value.strip()) >= HEAD_CHARACTERS
-    }
-    places = {name: text.rfind(head) for name, head in heads.items() if head in text}
-    if len(places) < 2:
-        return None
-    name = max(places, key=lambda one: places[one])
-    return name, heads[name]
-
-
-@lru_cache(maxsize=4)
-def _file_rows(file: str) -> Mapping[int, Mapping[str, Any]]:
-    """The first rows of a file by their lines; empty where it can't be read."""
-    rows: dict[int, Mapping[str, Any]] = {}
-    try:
-        for source in find_sources((file,)):
-            with open_raw(source.path) as raw:
-                for record in islice(read_records(source, raw), MAX_FILE_ROWS):
-                    if isinstance(record.row, Mapping):
-                        rows[record.line] = record.row
-    except (DataError, *UNREADABLE):
-        return {}
-    return rows
 
 
 def _rows_of_pieces(script: str, tokenizer: PieceTokenizer) -> ScriptRows | None:
