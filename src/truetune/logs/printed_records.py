@@ -176,18 +176,22 @@ class _RecordCollector:
         total = parse_number(record.pop("batches", None))
         if total is not None:
             batch = int(parse_number(record.pop("batch")) or 0)
-            # A counter that ran to its end and begins again counts batches of an epoch; one that goes back from
-            # elsewhere is that of a resumed run.
-            begins_again = batch <= total / 10 or batch == self.last_batch == total
-            if begins_again and self.last_batch >= total * 9 / 10:
-                self.batches_before += int(total)
-            self.last_batch = batch
-            record["step"] = self.batches_before + batch
+            record["step"] = self._step_of_batch(batch, total)
         if "loss" in record and (_has_step(record) or "batch" in record):
             self.counts_steps = True
         elif self.counts_steps and "epoch" in record and "eval_loss" in record:
             record.pop("loss", None)
         return record
+
+    def _step_of_batch(self, batch: int, total: float) -> int:
+        """The step of a batch of an epoch, counted over all epochs."""
+        # A counter that ran to its end and begins again counts batches of an epoch; one that goes back from
+        # elsewhere is that of a resumed run.
+        begins_again = batch <= total / 10 or batch == self.last_batch == total
+        if begins_again and self.last_batch >= total * 9 / 10:
+            self.batches_before += int(total)
+        self.last_batch = batch
+        return self.batches_before + batch
 
     def _note_rate(self, text: str) -> None:
         """Keeps the rate that a line of DeepSpeed's says."""

@@ -79,19 +79,11 @@ def _words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
     """The words of `docker run --gpus all -e NAME=VALUE -v FOLDER:FOLDER IMAGE COMMAND`."""
     yield from ("docker", "run")
     yield from _gpu_options(service)
-    environment = service.get("environment")
-    if isinstance(environment, dict):
-        environment = [f"{name}={value}" for name, value in environment.items()]
-    for one in environment if isinstance(environment, list) else ():
-        yield from ("-e", str(one))
-    volumes = service.get("volumes")
-    for one in volumes if isinstance(volumes, list) else ():
-        if isinstance(one, str):
-            yield from ("-v", one)
-    files = service.get("env_file")
-    for one in [files] if isinstance(files, str) else files if isinstance(files, list) else ():
-        if isinstance(one, str):
-            yield from ("--env-file", one)
+    yield from _environment_words(service)
+    for one in _texts_of(service.get("volumes")):
+        yield from ("-v", one)
+    for one in _texts_of(service.get("env_file")):
+        yield from ("--env-file", one)
     yield from _resource_words(service)
     image = _base_of_build(service, folder) or service.get("image")
     if isinstance(image, str):
@@ -102,6 +94,21 @@ def _words(service: Mapping[str, Any], folder: Path) -> Iterator[str]:
             yield from _split(given)
         elif isinstance(given, list):
             yield from map(str, given)
+
+
+def _environment_words(service: Mapping[str, Any]) -> Iterator[str]:
+    """The variables of a service, which stand as a mapping or as a list of NAME=VALUE."""
+    environment = service.get("environment")
+    if isinstance(environment, dict):
+        environment = [f"{name}={value}" for name, value in environment.items()]
+    for one in environment if isinstance(environment, list) else ():
+        yield from ("-e", str(one))
+
+
+def _texts_of(value: Any) -> list[str]:
+    """A text, or the texts of a list; empty for anything else."""
+    given = value if isinstance(value, list) else [value]
+    return [one for one in given if isinstance(one, str)]
 
 
 def _gpu_options(service: Mapping[str, Any]) -> Iterator[str]:

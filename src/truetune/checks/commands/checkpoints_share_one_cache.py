@@ -137,22 +137,26 @@ def _shared_paths(file: CommandFile) -> Iterator[SharedPath]:
     if any(name in file.requests for name in ARRAY_OPTIONS):
         loops.append(_array_loop(file))
     for loop in loops:
-        inside = CommandFile(file.path, loop.text, loop.commands)
-        for run in harness_runs(inside):
-            path = _cache_of(run)
-            weights = ",".join(run.argument(name) or "" for name in WEIGHTS)
-            names = loop.names_in(weights)
-            # Each task of an array is a job of its own, with variables of its own.
-            is_by_task = ARRAY_VARIABLE in loop.names and "SLURM_" in path
-            if is_by_task:
-                continue
-            if path and names and loop.is_same_in_each_pass(path) and not _is_removed(loop, path):
-                yield SharedPath(run.command, path, min(names), is_cache=True)
+        yield from _caches_of_loop(file, loop)
         yield from _made_once(loop)
     runs = [run for run in harness_runs(file) if _cache_of(run)]
     for first, second in itertools.combinations(runs, 2):
         if _share_a_cache(file, first, second):
             yield SharedPath(second.command, _cache_of(second), "", is_cache=True)
+
+
+def _caches_of_loop(file: CommandFile, loop: ShellLoop) -> Iterator[SharedPath]:
+    """The caches that stay the same while the weights differ from pass to pass."""
+    for run in harness_runs(CommandFile(file.path, loop.text, loop.commands)):
+        path = _cache_of(run)
+        weights = ",".join(run.argument(name) or "" for name in WEIGHTS)
+        names = loop.names_in(weights)
+        # Each task of an array is a job of its own, with variables of its own.
+        is_by_task = ARRAY_VARIABLE in loop.names and "SLURM_" in path
+        if not path or not names or is_by_task or not loop.is_same_in_each_pass(path):
+            continue
+        if not _is_removed(loop, path):
+            yield SharedPath(run.command, path, min(names), is_cache=True)
 
 
 def _array_loop(file: CommandFile) -> ShellLoop:

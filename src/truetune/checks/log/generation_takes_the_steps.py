@@ -8,7 +8,7 @@ log leave `use_vllm` off. Without timings it takes the tokens of a second, where
 
 ## Why it is bad
 `generate` of transformers computes a batch until its longest completion ends, without paged attention and in the
-trainer's own wrappers. An engine makes the same completions ten times as fast, and the GPU is mostly idle until then.
+trainer's own wrappers. An engine makes the same completions several times as fast; until then the GPU is mostly idle.
 
 ## Example
 ```yaml

@@ -180,7 +180,7 @@ class AnswersInTwoLanguages(DataRule):
         cases = [row.case for row in rows if row.answered != language]
         yield self.finding(
             f"prompts say to answer in {_name(language)}, and of {len(rows):,} such rows"
-            f" {_told(counts)}{self._told_of}",
+            f" {_list_languages(counts)}{self._rows_looked_at}",
             f"translate the answers of these rows into {_name(language)}, or drop the rows, and train again; if the"
             " answers are as they should be, correct the instruction in the prompt",
             cases=cases[:SHOWN_CASES],
@@ -199,7 +199,7 @@ class AnswersInTwoLanguages(DataRule):
         others = [row for row in rows if row.answered != usual]
         yield self.finding(
             f"questions in {_name(language)} have answers in {len(common)} languages, and no prompt says which: of"
-            f" {len(rows):,} rows {_told(counts)}{self._told_of}",
+            f" {len(rows):,} rows {_list_languages(counts)}{self._rows_looked_at}",
             f"translate the answers of these rows into {_name(usual)}, or drop the rows, and train again; if both"
             f' languages are wanted, name the one in each prompt ("Answer in {_name(others[0].answered)}.")',
             cases=[row.case for row in others[:SHOWN_CASES]],
@@ -208,7 +208,7 @@ class AnswersInTwoLanguages(DataRule):
         )
 
     @property
-    def _told_of(self) -> str:
+    def _rows_looked_at(self) -> str:
         """How many rows were looked at, where it is not all."""
         unknown = self.looked_at - self.known
         told = [f"{self.looked_at:,} of {self.rows:,} rows were looked at"] * (
@@ -292,7 +292,7 @@ def _name(language: str) -> str:
     return LANGUAGE_NAMES.get(language, language)
 
 
-def _told(counts: Counter[str]) -> str:
+def _list_languages(counts: Counter[str]) -> str:
     """`116 are answered in English and 115 in German`"""
     (first, count), *rest = counts.most_common()
     told = [f"{count:,} are answered in {_name(first)}"]

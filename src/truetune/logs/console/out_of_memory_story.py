@@ -336,7 +336,11 @@ class MemoryStory:
             yield self._limit_of_rows()
         if self.cause in OF_EVALUATION:
             yield from self._of_evaluation()
-            return
+        else:
+            yield from self._of_cause()
+
+    def _of_cause(self) -> Iterator[str]:
+        """What the cause itself advises, unless it is done already, and smaller steps where rows bring it."""
         fused = self.settings.fused_loss or _is_on(self.beside.setting("use_liger_kernel"))
         if self.cause is LOSS_LOGITS and fused:
             yield "fewer or shorter rows: a loss kernel is on already (see that it knows this model's class)"
@@ -395,19 +399,8 @@ class MemoryStory:
     def _smaller_steps(self) -> Iterator[str]:
         """What makes a step smaller and is not in use yet; rows unless those are advised already."""
         batch, checkpointing = self.batch, self._checkpointing()
-        set_batch = self.beside.setting("per_device_train_batch_size")
-        if batch is None:
-            yield "halve per_device_train_batch_size, if it is above 1, and double gradient_accumulation_steps"
-        elif batch > 1:
-            is_place_known = set_batch is not None and set_batch.value == batch
-            place = f" ({set_batch.place})" if set_batch is not None and is_place_known else ""
-            key = (
-                set_batch.key if set_batch is not None and place else "per_device_train_batch_size"
-            )
-            yield (
-                f"lower {key} from {batch} to {batch // 2}{place} and double"
-                " gradient_accumulation_steps"
-            )
+        if batch is None or batch > 1:
+            yield f"{self._smaller_batch(batch)} and double gradient_accumulation_steps"
         setting = self.beside.setting("gradient_checkpointing")
         if checkpointing is False and setting is not None:
             yield f"turn gradient_checkpointing on: it is off ({setting.place}: {setting.text})"
@@ -418,6 +411,15 @@ class MemoryStory:
                 "the batch is 1 and checkpointing is on already: shorter rows (`truetune check DATA -t"
                 " TOKENIZER -v` prints the lengths), or more GPUs"
             )
+
+    def _smaller_batch(self, batch: int | None) -> str:
+        """How to halve the batch, by the key and line that set it where these are known."""
+        if batch is None:
+            return "halve per_device_train_batch_size, if it is above 1,"
+        setting = self.beside.setting("per_device_train_batch_size")
+        if setting is None or setting.value != batch:
+            return f"lower per_device_train_batch_size from {batch} to {batch // 2}"
+        return f"lower {setting.key} from {batch} to {batch // 2} ({setting.place})"
 
     def _checkpointing(self) -> bool | None:
         """Is gradient checkpointing on, as the output or a file beside it says? None: not known."""

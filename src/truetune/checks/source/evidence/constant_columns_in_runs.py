@@ -70,25 +70,33 @@ def constant_results(module: Module) -> Iterator[ConstantResult]:
 
 
 def _casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:
-    """`bool` of a text."""
+    """`bool` of a text, or of numbers without a 0."""
     for call in trace.all_calls:
         given = _cast_to_bool(call)
         if given is None or call.home.path != module.path:
             continue
         values = column_values(module, given)
         if values is not None:
-            no = [one for one in values.values if isinstance(one, str) and _means_no(one)]
-            if no and all(isinstance(one, str) and one for one in values.values):
-                what = f"bool({no[0]!r}) is True: of {_described(values)}, every row becomes True"
-                yield ConstantResult(call.node, what, "cast", True)
-            elif _are_true_numbers(values) and stands_as_label(module, call.node):
-                least = min(values.values)
-                what = f"bool({least!r}) is True: of {_described(values)}, every row becomes True"
-                kind = "cast of signs" if least < 0 else "cast of grades"
-                yield ConstantResult(call.node, what, kind, True)
+            yield from _cast_of_values(module, call, values)
         elif is_text(given) and _label_behind(given):
             what = "each cell is a text here, and bool() of a text is True unless it is empty: '0' and 'False' too"
             yield ConstantResult(call.node, what, "cast", False)
+
+
+def _cast_of_values(
+    module: Module, call: CallEvent, values: ColumnValues
+) -> Iterator[ConstantResult]:
+    """A cast of known values that gives True for each of them."""
+    no = [one for one in values.values if isinstance(one, str) and _means_no(one)]
+    if no and all(isinstance(one, str) and one for one in values.values):
+        kind, shown = "cast", no[0]
+    elif _are_true_numbers(values) and stands_as_label(module, call.node):
+        shown = min(values.values)
+        kind = "cast of signs" if shown < 0 else "cast of grades"
+    else:
+        return
+    what = f"bool({shown!r}) is True: of {_described(values)}, every row becomes True"
+    yield ConstantResult(call.node, what, kind, True)
 
 
 def has_unseen_labels(module: Module) -> bool:
