@@ -32,7 +32,7 @@ OF_16384, OF_12000 = "18.56 GiB", "6.80 GiB"
 @pytest.mark.parametrize(
     ("asked", "name", "text", "said"),
     [
-        pytest.param(OF_16384, "a.yaml", AXOLOTL.format("sequence_len: 16384\nsample_packing: true\nmicro_batch_size: 2\n"), "lower sequence_len from 16,384 to 1,024 (a.yaml:5): the longest row has 10 characters", id="Axolotl, packed"),
+        pytest.param(OF_16384, "a.yaml", AXOLOTL.format("sequence_len: 16384\nsample_packing: true\nmicro_batch_size: 2\n"), "lower sequence_len from 16,384 to 1,024 (a.yaml:5): the longest row has 10 bytes of text", id="Axolotl, packed"),
         pytest.param(OF_16384, "a.yaml", AXOLOTL.format("sequence_len: 16384\npad_to_sequence_len: true\nmicro_batch_size: 2\n"), "pad_to_sequence_len: true (a.yaml:6) fills each row", id="Axolotl, padded"),
         pytest.param(OF_16384, "train.py", TRL.format(settings="max_length=16384, packing=True, per_device_train_batch_size=2"), "lower max_length from 16,384", id="TRL, packed"),
         pytest.param(OF_12000, "a.yaml", AXOLOTL.format("sequence_len: 12000\nsample_packing: true\nmicro_batch_size: 1\n"), "12,000 is sequence_len (a.yaml:5)", id="a length of no published model"),

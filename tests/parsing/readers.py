@@ -493,6 +493,7 @@ OWN = {
     "checks.replies_beside": SWALLOWS,
     "checks.source.evidence.weight_sharding": SWALLOWS,
     "data.sort_folder_files": SWALLOWS,
+    "data.row_text_sizes": SWALLOWS,
     "logs.shared_prefixes": SWALLOWS,
     "checks.source.evidence.gpu_jobs_beside": SWALLOWS,
     "checks.commands.nodes_talk_over_a_local_interface": TYPES_ALONE,

@@ -23,9 +23,8 @@ from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAl
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
-from truetune.data.file_records import read_records
-from truetune.data.find_data_files import open_raw
-from truetune.errors import DataError, TruetuneError
+from truetune.data.row_text_sizes import row_text_sizes
+from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import (
     FILLED_TO_LIMIT,
@@ -37,7 +36,6 @@ from truetune.logs.files_beside import (
     SettingBeside,
 )
 from truetune.logs.read_run import read_run
-from truetune.parsing.decompression import UNREADABLE
 from truetune.parsing.environment_settings import environment_of
 from truetune.parsing.shell_commands import (
     CommandFile,
@@ -62,9 +60,6 @@ MAX_FILES = 60
 """Files that are read beside a log. Chosen, not measured: it bounds the time on a folder of many scripts"""
 MAX_SETTINGS_BYTES = 1 << 20
 """Of a file that is looked through for a setting; a larger one holds rows"""
-MAX_ROWS = 5_000
-"""Rows whose length is looked at. Chosen, not measured: some tenths of a second"""
-MAX_ROW_DEPTH = 8
 MAX_LOGS = 12
 """Logs that are compared with one another: each is read whole"""
 SCRIPT_SUFFIXES = (".py", ".ipynb")
@@ -193,6 +188,7 @@ def _rows_of_config(config: Config) -> RowsBeside | None:
     if counted is None or not config.spec.data:
         return None
     is_packed = bool(config.spec.training.packing)
+    sizes = row_text_sizes(one for name in config.spec.data for one in data_files_of(name))
     return RowsBeside(
         config.path,
         counted.count,
@@ -200,38 +196,8 @@ def _rows_of_config(config: Config) -> RowsBeside | None:
         config.spec.data,
         config.limit,
         is_packed,
-        _characters_of_longest_row(config.spec.data),
+        max(sizes, default=0) or None if sizes is not None else None,
     )
-
-
-def _characters_of_longest_row(files: Sequence[str]) -> int | None:
-    """The characters of the longest row of files; None where not all of them can be read, or they are many."""
-    longest = read = 0
-    try:
-        for source in (one for name in files for one in data_files_of(name)):
-            with open_raw(source.path) as raw:
-                for record in read_records(source, raw):
-                    read += 1
-                    if read > MAX_ROWS:
-                        return None
-                    longest = max(longest, _count_characters(record.row))
-    except (DataError, *UNREADABLE):
-        return None
-    return longest or None
-
-
-def _count_characters(value: object, depth: int = 0) -> int:
-    """The characters of all texts in a row; those of the names of its fields are no text of it."""
-    if isinstance(value, str):
-        return len(value)
-    # A row's turns and their parts lie three levels deep; what lies deeper is no text that is trained.
-    if depth > MAX_ROW_DEPTH:
-        return 0
-    if isinstance(value, dict):
-        return sum(_count_characters(one, depth + 1) for one in value.values())
-    if isinstance(value, list):
-        return sum(_count_characters(one, depth + 1) for one in value)
-    return 0
 
 
 def _settings_of_config(config: Config) -> Iterator[SettingBeside]:

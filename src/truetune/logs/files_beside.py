@@ -83,7 +83,7 @@ class RowsBeside(NamedTuple):
     """The longest example in tokens"""
     is_packed: bool
     longest: int | None = None
-    """Characters of the longest row; None where not all rows were read"""
+    """Bytes of the texts of the longest row; None where not all rows were read"""
 
 
 @dataclass(frozen=True, slots=True)

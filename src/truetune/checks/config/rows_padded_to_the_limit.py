@@ -49,15 +49,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.data.file_records import read_records
-from truetune.data.find_data_files import find_sources, open_raw
+from truetune.data.find_data_files import find_sources
+from truetune.data.row_text_sizes import row_text_sizes
 from truetune.errors import DataError
 from truetune.settings.config import Config
 
@@ -66,9 +65,8 @@ MULTIPLE = "pad_to_multiple_of"
 MIN_LENGTH = 512
 MIN_TIMES = 2
 """Times the longest row by its bytes. With the usual three to four bytes a token, six to eight times its tokens"""
-MAX_ROWS = 5_000
-TEMPLATE_TOKENS = 64
-"""For the headers of a chat template"""
+TEMPLATE_TOKENS = 256
+"""For the headers of a chat template and its system prompt. Chosen, not measured"""
 
 
 class _Padding(NamedTuple):
@@ -149,20 +147,12 @@ def _padding(config: Config) -> _Padding | None:
 
 def _row_lengths(config: Config) -> _Lengths | None:
     """Tokens of the training rows at most; None where a file of them is not here or can't be read whole."""
-    counts: list[int] = []
-    for name in config.spec.data or config.row_files:
-        try:
-            for source in find_sources([name]):
-                with open_raw(source.path) as raw:
-                    records = islice(read_records(source, raw), MAX_ROWS + 1 - len(counts))
-                    counts += [_most_tokens(record.row) for record in records]
-        except (DataError, OSError, ValueError):
-            return None
-    if not counts or len(counts) > MAX_ROWS:
+    try:
+        sources = find_sources(config.spec.data or config.row_files)
+    except DataError:
         return None
-    return _Lengths(len(counts), sorted(counts)[len(counts) // 2], max(counts))
-
-
-def _most_tokens(row: Any) -> int:
-    """Tokens of a row at most: the bytes of all its texts, whichever of them are trained."""
-    return len(str(row).encode("utf-8", "replace")) + TEMPLATE_TOKENS
+    sizes = row_text_sizes(sources)
+    if not sizes:
+        return None
+    tokens = sorted(size + TEMPLATE_TOKENS for size in sizes)
+    return _Lengths(len(tokens), tokens[len(tokens) // 2], tokens[-1])

@@ -265,10 +265,10 @@ class MemoryStory:
             return ""
         if self.settings.longest is not None:
             return f"the longest row has {self.settings.longest:,} tokens"
-        return f"the longest row has {needed:,} characters"
+        return f"the longest row has {needed:,} bytes of text"
 
     def _tokens_needed(self) -> int | None:
-        """Tokens that hold every row: as the trainer counted them, else one for each character; None: not known."""
+        """Tokens that hold every row: as the trainer counted them, else one for each byte; None: not known."""
         if self.settings.longest is not None:
             return self.settings.longest
         limit = self.limit
