@@ -44,6 +44,9 @@ from truetune.checks.rule import LogRule
 
 SIDES = {"rewards/chosen": "rewards/rejected", "rewards/rejected": "rewards/chosen"}
 IN_WORDS = {"rewards/chosen": "desirable", "rewards/rejected": "undesirable"}
+# Not entered in JUDGED_CURVES: how large it is, no rule says.
+MARK_OF_KTO = "kl"
+"""The curve by which a log is told to be one of KTO"""
 MIN_RECORDS = 10
 """A batch may hold one side by chance; so many of one side say that there is no other"""
 
@@ -54,7 +57,7 @@ class KtoSeesOneSide(LogRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if not self.subject.curve("kl"):
+        if not self.subject.curve(MARK_OF_KTO):
             return Unmet("it is about runs of KTO, which log kl")
         if max(self.records(name) for name in SIDES) >= MIN_RECORDS:
             return None
@@ -69,7 +72,7 @@ class KtoSeesOneSide(LogRule):
         # Online methods and DPO log both sides in each record, or none; `kl` and one side are KTO's.
         if (
             log.kind not in ("preference", "language")
-            or not log.curve("kl")
+            or not log.curve(MARK_OF_KTO)
             or log.curve("rewards/margins")
         ):
             return
