@@ -27,6 +27,7 @@ KL = "kTO's mismatched batch holds the pairs themselves"
 BF16 = "steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-6"
 MERGED = "the adapter of the DPO was trained on the merged SFT model and is put on the hub's base"
 ALIVE = "keep_alive is 0 (or OLLAMA_KEEP_ALIVE=0): Ollama unloads the model"
+BASE = "the evaluation names the base twice: lm_eval's model_args have no peft="
 ONE = "the server answers one request at a time: OLLAMA_NUM_PARALLEL=1"
 
 
@@ -59,6 +60,8 @@ def log(name: str, values: list[float]) -> RunLog:
         (BF16, "learning_rate: 2e-5"),
         (MERGED, "model_name_or_path: org/base-7b\nexport_dir: merged"),
         (ONE, "ollama run mine"),
+        (BASE, "lm_eval --model_args pretrained=org/m,dtype=bfloat16,peft=out/checkpoint-200"),
+        (BASE, "hf (pretrained=org/m,peft=/runs/a), gen_kwargs: (None)"),
     ],
 )
 def test_facts_rule_a_cause_out(cause: str, text: str) -> None:
@@ -84,6 +87,8 @@ def test_facts_rule_a_cause_out(cause: str, text: str) -> None:
         (BF16, "learning_rate: 5e-7\nbf16: true"),
         (MERGED, "model_name_or_path: ./sft-merged"),
         (ONE, "Environment=OLLAMA_NUM_PARALLEL=1"),
+        (BASE, "lm_eval --model_args pretrained=org/m,dtype=bfloat16"),
+        (BASE, "from peft import LoraConfig"),
     ],
 )
 def test_other_facts_leave_it(cause: str, text: str) -> None:

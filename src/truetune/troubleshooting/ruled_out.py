@@ -82,6 +82,7 @@ SEVERAL_USERS = re.compile(
     r"users|parallel|concurren|requests|throughput|load\b|queue|wait|clients|(?<!tokens )per (?:second|minute|hour)",
     re.IGNORECASE,
 )
+ADAPTER_OF_LM_EVAL = re.compile(r"\bpretrained=[^\s,]+,(?:[^\s]*,)?peft=\S")
 MERGED = re.compile(r"merge|export", re.IGNORECASE)
 LOCAL_PATH = re.compile(r"[./~]|(?:out|outputs?|saves|models?|runs?|checkpoints?)(?:/|$)")
 """How names of models begin that are folders"""
@@ -256,6 +257,10 @@ def _one_user(evidence: Evidence) -> str:
     return "no line limits the server to one request, and nobody speaks of several users"
 
 
+def _evaluation_names_the_adapter(evidence: Evidence) -> str:
+    return "the evaluation is given an adapter by peft=" if evidence.has(ADAPTER_OF_LM_EVAL) else ""
+
+
 class _Row(NamedTuple):
     """Which causes, and what speaks against them."""
 
@@ -285,5 +290,6 @@ RULES = (
     _row(r"^steps are rounded away: all weights in bfloat16", _steps_are_no_bf16),
     _row(r"was trained on the merged SFT model", _no_merged_start),
     _row(r"^keep_alive is 0", _model_stays_loaded),
+    _row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
     _row(r"^the server answers one request at a time", _one_user),
 )

@@ -130,11 +130,10 @@ class AnswerIsLittleOfTheLoss(DataRule):
             return
         rows = len(self.ends)
         others = [name for name in self.columns if name != column]
-        rest = f" and {', '.join(others)}" if others else ""
+        rest = f"{', '.join(others)} and the text around them" if others else "the text around it"
         yield self.finding(
-            f"{self._answered() / self._learned():.1%} of what is learned is the answer, {column}: of"
-            f" {self._learned() / rows:,.0f} characters a row {self._answered() / rows:,.0f} are, and"
-            f" the rest is the text around it{rest}",
+            f"the answer, {column}, is {self._answered() / self._learned():.1%} of what is learned:"
+            f" {self._answered() / rows:,.0f} of {self._learned() / rows:,.0f} characters a row; the rest is {rest}",
             "train the answer alone: give prompt and completion in place of one text (TRL leaves the prompt out"
             " of the loss then), or set the labels of the prompt's tokens to -100",
             cases=[end.case for end in self.ends[:3]],
