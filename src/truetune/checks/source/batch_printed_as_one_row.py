@@ -1,0 +1,105 @@
+"""A function that is written for one row is mapped with `batched=True`: whole columns are printed into one text.
+
+## What it does
+Looks at functions of `map(..., batched=True)`, `set_transform` and `with_transform` that stand in the files at hand, and
+finds the places where a column goes into a text or a message as it is: `f"Question: {batch['question']}"`,
+`template.format(**batch)`, `"%s" % batch["question"]`, `{"role": "user", "content": batch["question"]}`. Columns that
+are joined, indexed or looped over, and texts that are only printed or logged, are left alone.
+
+## Why it is bad
+With `batched=True` the function gets lists. The text then reads `Question: ['How ...', 'Where ...', ...]`, and where it
+is returned as a list of one text, a batch of 1,000 rows becomes one row. Nothing raises, and the loss falls. The model
+learns brackets and many answers at once, and the run has a fraction of its rows.
+
+## Example
+```python
+from datasets import load_dataset
+from trl import SFTTrainer
+
+def to_text(row):
+    return {"text": [f"Question: {row['question']}\\nAnswer: {row['answer']}"]}
+
+rows = load_dataset("json", data_files="faq.jsonl", split="train")
+rows = rows.map(to_text, batched=True, remove_columns=rows.column_names)
+SFTTrainer("model", train_dataset=rows).train()
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from trl import SFTTrainer
+
+def to_text(batch):
+    pairs = zip(batch["question"], batch["answer"])
+    return {"text": [f"Question: {question}\\nAnswer: {answer}" for question, answer in pairs]}
+
+rows = load_dataset("json", data_files="faq.jsonl", split="train")
+rows = rows.map(to_text, batched=True, remove_columns=rows.column_names)
+SFTTrainer("model", train_dataset=rows).train()
+```
+
+## Fix safety
+There is no automatic fix: `batched=True` and the list around the text go together.
+
+## References
+- Hugging Face Datasets documentation, "Batch mapping"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.whole_columns_in_texts import (
+    ALWAYS_BATCHED,
+    BatchedFunction,
+    PrintedColumn,
+    batched_functions,
+    printed_columns,
+)
+
+
+class BatchPrintedAsOneRow(SourceRule):
+    code = "SRC260"
+    symptoms = ("garbage-output", "nothing-is-learned", "loss-does-not-fall", "odd-metrics")
+    severity = "error"
+    looks_at = CodePlaces("functions that get whole batches of rows", batched_functions)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        by_function: dict[int, list[PrintedColumn]] = {}
+        for place in printed_columns(module):
+            by_function.setdefault(id(place.mapped.function), []).append(place)
+        for places in by_function.values():
+            mapped = places[0].mapped
+            columns = list(dict.fromkeys(place.column for place in places))
+            yield self.finding(
+                f"{mapped.name} is written for one row, and gets whole batches: it puts"
+                f" {_lists(columns)} into one {_made(places)}, and the model learns lists that"
+                " Python printed",
+                _advice(mapped),
+                cases=[case_at(module, mapped.call.node), case_at(module, places[0].node)],
+            )
+
+
+def _lists(columns: list[str]) -> str:
+    """The columns that are printed, two of them named."""
+    if len(columns) == 1:
+        return f"the list {columns[0]}"
+    return f"the lists {columns[0]} and {columns[1]}"
+
+
+def _made(places: list[PrintedColumn]) -> str:
+    """What the column is put into."""
+    return "message" if all(place.is_message for place in places) else "text"
+
+
+def _advice(mapped: BatchedFunction) -> str:
+    """How the function gets one row at a time."""
+    row_by_row = "loop over the rows inside it and return one text for each"
+    if mapped.call.method in ALWAYS_BATCHED:
+        return f"{mapped.call.method} always gives lists: {row_by_row}"
+    return f"remove batched=True and return the text itself, not a list of one; or {row_by_row}"
