@@ -105,7 +105,7 @@ def answer_readers(module: Module) -> Iterator[AnswerReader]:
     if not module.mentions("re"):
         return
     for function, calls in _searches_by_function(module).items():
-        patterns = [_pattern_of(module, call) for call in calls]
+        patterns = [pattern_of(module, call) for call in calls]
         columns = tuple(dict.fromkeys(_columns_passed(module, function)))
         known = tuple(pattern for pattern in patterns if pattern is not None)
         # One pattern that is not known may be the one that finds what the others miss.
@@ -128,7 +128,7 @@ def _searches_by_function(module: Module) -> dict[Function, list[Call]]:
     return searches
 
 
-def _pattern_of(module: Module, call: Call) -> re.Pattern[str] | None:
+def pattern_of(module: Module, call: Call) -> re.Pattern[str] | None:
     """What a call searches for; None where it is not plain, or may take for ever."""
     made = call
     if call.method in SEARCH_METHODS:

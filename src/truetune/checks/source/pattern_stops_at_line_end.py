@@ -1,0 +1,89 @@
+r"""A pattern can't match the form that the prompt asks for: its `.` stops at the end of the line.
+
+## What it does
+Tries each pattern that a script searches with on the texts of several lines that stand in the same script, such as the
+system prompt. It fires where the pattern finds its tags or fences there only if `.` may be a newline (`re.DOTALL`).
+Patterns that match one of the texts as they are, and patterns without marks at both ends, are left alone.
+
+## Why it is bad
+An answer in exactly the requested form is not found. As a reward it gives 0 to every completion, all advantages are 0,
+and nothing is learned. As a metric it calls right answers wrong.
+
+## Example
+```python
+import re
+
+from datasets import load_dataset
+from trl import GRPOTrainer
+
+SYSTEM = "Answer in this form:\n<think>\n...\n</think>\n<answer>\n...\n</answer>"
+FORM = re.compile(r"^<think>.*?</think>\s*<answer>.*?</answer>$")
+
+
+def has_form(completions, **kwargs):
+    return [1.0 if FORM.match(text) else 0.0 for text in completions]
+
+
+rows = load_dataset("openai/gsm8k", "main", split="train").map(lambda row: {"prompt": SYSTEM + row["question"]})
+GRPOTrainer(model="model", reward_funcs=has_form, train_dataset=rows).train()
+```
+
+## Use instead
+```python
+import re
+
+from datasets import load_dataset
+from trl import GRPOTrainer
+
+SYSTEM = "Answer in this form:\n<think>\n...\n</think>\n<answer>\n...\n</answer>"
+FORM = re.compile(r"^<think>.*?</think>\s*<answer>.*?</answer>$", re.DOTALL)
+
+
+def has_form(completions, **kwargs):
+    return [1.0 if FORM.match(text) else 0.0 for text in completions]
+
+
+rows = load_dataset("openai/gsm8k", "main", split="train").map(lambda row: {"prompt": SYSTEM + row["question"]})
+GRPOTrainer(model="model", reward_funcs=has_form, train_dataset=rows).train()
+```
+
+## Fix safety
+There is no automatic fix: with `re.DOTALL` a greedy `.*` may run over several answers.
+
+## References
+- Python documentation, "re": `re.DOTALL`
+- huggingface/open-r1#239
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.patterns_and_forms import searching_calls, stopped_patterns
+from truetune.checks.source.evidence.rewards_of_references import TRAINERS
+
+
+class PatternStopsAtLineEnd(SourceRule):
+    code = "SRC261"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "odd-metrics")
+    severity = "warning"
+    looks_at = CodePlaces("searches by a pattern", searching_calls)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        is_reward = any(True for _ in module.calls(*TRAINERS))
+        for stopped in stopped_patterns(module):
+            effect = "gets no reward" if is_reward else "counts as wrong"
+            yield self.finding(
+                f"the pattern `{stopped.pattern}` never matches the form that the text in line"
+                f" {stopped.form.lineno} asks for: its `.` stops at the end of a line, and the form"
+                f" has {stopped.lines} lines, so an answer in that form {effect}",
+                "give re.DOTALL to the pattern, then call the function on an answer in that form"
+                " before the run",
+                cases=[case_at(module, stopped.search), case_at(module, stopped.form)],
+                severity="error" if is_reward else None,
+            )
