@@ -184,3 +184,17 @@ def test_work_that_the_others_waited_for_is_named(
     lines = (RECORD, *last_lines, TIMEOUT.format(1, 1, "ALLREDUCE", 1), EXITED)
     text = said(tmp_path, "\n".join(lines) + "\n")
     assert ("under way when the time was over: Running tokenizer" in text) is is_named
+
+
+def test_the_first_time_out_says_what_was_under_way(tmp_path: Path) -> None:
+    """Where nothing but bars came before it, a later time-out, behind other lines, doesn't replace what was seen."""
+    lines = (
+        WORK.format(273000),
+        TIMEOUT.format(1, 1, "ALLREDUCE", 1),
+        "terminate called after throwing an instance of 'c10::DistBackendError'",
+        TIMEOUT.format(2, 1, "ALLREDUCE", 1),
+        EXITED,
+    )
+    text = said(tmp_path, "\n".join(lines) + "\n")
+    assert "under way when the time was over: Running tokenizer" in text
+    assert "terminate called" not in text.replace("cause", "")

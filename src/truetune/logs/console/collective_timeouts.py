@@ -68,6 +68,8 @@ class CollectiveTimeoutReader:
     _waiting: dict[int, PendingCollective] = field(default_factory=dict)
     _last: str = ""
     _before: str = ""
+    _is_over: bool = False
+    """A time-out was printed: what follows tells of the end alone"""
     _work: str = ""
     """A piece of work that a bar shows as begun and not ended"""
     _work_before: str = ""
@@ -85,7 +87,8 @@ class CollectiveTimeoutReader:
                 self._add_line_of_process(process)
             return
         # What was printed before the first time-out names the code that one rank ran alone. Later ones only follow.
-        if not self._before:
+        if not self._is_over:
+            self._is_over = True
             self._before = self._last[:MAX_QUOTED]
             self._work_before = self._work[:MAX_QUOTED]
         rank = int(process) if process.isdecimal() else -1
@@ -96,7 +99,7 @@ class CollectiveTimeoutReader:
     def _add_line_of_process(self, process: str) -> None:
         """Keep the line as the last one of its process."""
         is_known = process.isdecimal() and len(process) < MAX_DIGITS
-        if is_known and not self._before and len(self._last_of) < MAX_RANKS:
+        if is_known and not self._is_over and len(self._last_of) < MAX_RANKS:
             self._last_of[int(process)] = self._last[:MAX_QUOTED]
 
     def add_bar(self, text: str, bar: ProgressBar) -> None:
