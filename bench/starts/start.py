@@ -44,6 +44,7 @@ Author = Literal[
     "fresh reader, twelfth set",
     "fresh reader, thirteenth set",
     "fresh reader, fourteenth set",
+    "fresh reader, fifteenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
