@@ -1,7 +1,7 @@
 """A function that is written for one row is mapped with `batched=True`: whole columns are printed into one text.
 
 ## What it does
-Looks at functions of `map(..., batched=True)`, `set_transform` and `with_transform` that stand in the files at hand, and
+Looks at functions of `map(..., batched=True)`, `set_transform` and `with_transform` that stand in the files at hand. It
 finds the places where a column goes into a text or a message as it is: `f"Question: {batch['question']}"`,
 `template.format(**batch)`, `"%s" % batch["question"]`, `{"role": "user", "content": batch["question"]}`. Columns that
 are joined, indexed or looped over, and texts that are only printed or logged, are left alone.

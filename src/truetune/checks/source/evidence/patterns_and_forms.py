@@ -78,7 +78,7 @@ def _forms(module: Module) -> Iterator[ast.Constant]:
 def _stopped_at(
     pattern: re.Pattern[str], forms: list[ast.Constant]
 ) -> tuple[ast.Constant, int] | None:
-    """The form that a pattern should match and does not, with its lines; None where it matches one, or is about none."""
+    """The form that a pattern should match and does not, with its lines; None where it matches one or is about none."""
     core = ANCHORS.sub("", pattern.pattern)
     try:
         plain = re.compile(core, pattern.flags)
