@@ -96,9 +96,7 @@ RULES = ["rows-of-uneven-length-padded", "loader-pads-uneven-rows"]
 
 
 def loop(cut: str = "", batch: int = 16, order: str = "shuffle=True") -> str:
-    return (
-        LOOP.replace("{cut}", cut).replace("{batch}", str(batch)).replace("{order}", order)
-    )
+    return LOOP.replace("{cut}", cut).replace("{batch}", str(batch)).replace("{order}", order)
 
 
 def found(folder: Path, run: str | dict[str, object], words: list[int]) -> list[str]:

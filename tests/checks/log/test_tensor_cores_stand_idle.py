@@ -23,7 +23,9 @@ BARS = "".join(
 
 def found(folder: Path, text: str) -> int:
     (folder / "run.log").write_text(text + BARS, encoding="utf-8")
-    return len(run_rule(read_run(folder / "run.log"), find_rule("tensor-cores-stand-idle")).findings)
+    return len(
+        run_rule(read_run(folder / "run.log"), find_rule("tensor-cores-stand-idle")).findings
+    )
 
 
 @pytest.mark.parametrize("size", ["4,943.258", "28000.1", "2,100"])

@@ -2,7 +2,8 @@
 
 The blocks are YAML: `config` holds the settings as a mapping, or `text` the file's own text; `name` is the file's name.
 `files` lays other files beside: a text, a mapping or list (written as JSON, or for .jsonl one row a line), or
-`{rows: n}` for n short chats (`{rows: n, words: w, long: m, long_words: v}`: m of them with v words). `weights: {folder: {tensor: shape}}` writes a model.safetensors of zeros there, `ages`
+`{rows: n}` for n short chats (`{rows: n, words: w, long: m, long_words: v}`: m of them with v words).
+`weights: {folder: {tensor: shape}}` writes a model.safetensors of zeros there, `ages`
 sets how old files are, in seconds. A value of the settings that names one of these files or folders is made its path.
 `beside` holds other settings by their file's name, which are given together with these.
 """

@@ -65,7 +65,9 @@ def trained(code: str, more: str = "") -> str:
     return HEAD + code.replace("{more}", more)
 
 
-def found(folder: Path, code: str, pins: str = OLD, beside: dict[str, str] | None = None) -> list[str]:
+def found(
+    folder: Path, code: str, pins: str = OLD, beside: dict[str, str] | None = None
+) -> list[str]:
     (folder / "train.py").write_text(code, encoding="utf-8")
     (folder / "requirements.txt").write_text(pins, encoding="utf-8")
     for name, text in (beside or {}).items():

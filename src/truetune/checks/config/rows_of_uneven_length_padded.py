@@ -182,8 +182,11 @@ def _remedy(config: Config) -> str:
     """What joins rows or groups them, in the words of the stack."""
     is_before = config.pins.age("transformers", "4.99", "5.0.0") == "older"
     if config.stack == "llama-factory":
-        return "set neat_packing: true (rows are joined up to cutoff_len, each sees itself alone)" + _grouped(
-            "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
+        return (
+            "set neat_packing: true (rows are joined up to cutoff_len, each sees itself alone)"
+            + _grouped(
+                "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
+            )
         )
     if config.stack == "axolotl":
         return "set sample_packing: true, or group_by_length: true"

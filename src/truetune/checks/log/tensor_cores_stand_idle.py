@@ -13,7 +13,7 @@ five to ten times as long, and weights and activations twice the memory.
 ```yaml
 output: |
   GPU available: True (cuda), used: True
-  You are using a CUDA device ('NVIDIA A100-SXM4-80GB') that has Tensor Cores. To properly utilize them, you should set `torch.set_float32_matmul_precision('medium' | 'high')` which will trade-off precision for performance.
+  You are using a CUDA device ('NVIDIA A100-SXM4-80GB') that has Tensor Cores. To properly utilize them, you should ...
   1.2 B     Total params
   4,943.258 Total estimated model params size (MB)
   Epoch 0:   1%|          | 20/3180 [0:01:04<2:49:53,  0.31it/s, v_num=3, train_loss=1.962]
@@ -25,7 +25,7 @@ output: |
 output: |
   Using bfloat16 Automatic Mixed Precision (AMP)
   GPU available: True (cuda), used: True
-  You are using a CUDA device ('NVIDIA A100-SXM4-80GB') that has Tensor Cores. To properly utilize them, you should set `torch.set_float32_matmul_precision('medium' | 'high')` which will trade-off precision for performance.
+  You are using a CUDA device ('NVIDIA A100-SXM4-80GB') that has Tensor Cores. To properly utilize them, you should ...
   1.2 B     Total params
   4,943.258 Total estimated model params size (MB)
   Epoch 0:   1%|          | 20/3180 [0:00:08<0:22:10,  2.45it/s, v_num=3, train_loss=1.962]
