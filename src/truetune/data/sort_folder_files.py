@@ -33,6 +33,7 @@ SURE_PREDICTIONS = frozenset(
         "predicted",
         "pred",
         "preds",
+        "predict",
         "generated",
         "generated_text",
         "generation",
@@ -66,6 +67,8 @@ REFERENCES = frozenset(
         "expected_answer",
     )
 )
+LABELS_BESIDE = frozenset(["label", "labels", "target"])
+"""References beside a column that surely holds predictions: LLaMA-Factory writes prompt, predict, label"""
 ENDS = frozenset(["finish_reason", "stop_reason"])
 """Columns that say what ended an answer"""
 REPLY_TEXTS = frozenset(["text", "content", "reply", "message", "assistant", *POSSIBLE_PREDICTIONS])
@@ -81,7 +84,9 @@ ASKS_A_MODEL = re.compile(
     r"|\.generate\(|\.chat\(|pipeline\(|InferenceClient\("
 )
 """What asks a model for an answer"""
-READS_DATA = re.compile(r"[\w-]\.(?:jsonl?|csv|tsv|parquet)\b|load_dataset\(\s*[\"'][\w.-]+/[\w.-]+")
+READS_DATA = re.compile(
+    r"[\w-]\.(?:jsonl?|csv|tsv|parquet)\b|load_dataset\(\s*[\"'][\w.-]+/[\w.-]+"
+)
 """What names the rows that a script trains on"""
 TRAINS = (
     "Trainer(",
@@ -200,6 +205,8 @@ def _first_row(source: Source) -> Mapping[str, Any] | None:
 def _is_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bool:
     """Does a row hold what a model wrote, and a reference or what ended the answer beside it?"""
     texts = {normalize_column_name(name) for name, value in row.items() if isinstance(value, str)}
+    if answer_columns is SURE_PREDICTIONS and texts & LABELS_BESIDE and texts & answer_columns:
+        return True
     return bool(texts & answer_columns) and bool(texts & (REFERENCES | ENDS))
 
 
