@@ -14,7 +14,7 @@ padded tokens, and nothing is learned of them. The curves look as they should.
 ## Example
 ```yaml
 files:
-  rows.jsonl: {rows: 200, long: 10, words: 20, long_words: 3000}
+  rows.jsonl: {rows: 800, long: 40, words: 20, long_words: 3000}
 config:
   base_model: some/model
   datasets: [{path: rows.jsonl, type: chat_template}]
@@ -28,15 +28,16 @@ config:
 ## Use instead
 ```yaml
 files:
-  rows.jsonl: {rows: 200, long: 10, words: 20, long_words: 3000}
+  rows.jsonl: {rows: 800, long: 40, words: 20, long_words: 3000}
 config:
   base_model: some/model
   datasets: [{path: rows.jsonl, type: chat_template}]
   adapter: lora
   lora_target_linear: true
   sequence_len: 8192
-  sample_packing: true
-  micro_batch_size: 1
+  sample_packing: false
+  micro_batch_size: 16
+  group_by_length: true
 ```
 
 ## Fix safety
@@ -101,10 +102,16 @@ class RowsOfUnevenLengthPadded(ConfigRule):
         if lacking is not None:
             return lacking
         if _joins_rows(self.subject):
-            return Unmet("rows are packed, grouped by length, or padded to a fixed length")
+            return Unmet(
+                "it is about batches of rows of any length: here they are packed, grouped, or of one length"
+            )
         if _batch(self.subject) < 2:
             return Unmet("it is about batches of several rows")
-        return None if self._padded else Unmet("the rows are not here, or are few")
+        return (
+            None
+            if self._padded
+            else Unmet("the rows are not here, or are few", "name the files of the rows")
+        )
 
     @cached_property
     def _padded(self) -> PaddedBatches | None:
@@ -189,7 +196,7 @@ def _remedy(config: Config) -> str:
             )
         )
     if config.stack == "axolotl":
-        return "set sample_packing: true, or group_by_length: true"
+        return "set group_by_length: true; or sample_packing: true and flash_attention: true with micro_batch_size: 1"
     grouped = _grouped(
         "group_by_length=True", 'train_sampling_strategy="group_by_length"', is_before
     )
