@@ -168,3 +168,47 @@ def test_hypotheses_beside_references_are_predictions(tmp_path: Path) -> None:
     predictions.write_text("src,ref,hyp\nHello,Hallo,Hallo Welt\n")
     training.write_text("prompt,completion\nHello,Hallo\n")
     assert list_prediction_files([str(predictions), str(training)]) == (str(predictions),)
+
+
+ASKED = {"question": "Is it open?", "answer": "Please check the website."}
+ASK = """import sys, json
+from openai import OpenAI
+c = OpenAI(base_url="http://localhost:8000/v1")
+with open(sys.argv[1], "w") as f:
+    for q in questions:
+        a = c.chat.completions.create(model="m", messages=[{"role": "user", "content": q}])
+        f.write(json.dumps({"question": q, "answer": a.choices[0].message.content}) + "\\n")
+"""
+GENERATE = """import json
+from transformers import pipeline
+ask = pipeline("text-generation", model="out/tuned")
+rows = [{"question": q, "answer": ask(q)[0]["generated_text"]} for q in questions]
+open("tried.jsonl", "w").write("\\n".join(map(json.dumps, rows)))
+"""
+TRAIN = 'rows = load_dataset("json", data_files="prefs.jsonl")\nDPOTrainer(model="m", train_dataset=rows).train()\n'
+TRAIN_ON_IT = TRAIN.replace("prefs.jsonl", "tried.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("scripts", "are_predictions"),
+    [
+        ({"ask.py": ASK, "dpo.py": TRAIN}, True),
+        ({"ask.py": GENERATE, "dpo.py": TRAIN}, True),
+        ({"ask.py": ASK.replace("chat.completions", "responses"), "dpo.py": TRAIN}, True),
+        ({"ask.py": ASK, "dpo.py": TRAIN.replace("json\", data_files=\"prefs.jsonl", "org/prefs")}, True),
+        ({"ask.sh": 'curl :8000/v1/chat/completions | jq \'{"question":.q,"answer":.a}\' >> tried.jsonl\n',
+          "dpo.py": TRAIN}, True),
+        # Rows that a model wrote for a training, and rows of which nobody says what they are.
+        ({"make.py": ASK, "sft.py": TRAIN_ON_IT}, False),
+        ({"make.py": GENERATE, "sft.py": TRAIN_ON_IT}, False),
+        ({"make.py": ASK}, False),
+        ({"make.py": ASK, "sft.py": "SFTTrainer(train_dataset=load(sys.argv[1])).train()\n"}, False),
+        ({"clean.py": 'f = open("tried.jsonl", "w")\nf.write("question answer")\n', "dpo.py": TRAIN}, False),
+        ({"dpo.py": TRAIN}, False),
+    ],
+)  # fmt: skip
+def test_answers_that_a_script_writes_are_no_training_rows(
+    tmp_path: Path, scripts: dict[str, str], are_predictions: bool
+) -> None:
+    folder = write(tmp_path, {"tried.jsonl": [ASKED], **scripts})
+    assert bool(list_prediction_files([str(folder)])) == are_predictions

@@ -128,3 +128,47 @@ def test_each_row_is_about_a_cause() -> None:
     assert all_rules()
     for row in RULES:
         assert any(row.words.search(text) for text in texts), row.words.pattern
+
+
+PROMPTS = "prompts padded to max_length: each short prompt is computed as the longest that may be"
+CARD = "the card has no fast bfloat16 (T4, V100, RTX 20): load in float16"
+MAPPED = "device_map='auto' on several GPUs: layers run one GPU after another"
+ON_CPU = "the model was never moved to the GPU, and runs on the CPU: no device_map, no .to('cuda')"
+LOADER = "rows are tokenized, or images decoded, in the data loader of one process"
+CLIENT = "the client asks the server for the base by its name, and not for the adapter"
+SERVE = "vllm serve org/m --enable-lora --lora-modules dpo=work/dpo\n"
+
+
+@pytest.mark.parametrize(
+    ("cause", "question", "text", "is_out"),
+    [
+        (PROMPTS, "training is slow, each step takes 26 seconds", "x", True),
+        (PROMPTS, "fine-tuning runs at 30 s/it", "x", True),
+        (PROMPTS, "generation after training is slow", "x", False),
+        (PROMPTS, "answers take 40 seconds", "x", False),
+        (PROMPTS, "evaluation during training is slow", "x", False),
+        (THINKS, "training of Qwen3 is slow", "model: Qwen/Qwen3-8B", True),
+        (THINKS, "the model answers slowly", "model: Qwen/Qwen3-8B", False),
+        (CARD, "slow on an H100", "bf16: true", True),
+        (CARD, "it is slow", "device: NVIDIA A100-SXM4-80GB", True),
+        (CARD, "slow on a T4", "# an A100 before", False),
+        (CARD, "slow on Colab, with an A100 it is not", "bf16: true", False),
+        (CARD, "it is slow", "bf16: true", False),
+        (MAPPED, "slow", "tensor_parallel_size=1, device_config=cuda", True),
+        (MAPPED, "slow", "tensor_parallel_size=1\ndevice_map='auto'", False),
+        (MAPPED, "slow", "tensor_parallel_size=2", False),
+        (ON_CPU, "slow", "tensor_parallel_size=1, device_config=cuda", True),
+        (ON_CPU, "slow", "device_config=cpu", False),
+        (LOADER, "slow", "DataLoader(rows, num_workers=6)", True),
+        (LOADER, "slow", "dataloader_num_workers: 4", True),
+        (LOADER, "slow", "DataLoader(rows, num_workers=0)", False),
+        (LOADER, "slow", "DataLoader(rows)", False),
+        (CLIENT, "bad", SERVE + 'r = client.chat.completions.create(\n    model="dpo",\n)', True),
+        (CLIENT, "bad", SERVE + '    model="org/m",', False),
+        (CLIENT, "bad", '    model="dpo",', False),
+    ],
+)
+def test_causes_of_another_phase_or_card(
+    cause: str, question: str, text: str, is_out: bool
+) -> None:
+    assert bool(reason(cause, text, question=question)) == is_out

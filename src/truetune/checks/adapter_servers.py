@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case
 from truetune.checks.source.evidence.served_model_folders import served_names, servers_around_path
-from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
+from truetune.checks.vllm_server_commands import (
+    VllmServerCommand,
+    adapters_by_option,
+    adapters_by_served_name,
+)
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.read_modelfile import read_modelfile
 from truetune.parsing.shell_commands import (
@@ -79,24 +83,12 @@ def _sglang_servers(path: Path) -> Iterator[AdapterServer]:
             model = last_option(options, "--model-path", "--model") if options else None
             if options is None or not model:
                 continue
-            names = _listed_names(options, "--lora-paths")
+            names = list(adapters_by_option(options, "--lora-paths"))
             name = last_option(options, "--served-model-name") or model
             adapters = frozenset((*names, *(f"{name}:{one}" for one in names)))
             case = Case(command.text.strip(), file=file.path, line=command.line)
             if adapters:
                 yield AdapterServer(case, frozenset((name,)), adapters)
-
-
-def _listed_names(options: tuple[str, ...], wanted: str) -> list[str]:
-    """The names behind an option that takes several `NAME=FOLDER`."""
-    names: list[str] = []
-    is_listed = False
-    for word in options:
-        if word.startswith("-"):
-            is_listed = word == wanted
-        elif is_listed and "=" in word:
-            names.append(word.partition("=")[0])
-    return names
 
 
 def _ollama_models(path: Path) -> Iterator[AdapterServer]:

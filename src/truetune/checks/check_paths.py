@@ -610,6 +610,12 @@ def _check_path_of_kinds(
         seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=True),)))
 
 
+WRITTEN_SETTINGS = frozenset(
+    ("training_args.yaml", "llamaboard_config.yaml", "axolotl_config.yaml", "truetune.yaml")
+)
+"""Settings that a program writes into the folder of its run"""
+
+
 def _check_kinds(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> None:
     """What the rules say on a path of these kinds."""
     if kinds[0] == "encoded":
@@ -666,6 +672,7 @@ def _check_beside(path: str, kinds: tuple[InputKind, ...], seen: PathsCheck) -> 
             _check_settings_and_commands(Path(path), seen)
         elif Path(path).is_dir() and set(SOURCE_KINDS).isdisjoint(kinds):
             _check_commands(Path(path), seen)
+            _check_settings_beside_state(Path(path), seen)
 
 
 def _check_last_checkpoint(folder: Path, seen: PathsCheck) -> None:
@@ -707,6 +714,17 @@ def _check_commands(folder: Path, seen: PathsCheck) -> None:
         kinds = _kinds_or_none(path) if path.is_file() else ()
         if kinds and kinds[0] == "commands":
             _check_member(str(path), kinds, seen)
+
+
+def _check_settings_beside_state(folder: Path, seen: PathsCheck) -> None:
+    """Judge the settings of a training that lie beside the state of its run, but for the copies that programs write."""
+    for file in _user_entries(folder):
+        if (
+            file.suffix in (".yaml", ".yml")
+            and file.name not in WRITTEN_SETTINGS
+            and _is_settings(file)
+        ):
+            _check_settings(str(file), seen)
 
 
 def _check_settings_in(folder: Path, seen: PathsCheck) -> None:

@@ -263,7 +263,9 @@ def _steps_in_words(log: RunLog) -> str:
         is_training = log.output is not None and log.output.done >= log.last_step
         planned = total or (planned if is_training else 0)
         return records + (f", of a run of {planned:,.0f} steps" if planned else "")
-    return f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+    # The state of a trainer counts the steps behind the last record as well.
+    done = max(log.last_step, min(log.number("global_step") or 0.0, total or 0.0))
+    return f"{done:,.0f}" + (f" of {total:,.0f}" if total else "")
 
 
 def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ from truetune.checks.source.evidence.training_row_files import training_files, t
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import find_weight_uses
 from truetune.errors import DataError, SpecError
+from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.modelfiles_in_scripts import modelfiles_in_script
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
 from truetune.settings.config import WeightUse
@@ -465,7 +466,9 @@ def _kind_in_words(name: str) -> str:
     """What a path is, as the report says it."""
     path = Path(name)
     if path.is_file() and is_command_file(path):
-        return "results of lm_eval" if path.suffix == ".json" else "shell script"
+        if path.suffix == ".json":
+            return "results of lm_eval"
+        return "compose file" if is_compose_file(path) else "shell script"
     return (
         "folder of Python sources"
         if path.is_dir()

@@ -44,25 +44,25 @@ def merged_with(base: str, adapters: tuple[str, ...], file: Path) -> MergedWeigh
     mounts = _mounts(file)
     names = tuple(_on_the_host(adapter, mounts) for adapter in adapters)
     model = _on_the_host(base, mounts)
-    for merge in _merges_around(file):
+    for merge in merges_in_folder(file.parent):
         is_base = is_same_folder(model, merge.folder)
         if is_base and any(is_same_folder(name, merge.adapter) for name in names):
             return merge
     return None
 
 
-def _merges_around(file: Path) -> Iterator[MergedWeights]:
+def merges_in_folder(folder: Path) -> Iterator[MergedWeights]:
     """What the files of a folder merge."""
     try:
-        files = [one for one in sorted(file.parent.iterdir())[:MAX_FILES] if one.is_file()]
+        files = [one for one in sorted(folder.iterdir())[:MAX_FILES] if one.is_file()]
     except OSError:
         return
     for use in uses_of_files(files):
         if use.verb != "merges" and not use.is_merged:
             continue
-        for folder in use.writes:
+        for written in use.writes:
             for adapter in use.folders:
-                yield MergedWeights(folder, adapter, use.file, use.line)
+                yield MergedWeights(written, adapter, use.file, use.line)
     for path in filter(is_command_file, files):
         try:
             commands = read_commands(path).commands
@@ -77,13 +77,13 @@ def _merged_by_script(path: Path, command: ShellCommand) -> Iterator[MergedWeigh
     script = next((word for word in command.words if word.endswith(".py")), None)
     if script is None or MERGING not in _head(path.parent / script):
         return
-    adapter = _option(command, ADAPTER_OPTION)
-    folder = _option(command, OUTPUT_OPTION)
+    adapter = option_value(command, ADAPTER_OPTION)
+    folder = option_value(command, OUTPUT_OPTION)
     if adapter and folder:
         yield MergedWeights(folder, adapter, str(path), command.line)
 
 
-def _option(command: ShellCommand, pattern: re.Pattern[str]) -> str | None:
+def option_value(command: ShellCommand, pattern: re.Pattern[str]) -> str | None:
     """The value of the first option of such a name; None where there is none, or the shell makes it."""
     words = command.words
     for number, word in enumerate(words):

@@ -49,6 +49,8 @@ OWN_WEIGHTS = re.compile(
 )
 """What folders of trained or merged weights are called"""
 # Chosen: the longest names on the hub have 96 characters; the patterns are slow on a megabyte.
+MAX_NAME = 255
+"""Characters of a folder's name, the most that Linux takes"""
 LONGEST = 300
 """Characters; longer ones name no model"""
 
@@ -169,10 +171,23 @@ def is_published_model_name(name: str) -> bool:
 
 def is_tuned_folder(name: str) -> bool:
     """Does the path of a folder say that its weights were trained or merged here?"""
-    # `owner/model` has one slash: it may be a name of the hub.
-    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1
-    last = name.rstrip("/").rpartition("/")[2].lower()
-    return is_path and OWN_WEIGHTS.search(last) is not None
+    # `owner/model` has one slash: it may be a name of the hub. Without one, `sft-merged`, it is none of today.
+    slashes = name.rstrip("/").count("/")
+    is_path = name.startswith((".", "/", "~")) or slashes != 1
+    return is_path and names_own_weights(name)
+
+
+def names_own_weights(name: str) -> bool:
+    """Is the last part of a name one that trained or merged weights are given?"""
+    return OWN_WEIGHTS.search(name.rstrip("/").rpartition("/")[2].lower()) is not None
+
+
+def is_owned_by_a_folder(name: str, beside: Path) -> bool:
+    """Is `work` of `work/sft-merged` a folder above a file, and so no owner on the hub?"""
+    first, slash, _ = name.partition("/")
+    if not slash or not first or "\0" in first or len(first) > MAX_NAME:
+        return False
+    return any((above / first).is_dir() for above in list(beside.absolute().parents)[:3])
 
 
 def _are_published(*names: str) -> bool:

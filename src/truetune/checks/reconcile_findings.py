@@ -17,6 +17,7 @@ from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlow
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
+from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
 from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.read_files_beside import CAP_NAMES
@@ -27,6 +28,7 @@ from truetune.checks.source.generation_row_by_row import ASKS_SERVER, Generation
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
 )
+from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 
@@ -45,6 +47,7 @@ def reconcile_findings(
     """The findings, corrected by what stands in the other files of the same check."""
     logs = list(logs)
     kept = _with_labels_of_a_cast(_without_second_ends(findings))
+    kept = _with_warning_of_the_log(kept)
     if any(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
     ):
@@ -71,6 +74,18 @@ def _with_labels_of_a_cast(findings: Sequence[Finding]) -> list[Finding]:
     told = tuple(one.message.partition(":")[0] for one in labels)
     with_labels = replace(casts[0], evidence=(*casts[0].evidence, *told))
     return [with_labels if one is casts[0] else one for one in findings if one not in labels]
+
+
+def _with_warning_of_the_log(findings: list[Finding]) -> list[Finding]:
+    """One finding of a training in float32, where the script says why and the log that it is so."""
+    scripts = [one for one in findings if one.rule == TrainingComputedInFloat32.name()]
+    logs = [one for one in findings if one.rule == TensorCoresStandIdle.name()]
+    if len(scripts) != 1 or not logs:
+        return findings
+    proof = "the log has Lightning's warning that the tensor cores are not used"
+    # What the log proves is certain, whatever the script leaves open.
+    proved = replace(scripts[0], severity="warning", evidence=(*scripts[0].evidence, proof))
+    return [proved if one is scripts[0] else one for one in findings if one not in logs]
 
 
 def _is_cast(finding: Finding) -> bool:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from truetune.errors import TruetuneError
+from truetune.parsing.input_limits import SETTINGS
+from truetune.parsing.json_reader import parse_json
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
@@ -71,15 +74,43 @@ def folder_on_host(server: VllmServerCommand, folder: str) -> str:
 
 
 def adapters_by_served_name(server: VllmServerCommand) -> dict[str, str]:
-    """Name -> folder of the adapters behind `--lora-modules`; entries in JSON are left alone."""
-    modules: dict[str, str] = {}
+    """Name -> folder of the adapters behind `--lora-modules`: `NAME=FOLDER`, or `{"name": ..., "path": ...}`."""
+    return adapters_by_option(server.options, "--lora-modules")
+
+
+def adapters_by_option(options: tuple[str, ...], wanted: str) -> dict[str, str]:
+    """Name -> folder of the adapters behind an option that takes several."""
+    adapters: dict[str, str] = {}
     is_listed = False
-    for word in server.options:
+    for word in options:
+        given = word
         if word.startswith("-"):
-            option_name, _, first = word.partition("=")
-            is_listed = option_name.replace("_", "-") == "--lora-modules"
-            word = first
-        name, equals, folder = word.partition("=")
-        if is_listed and equals and not name.startswith("{"):
-            modules[name] = folder
-    return modules
+            option_name, _, given = word.partition("=")
+            is_listed = option_name.replace("_", "-") == wanted
+        if is_listed:
+            adapters.update(_adapter_of_word(given))
+    return adapters
+
+
+def _adapter_of_word(word: str) -> dict[str, str]:
+    """Name -> folder of one entry of a list of adapters; empty where it is none."""
+    if word.startswith(("{", "[")):
+        return _adapters_in_json(word)
+    name, equals, folder = word.partition("=")
+    return {name: folder} if equals else {}
+
+
+def _adapters_in_json(word: str) -> dict[str, str]:
+    """The same of an entry in JSON, or of a list of them; SGLang calls these `lora_name` and `lora_path`."""
+    try:
+        given = parse_json(word, SETTINGS)
+    except (ValueError, TruetuneError):
+        return {}
+    found: dict[str, str] = {}
+    for one in given if isinstance(given, list) else [given]:
+        if not isinstance(one, dict):
+            continue
+        name, folder = (one.get(key) or one.get(f"lora_{key}") for key in ("name", "path"))
+        if isinstance(name, str) and isinstance(folder, str):
+            found[name] = folder
+    return found

@@ -33,6 +33,7 @@ SURE_PREDICTIONS = frozenset(
         "predicted",
         "pred",
         "preds",
+        "predict",
         "generated",
         "generated_text",
         "generation",
@@ -66,6 +67,8 @@ REFERENCES = frozenset(
         "expected_answer",
     )
 )
+LABELS_BESIDE = frozenset(["label", "labels", "target"])
+"""References beside a column that surely holds predictions: LLaMA-Factory writes prompt, predict, label"""
 ENDS = frozenset(["finish_reason", "stop_reason"])
 """Columns that say what ended an answer"""
 REPLY_TEXTS = frozenset(["text", "content", "reply", "message", "assistant", *POSSIBLE_PREDICTIONS])
@@ -76,6 +79,15 @@ COUNTS = frozenset(
 """Columns that count the tokens of a reply"""
 WRITES = re.compile(r"""["']a?w[bt+]*["']|["']a[bt+]*["']|\.write_text|to_json|\btee\b|>>?|--out""")
 """What writes a file in a script"""
+ASKS_A_MODEL = re.compile(
+    r"completions\.create\(|responses\.create\(|/v1/(?:chat/)?completions|/api/(?:chat|generate)|ollama\.(?:chat|generate)"
+    r"|\.generate\(|\.chat\(|pipeline\(|InferenceClient\("
+)
+"""What asks a model for an answer"""
+READS_DATA = re.compile(
+    r"[\w-]\.(?:jsonl?|csv|tsv|parquet)\b|load_dataset\(\s*[\"'][\w.-]+/[\w.-]+"
+)
+"""What names the rows that a script trains on"""
 TRAINS = (
     "Trainer(",
     ".backward(",
@@ -193,6 +205,8 @@ def _first_row(source: Source) -> Mapping[str, Any] | None:
 def _is_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bool:
     """Does a row hold what a model wrote, and a reference or what ended the answer beside it?"""
     texts = {normalize_column_name(name) for name, value in row.items() if isinstance(value, str)}
+    if answer_columns is SURE_PREDICTIONS and texts & LABELS_BESIDE and texts & answer_columns:
+        return True
     return bool(texts & answer_columns) and bool(texts & (REFERENCES | ENDS))
 
 
@@ -202,15 +216,33 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
     Rows for training that a model wrote have the same columns: who reads them decides.
     """
     names = {normalize_column_name(name) for name in row}
-    if not (names & REPLY_TEXTS and names & ENDS) and not (names & REPLY_TEXTS and names & COUNTS):
+    if not names & (REPLY_TEXTS | SURE_PREDICTIONS):
         return False
     file = Path(path)
     texts = [_read_script(script) for script in _scripts_beside(file)]
+    if not names & (ENDS | COUNTS):
+        return _is_written_answer(file, row, texts)
     # A file that is named on the command line is known by its columns, where one script writes all of them.
     naming = [text for text in texts if file.name in text or _spells_all(text, row)]
     if any(word in text for text in naming for word in TRAINS):
         return False
     return any(WRITES.search(text) for text in naming)
+
+
+def _is_written_answer(file: Path, row: Mapping[str, Any], texts: Sequence[str]) -> bool:
+    """Does a script ask a model and write its answers into a file, where the project trains on other files?
+
+    A script that makes training rows by a model writes the same columns, so a training has to name what it reads.
+    """
+    trainings = [text for text in texts if any(word in text for word in TRAINS)]
+    if not any(READS_DATA.search(text) for text in trainings):
+        return False
+    if any(file.name in text or file.stem in text for text in trainings):
+        return False
+    asking = [text for text in texts if ASKS_A_MODEL.search(text) and text not in trainings]
+    return any(
+        WRITES.search(text) and (file.name in text or _spells_all(text, row)) for text in asking
+    )
 
 
 def _spells_all(text: str, row: Mapping[str, Any]) -> bool:

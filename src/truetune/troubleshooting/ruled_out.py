@@ -84,6 +84,30 @@ SEVERAL_USERS = re.compile(
 )
 ADAPTER_OF_LM_EVAL = re.compile(r"\bpretrained=[^\s,]+,(?:[^\s]*,)?peft=\S")
 MERGED = re.compile(r"merge|export", re.IGNORECASE)
+ABOUT_TRAINING = re.compile(
+    r"\b(?:training|trains?|fine-?tuning|epochs?)\b|\bsteps? takes?|\bs/it\b|\bseconds (?:a|per|for a) (?:step|batch)",
+    re.IGNORECASE,
+)
+ABOUT_ANSWERS = re.compile(
+    r"generat|inference|\banswers?\b|\bserv|\btokens? (?:a|per)|predict|evaluat|sampl"
+    r"|rollout|completion|\bafter (?:the )?training",
+    re.IGNORECASE,
+)
+"""What may be slow besides the steps of a training"""
+NEWER_CARD = re.compile(
+    r"\b(?:[ABH]\d{3}|H20|GB200|L40S?|L4|A10G?|A40|A30|RTX[ -]?[3-5]0\d0|RTX A\d{4})\b"
+)
+"""Cards of NVIDIA since Ampere"""
+OLD_CARD = re.compile(
+    r"\b(?:T4|V100|P100|P40|RTX[ -]?20\d0|GTX)\b|\bTuring\b|\bVolta\b|Colab|Kaggle"
+)
+ONE_SHARD = re.compile(r"tensor_parallel_size['\"]?\s?[=:]\s?1\b")
+DEVICE_MAP = re.compile(r"device_map")
+ON_GPU = re.compile(r"device_config['\"]?\s?[=:]\s?['\"]?cuda|\bdevice: cuda:\d|GPU KV cache size")
+ON_CPU = re.compile(r"device_config['\"]?\s?[=:]\s?['\"]?cpu|[=:( ]['\"]cpu['\"]|offload")
+WORKERS = re.compile(r"\b(?:dataloader_)?num_workers[\"']?\s*[:=]\s*(\d{1,3})\b")
+LORA_MODULE = re.compile(r"--lora-modules(?:=|\s+)[\"']?([\w.-]{1,100})=")
+ASKED_MODEL = re.compile(r"^\s*(?:\w.{0,80}create\(.{0,80})?\bmodel=[\"']([\w./:-]{1,200})[\"']")
 LOCAL_PATH = re.compile(r"[./~]|(?:out|outputs?|saves|models?|runs?|checkpoints?)(?:/|$)")
 """How names of models begin that are folders"""
 
@@ -272,6 +296,54 @@ def _row(words: str, against: Callable[[Evidence], str]) -> _Row:
     return _Row(re.compile(words, re.IGNORECASE), against)
 
 
+def _is_about_training(evidence: Evidence) -> str:
+    """Do the words complain of the training, and name no generation?"""
+    if ABOUT_TRAINING.search(evidence.question) and not ABOUT_ANSWERS.search(evidence.question):
+        return "what is slow is the training, and this is of generation"
+    return ""
+
+
+def _thinking_is_ruled_out(evidence: Evidence) -> str:
+    return _is_about_training(evidence) or _no_thinking_model(evidence)
+
+
+def _card_has_bfloat16(evidence: Evidence) -> str:
+    """Is the one card that is named newer than those without bfloat16?"""
+    named = [evidence.question, *evidence.lines]
+    newer = next((found[0] for text in named if (found := NEWER_CARD.search(text))), "")
+    if newer and not any(OLD_CARD.search(text) for text in named):
+        return f"a {newer} computes bfloat16"
+    return ""
+
+
+def _one_gpu_serves(evidence: Evidence) -> str:
+    if evidence.has(ONE_SHARD) and not evidence.has(DEVICE_MAP):
+        return "the engine has one GPU for the model (tensor_parallel_size=1)"
+    return ""
+
+
+def _is_on_the_gpu(evidence: Evidence) -> str:
+    if evidence.has(ON_GPU) and not evidence.has(ON_CPU):
+        return "the log says that the model is on the GPU"
+    return ""
+
+
+def _loader_has_workers(evidence: Evidence) -> str:
+    workers = evidence.numbers(WORKERS)
+    if workers and min(workers) >= 1:
+        return f"the data loader has {min(workers):g} workers"
+    return ""
+
+
+def _client_asks_for_the_adapter(evidence: Evidence) -> str:
+    """Do all clients name a model that a server's list of adapters has?"""
+    served = {name for line in evidence.lines for name in LORA_MODULE.findall(line)}
+    asked = {found[1] for line in evidence.lines if (found := ASKED_MODEL.search(line))}
+    if served and asked and asked <= served:
+        return f"the client asks for {min(asked)}, a name of --lora-modules"
+    return ""
+
+
 RULES = (
     _row(r"^a tiny batch with many accumulation steps", _no_tiny_batch),
     _row(r"^rows are padded to max_length", _no_fixed_padding),
@@ -284,7 +356,16 @@ RULES = (
         r"^every process of a DistributedDataParallel loop goes through all rows",
         _rows_are_shared_out,
     ),
-    _row(r"^the model reasons before each answer", _no_thinking_model),
+    _row(r"^the model reasons before each answer", _thinking_is_ruled_out),
+    _row(r"^prompts padded to max_length", _is_about_training),
+    _row(r"^the model was left in training mode, with checkpointing", _is_about_training),
+    _row(r"^generate after the training", _is_about_training),
+    _row(r"^a quantization without a fast kernel", _is_about_training),
+    _row(r"^the card has no fast bfloat16", _card_has_bfloat16),
+    _row(r"^device_map='auto' on several GPUs", _one_gpu_serves),
+    _row(r"^the model was never moved to the GPU", _is_on_the_gpu),
+    _row(r"^rows are tokenized, or images decoded, in the data loader", _loader_has_workers),
+    _row(r"^the client asks the server for the base by its name", _client_asks_for_the_adapter),
     _row(r"^kTO's labels are text or numbers", _labels_are_boolean),
     _row(r"^kTO's mismatched batch holds the pairs", _pairs_are_mismatched_by_library),
     _row(r"^steps are rounded away: all weights in bfloat16", _steps_are_no_bf16),

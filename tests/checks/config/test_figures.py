@@ -21,6 +21,7 @@ NOT_APPLYING = (
     "completion-loss-without-completion",
     "rows-left-out-by-limit",
     "rows-padded-to-the-limit",
+    "rows-of-uneven-length-padded",
     "own-rows-not-trained",
 )
 """Rules that do not apply to the fixed example of their page: the fix takes the setting out"""

@@ -2,7 +2,8 @@
 
 The blocks are YAML: `config` holds the settings as a mapping, or `text` the file's own text; `name` is the file's name.
 `files` lays other files beside: a text, a mapping or list (written as JSON, or for .jsonl one row a line), or
-`{rows: n}` for n short chats. `weights: {folder: {tensor: shape}}` writes a model.safetensors of zeros there, `ages`
+`{rows: n}` for n short chats (`{rows: n, words: w, long: m, long_words: v}`: m of them with v words).
+`weights: {folder: {tensor: shape}}` writes a model.safetensors of zeros there, `ages`
 sets how old files are, in seconds. A value of the settings that names one of these files or folders is made its path.
 `beside` holds other settings by their file's name, which are given together with these.
 """
@@ -77,10 +78,19 @@ def _with_paths(value: Any, there: dict[str, str]) -> Any:
     return there.get(value, value) if isinstance(value, str) else value
 
 
+def _chats(rows: int, words: int = 0, long: int = 0, long_words: int = 0) -> list[Any]:
+    """Chats of so many words, every so-many-th a long one."""
+    chats = [_chat(number) for number in range(rows)]
+    for number, chat in enumerate(chats):
+        is_long = long and number % (rows // long) == 0
+        chat["messages"][-1]["content"] += " and so on" * ((long_words if is_long else words) // 3)
+    return chats
+
+
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".jsonl" and isinstance(content, dict):
-        content = [_chat(number) for number in range(content["rows"])]
+        content = _chats(**content)
     if isinstance(content, str):
         path.write_text(content, encoding="utf-8")
     elif path.suffix == ".jsonl":

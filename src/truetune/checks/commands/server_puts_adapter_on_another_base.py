@@ -1,12 +1,14 @@
 """A server puts an adapter on another model than the one that it was trained on.
 
 ## What it does
-Compares the model of each vLLM server that is given adapters (`--lora-modules NAME=FOLDER`, in a shell script, a job
-file or a compose file) with `base_model_name_or_path` in its adapter_config.json: in the folder itself, behind a
-mount of the container, or, where the folder is not here, in the only file of that kind beside the command. Family,
-generation, size, release, and whether the model is instruction-tuned are read off the names. A folder that was
-trained or merged (`out/sft-merged`) is other weights than a published model. Mirrors and quantized copies of one
-model are the same.
+Compares the model of each server that is given adapters (vLLM's `--lora-modules`, SGLang's `--lora-paths`, as
+`NAME=FOLDER` or JSON, in a shell script, a job file or a compose file) with `base_model_name_or_path` in its
+adapter_config.json: in the folder itself, behind a mount of the container, or, where the folder is not here, in the
+only file of that kind beside the command. The same is asked of a command that gives a merge script a base and an
+adapter. Family, generation, size, release, and whether the model is instruction-tuned are read off the names. A folder
+into which a file of the project merges an adapter, or trains, is other weights than a published model: that is an
+error; a folder that is only called so (`out/sft-merged`) gives a warning. Mirrors and quantized copies of one model are
+the same.
 
 ## Why it is bad
 An adapter is a difference to certain weights. A DPO on a merged SFT learned small changes to the SFT: on the base from
@@ -35,73 +37,134 @@ There is no automatic fix: the folder of the merged model may have another name 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.findings import Case, Finding
-from truetune.checks.model_identity import (
-    base_in_only_adapter_file,
-    base_of_adapter,
-    explain_other_base,
-)
+from truetune.checks.merged_weights import ADAPTER_OPTION, option_value
+from truetune.checks.model_identity import base_in_only_adapter_file, base_of_adapter
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import (
-    VllmServerCommand,
+    adapters_by_option,
     adapters_by_served_name,
     find_vllm_server_commands,
     folder_on_host,
     model_of_server,
 )
-from truetune.parsing.shell_commands import CommandFile
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+
+BASE_OPTION = re.compile(r"--(?:base|base[-_]model[\w-]*|model[-_]name[\w-]*|model[-_]path|model)")
+PUTS_ADAPTERS_ON = b"PeftModel"
+"""What stands in a script that puts an adapter on a model"""
+
+
+class _AdapterOnModel(NamedTuple):
+    """A command that puts an adapter on a model."""
+
+    command: ShellCommand
+    model: str
+    adapters: dict[str, str]
+    """Name -> folder"""
+    verb: str
+    hosts: dict[str, str]
+    """Folder as the command says it -> where it lies on the host"""
 
 
 class ServerPutsAdapterOnAnotherBase(CommandRule):
     code = "CMD053"
-    symptoms = ("garbage-output", "nothing-is-learned", "good-here-bad-there")
+    symptoms = (
+        "garbage-output",
+        "nothing-is-learned",
+        "good-here-bad-there",
+        "dpo-without-effect",
+    )
     severity = "error"
     stability = "preview"
-    what = "vLLM servers with adapters"
+    what = "servers with adapters"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[VllmServerCommand]:
-        for server in find_vllm_server_commands(file):
-            if adapters_by_served_name(server) and model_of_server(server):
-                yield server
+    def places(file: CommandFile) -> Iterator[_AdapterOnModel]:
+        yield from _vllm_servers(file)
+        for command in file.commands:
+            found = _sglang_server(command) or _merge_by_script(file, command)
+            if found is not None:
+                yield found
 
     def findings(self) -> Iterator[Finding]:
-        for server in self.places(self.subject):
-            served = model_of_server(server)
-            if served is None or "$" in served:
+        for one in self.places(self.subject):
+            if "$" in one.model:
                 continue
-            for name, folder in adapters_by_served_name(server).items():
-                yield from self._of_adapter(server, served, name, folder)
+            for name, folder in one.adapters.items():
+                yield from self._of_adapter(one, name, folder)
 
-    def _of_adapter(
-        self, server: VllmServerCommand, served: str, name: str, folder: str
-    ) -> Iterator[Finding]:
-        """One adapter, where its own base is known and is not the model that is served."""
-        known = self._trained_base(server, folder)
+    def _of_adapter(self, one: _AdapterOnModel, name: str, folder: str) -> Iterator[Finding]:
+        """One adapter, where its own base is known and is not the model below it."""
+        known = self._trained_base(one, folder)
         if known is None:
             return
         trained, file = known
-        other = explain_other_base(served, trained)
+        other = explain_base_below(one.model, trained, self.subject.path)
         if other is None:
             return
         yield self.finding(
-            f"the adapter {name} was trained on {trained}, and is served on {served}: {other.why}",
-            f"serve {trained} with this adapter",
+            f"the adapter {name} was trained on {trained}, and is {one.verb} {one.model}: {other.why}",
+            f"give {trained} in place of {one.model} with this adapter",
             severity="error" if other.is_proved else "warning",
             cases=[
-                self.case(server.command, f"{name}={folder}"),
+                self.case(one.command, f"{one.model} with {name}={folder}"),
                 Case(f"base_model_name_or_path: {trained}", file=str(file)),
+                *other.cases,
             ],
         )
 
-    def _trained_base(self, server: VllmServerCommand, folder: str) -> tuple[str, Path] | None:
+    def _trained_base(self, one: _AdapterOnModel, folder: str) -> tuple[str, Path] | None:
         """The base that an adapter was trained on, and the file that says so."""
-        host = folder_on_host(server, folder)
-        known = base_of_adapter(host, self.subject.path)
+        known = base_of_adapter(one.hosts.get(folder, folder), self.subject.path)
         # One adapter and one file: there is nothing else that the file could be about.
-        if known is None and len(adapters_by_served_name(server)) == 1:
+        if known is None and len(one.adapters) == 1:
             return base_in_only_adapter_file(Path(self.subject.path).absolute().parent, folder)
         return known
+
+
+def _vllm_servers(file: CommandFile) -> Iterator[_AdapterOnModel]:
+    """The servers of vLLM with adapters."""
+    for server in find_vllm_server_commands(file):
+        adapters, model = adapters_by_served_name(server), model_of_server(server)
+        if adapters and model:
+            hosts = {folder: folder_on_host(server, folder) for folder in adapters.values()}
+            base = folder_on_host(server, model)
+            yield _AdapterOnModel(server.command, base, adapters, "served on", hosts)
+
+
+def _sglang_server(command: ShellCommand) -> _AdapterOnModel | None:
+    """A server of SGLang with adapters; None where a command starts none."""
+    options = command.behind("-m", "sglang.launch_server")
+    if options is None:
+        return None
+    model = last_option(options, "--model-path", "--model")
+    adapters = adapters_by_option(options, "--lora-paths")
+    return (
+        _AdapterOnModel(command, model, adapters, "served on", {}) if model and adapters else None
+    )
+
+
+def _merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnModel | None:
+    """A command that gives a script of the folder a base and an adapter to put on it; None for any other."""
+    script = next((word for word in command.words if word.endswith(".py")), None)
+    if script is None:
+        return None
+    base, adapter = option_value(command, BASE_OPTION), option_value(command, ADAPTER_OPTION)
+    if not base or not adapter:
+        return None
+    try:
+        text = read_bounded(Path(file.path).parent / script, SETTINGS)
+    except (OSError, ValueError, InputLimitError):
+        return None
+    if PUTS_ADAPTERS_ON not in text:
+        return None
+    return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "put on", {})

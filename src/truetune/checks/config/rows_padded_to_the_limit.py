@@ -91,7 +91,7 @@ class RowsPaddedToTheLimit(ConfigRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is not None or _padding(self.subject) is None:
+        if lacking is not None or padding_to_a_length(self.subject) is None:
             return lacking or Unmet(
                 "it is about settings that pad rows to a fixed length: none does"
             )
@@ -101,10 +101,10 @@ class RowsPaddedToTheLimit(ConfigRule):
 
     @cached_property
     def _lengths(self) -> _Lengths | None:
-        return _row_lengths(self.subject) if _padding(self.subject) is not None else None
+        return _row_lengths(self.subject) if padding_to_a_length(self.subject) is not None else None
 
     def figure(self) -> str:
-        padding, lengths = _padding(self.subject), self._lengths
+        padding, lengths = padding_to_a_length(self.subject), self._lengths
         assert padding is not None, "else the rule is not judged"
         assert lengths is not None, "else the rule is not judged"
         return (
@@ -113,7 +113,7 @@ class RowsPaddedToTheLimit(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        padding, lengths = _padding(config), self._lengths
+        padding, lengths = padding_to_a_length(config), self._lengths
         if padding is None or lengths is None or padding.length < MIN_TIMES * lengths.longest:
             return
         pads = 1 - lengths.median / padding.length
@@ -130,7 +130,7 @@ class RowsPaddedToTheLimit(ConfigRule):
         )
 
 
-def _padding(config: Config) -> _Padding | None:
+def padding_to_a_length(config: Config) -> _Padding | None:
     """The setting that pads each row, and to which length; None where none does, or rows are joined."""
     raw = config.raw
     # Compiled models are padded to one length so that they are compiled once.

@@ -50,27 +50,24 @@ A longer limit takes more memory; `truetune plan` says how much. With a tokenize
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.missing_input_reasons import NO_ROWS
+from truetune.checks.config.evidence.run_rows import (
+    CHATS,
+    columns_of_recipe,
+    count_characters,
+    rows_of_run,
+)
 from truetune.checks.config.evidence.script_token_rows import RowsAtLimit, rows_at_limit
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.tokenizer_at_hand import has_tokenizer
-from truetune.checks.config.evidence.training_file_columns import data_files_of, training_sources
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.severity_by_trainer import is_nearly_all
-from truetune.data.file_records import read_records
-from truetune.data.find_data_files import Source, open_raw
-from truetune.data.script_rows.trained_rows import read_trained_rows
-from truetune.errors import DataError, TruetuneError
-from truetune.parsing.decompression import UNREADABLE
 from truetune.settings.config import Config
 from truetune.settings.row_formats import is_script_format
 
@@ -79,26 +76,8 @@ from truetune.settings.row_formats import is_script_format
 MOST_CHARACTERS_PER_TOKEN = 6
 # Chosen: an outlier or two are cut in every set of rows, and nobody means them.
 MIN_SHARE = 0.05
-MAX_ROWS = 2000
-"""Rows that are read; their order is mostly that of the whole"""
-CHATS = ("messages", "conversations", "conversation")
-TEXTS = (
-    "instruction",
-    "input",
-    "output",
-    "system",
-    "prompt",
-    "completion",
-    "response",
-    "text",
-    "question",
-    "answer",
-)
-"""Columns of which a row's text is made, as the readers of the stacks call them"""
 ANSWERS = ("output", "completion", "response", "answer")
 ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
-RUNS = re.compile(r"([\s\W_])\1+")
-"""The same sign many times, which is one token or few"""
 
 
 class _LongRows(NamedTuple):
@@ -219,9 +198,9 @@ class RowsSurelyCut(ConfigRule):
         most = (self.subject.limit or 0) * MOST_CHARACTERS_PER_TOKEN
         rows = too_long = unanswered = 0
         first: Case | None = None
-        columns = _columns_of_recipe(self.subject)
-        for path, line, row in _rows_of_run(self.subject):
-            characters = _count_characters(row, columns)
+        columns = columns_of_recipe(self.subject)
+        for path, line, row in rows_of_run(self.subject):
+            characters = count_characters(row, columns)
             rows += bool(characters)
             if characters <= most:
                 continue
@@ -241,78 +220,14 @@ def _describe_missing_tokenizer(config: Config) -> str:
     )
 
 
-def _row_sources(config: Config) -> list[Source]:
-    """The local files of rows: those of the settings, of a program, or of a torchtune recipe."""
-    named = list(config.row_files)
-    dataset = config.raw.get("dataset")
-    if config.stack == "torchtune" and isinstance(dataset, Mapping):
-        files = dataset.get("data_files")
-        folder = Path(config.path).parent
-        named += [str(folder / files)] if isinstance(files, str) else []
-    return training_sources(config) or [one for name in named for one in data_files_of(name)]
-
-
-def _rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """The first rows of a run, each with its file and line: as the script shapes them, where it can be followed."""
-    if is_script_format(config.path):
-        try:
-            shaped = read_trained_rows(config.path)
-        except TruetuneError:
-            shaped = None
-        if shaped is not None:
-            yield from ((one.file, one.line, one.row) for one in shaped.rows)
-            return
-    for source in _row_sources(config):
-        for line, row in _first_rows(source):
-            yield str(source.path), line, row
-
-
-def _columns_of_recipe(config: Config) -> tuple[str, ...]:
-    """The columns of text that a torchtune recipe names itself."""
-    dataset = config.raw.get("dataset")
-    named = dataset.get("column_map") if isinstance(dataset, Mapping) else None
-    if not isinstance(named, Mapping):
-        return ()
-    return tuple(name for name in named.values() if isinstance(name, str))
-
-
-def _first_rows(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The first rows of a file, each with its line."""
-    try:
-        with open_raw(source.path) as raw:
-            for record in islice(read_records(source, raw), MAX_ROWS):
-                if isinstance(record.row, Mapping):
-                    yield record.line, record.row
-    except (DataError, *UNREADABLE):
-        return
-
-
-def _count_characters(row: Mapping[str, Any], columns: tuple[str, ...] = ()) -> int:
-    """The characters of a row's texts, those of `columns` too; the same sign many times counts once."""
-    texts: list[Any] = []
-    for value in _read_values(row, columns):
-        if isinstance(value, list):
-            turns = [turn for turn in value if isinstance(turn, Mapping)]
-            texts += [turn.get(key) for turn in turns for key in ("content", "value")]
-        else:
-            texts.append(value)
-    return sum(len(RUNS.sub(r"\1", text)) for text in texts if isinstance(text, str))
-
-
 def _count_characters_before_answer(row: Mapping[str, Any]) -> int:
     """The characters of the turns before the first answer, or of the prompt's columns; 0 where no answer is told."""
     chat = next((row[name] for name in CHATS if isinstance(row.get(name), list)), None)
     if chat is None:
         has_answer = any(isinstance(row.get(name), str) for name in ANSWERS)
         prompt = {name: value for name, value in row.items() if name not in ANSWERS}
-        return _count_characters(prompt) if has_answer and "text" not in row else 0
+        return count_characters(prompt) if has_answer and "text" not in row else 0
     turns = [turn for turn in chat if isinstance(turn, Mapping)]
     roles = [turn.get("role") or turn.get("from") for turn in turns]
     first = next((place for place, role in enumerate(roles) if role in ANSWERING_ROLES), None)
-    return _count_characters({"messages": turns[:first]}) if first is not None else 0
-
-
-def _read_values(row: Mapping[str, Any], columns: tuple[str, ...]) -> list[Any]:
-    """The values that a trainer reads: the chat of a row that has one, else its columns of text."""
-    chats = [row[name] for name in CHATS if isinstance(row.get(name), list)]
-    return chats or [row.get(name) for name in {*TEXTS, *columns}]
+    return count_characters({"messages": turns[:first]}) if first is not None else 0

@@ -50,6 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.config.evidence.setting_places import setting_case, setting_place
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -57,7 +58,6 @@ from truetune.checks.model_identity import (
     are_base_and_instruct_model,
     base_of_adapter,
     explain_different_weights,
-    explain_other_base,
 )
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
@@ -112,7 +112,7 @@ class SettingsNameAnotherBase(ConfigRule):
     def _put_on_another(self, name: str) -> Iterator[Finding]:
         """The adapter of this run, which another file puts on a model of another name."""
         for use in self._others():
-            other = explain_other_base(use.base, name)
+            other = explain_base_below(use.base, name, use.file)
             if other is None or _is_told_of_command(use):
                 continue
             yield self.finding(
@@ -123,6 +123,7 @@ class SettingsNameAnotherBase(ConfigRule):
                 cases=[
                     setting_case(self.subject, name, "model"),
                     Case(use.text, file=use.file, line=use.line),
+                    *other.cases,
                 ],
             )
 
@@ -134,6 +135,7 @@ class SettingsNameAnotherBase(ConfigRule):
         for base, file in self._bases():
             apart = explain_different_weights(name, base)
             if apart is None and not are_base_and_instruct_model(name, base):
+                yield from self._on_the_base_of_a_stage(name, base, file)
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and training continues with {name}: "
@@ -145,6 +147,23 @@ class SettingsNameAnotherBase(ConfigRule):
                     Case(f"base_model_name_or_path: {base}", file=str(file)),
                 ],
             )
+
+    def _on_the_base_of_a_stage(self, name: str, base: str, file: Path) -> Iterator[Finding]:
+        """An adapter that was trained on a folder of an earlier stage, and is put on what that stage began with."""
+        config = self.subject
+        other = explain_base_below(name, base, config.path)
+        if other is None:
+            return
+        yield self.finding(
+            f"the adapter was trained on {base}, and is put on {name}: {other.why}",
+            f"set {setting_place(config, 'model').key} to {base}",
+            severity="error" if other.is_proved else "warning",
+            cases=[
+                setting_case(config, name, "model"),
+                Case(f"base_model_name_or_path: {base}", file=str(file)),
+                *other.cases,
+            ],
+        )
 
 
 def _is_told_of_command(use: WeightUse) -> bool:

@@ -68,6 +68,7 @@ class DpoChosenFalls(LogRule):
     severity = "warning"
     since = "0.1.0"
     kinds = ("preference",)
+    moot_where = ("preference-rate-far-too-high",)
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:

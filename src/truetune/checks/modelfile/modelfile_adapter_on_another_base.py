@@ -35,9 +35,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import base_of_adapter, explain_different_weights
+from truetune.checks.model_identity import base_of_adapter
 from truetune.checks.rule import ModelfileRule
 
 
@@ -79,11 +80,16 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
             return
         name, file = trained_base
         # Names differ in form (`llama3.1:8b`, `meta-llama/Llama-3.1-8B`), so what they mean is compared.
-        difference = explain_different_weights(base.value, name)
-        if difference is None:
+        other = explain_base_below(base.value, name, self.subject.path)
+        # Of a name of Ollama it is not told whether the model is instruction-tuned.
+        if other is None or not (other.is_proved or other.cases):
             return
         yield self.finding(
-            f"the adapter was trained on {name}, and FROM is {base.value}: {difference}",
+            f"the adapter was trained on {name}, and FROM is {base.value}: {other.why}",
             f"name the model that it was trained on: {name}",
-            cases=[self.case(base), Case(f"base_model_name_or_path: {name}", file=file)],
+            cases=[
+                self.case(base),
+                Case(f"base_model_name_or_path: {name}", file=file),
+                *other.cases,
+            ],
         )

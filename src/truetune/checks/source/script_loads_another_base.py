@@ -43,14 +43,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from truetune.checks.base_below_adapter import BaseBelow, explain_base_below
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.model_identity import (
     are_base_and_instruct_model,
     base_of_adapter,
     explain_different_weights,
-    is_published_model_name,
-    is_tuned_folder,
 )
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import (
@@ -81,8 +80,9 @@ class ScriptLoadsAnotherBase(SourceRule):
             # No difference by weights or tuning: a folder of one's own on a published base may still be a second
             # stage.
             if apart is None and not are_base_and_instruct_model(name, base):
-                if is_tuned_folder(base) and is_published_model_name(name):
-                    yield self._of_folder(call, name, base, file)
+                other = explain_base_below(name, base, module.path)
+                if other is not None:
+                    yield self._of_folder(call, name, base, file, other)
                 continue
             yield self.finding(
                 f"the adapter was trained on {base}, and is put on {name}: "
@@ -96,15 +96,15 @@ class ScriptLoadsAnotherBase(SourceRule):
                 ],
             )
 
-    def _of_folder(self, call: Call, name: str, base: str, file: Path) -> Finding:
+    def _of_folder(self, call: Call, name: str, base: str, file: Path, other: BaseBelow) -> Finding:
         """The adapter of a second stage, on the model that the first one began with."""
         return self.finding(
-            f"the adapter was trained on the folder {base}, and is put on {name}: what that folder"
-            " had been trained to is missing below it",
+            f"the adapter was trained on the folder {base}, and is put on {name}: {other.why}",
             f'load what it was trained on: from_pretrained("{base}")',
-            severity="warning",
+            severity="error" if other.is_proved else "warning",
             cases=[
                 case_at(self.subject, call.node),
                 Case(f"base_model_name_or_path: {base}", file=str(file)),
+                *other.cases,
             ],
         )

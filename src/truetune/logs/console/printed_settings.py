@@ -131,11 +131,20 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         r"|\buse_peft['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--use_peft(?=\s*$|\s+-)"
         r"|\bLoraConfig\(|Loading pretrained PEFT|Fine-tuning method: (?:LoRA|DoRA)",
     ),
+    ("cores_idle", r"has Tensor Cores\. To properly utilize them"),
+    (
+        "mixed",
+        r"Automatic Mixed Precision|Using (?:bfloat16|bf16|16[- ]?bit|half)|precision['\"]?\s?[:=]\s?['\"]?(?:bf)?16",
+    ),
+    (
+        "weight_megabytes",
+        r"(?P<weight_megabytes>\d[\d,]{0,11}(?:\.\d{1,6})?)\s+Total estimated model params size \(MB\)",
+    ),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
 COMPILED_PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in SETTING_PATTERNS)
-DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate")
+DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate", "weight_megabytes")
 """Groups that hold a number with a point"""
 NAME_GROUPS = ("model", "old_gpu", "gpu")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
@@ -200,6 +209,10 @@ SETTING_WORDS = (
     "LoraConfig(",
     "Fine-tuning method",
     "max_input_len",
+    "Tensor Cores",
+    "Precision",
+    "precision",
+    "Using ",
 )
 # What a line holds that any of the patterns fits: a search for words costs a tenth of the patterns. A new pattern needs
 # its word here, or it is never tried.
@@ -315,6 +328,12 @@ class PrintedSettings:
     """GiB that an engine for generation (vLLM) has reserved for its cache"""
     engine_apart: bool = False
     """The engine is a server of its own, or gives its memory back while the training runs"""
+    cores_idle: bool = False
+    """Lightning warns that matrices are multiplied in float32, without the tensor cores that the GPU has"""
+    mixed: bool = False
+    """Something is computed in 16 bits (autocast, or a precision of a trainer)"""
+    weight_megabytes: float | None = None
+    """Of all weights, as Lightning sums them by its precision: 4 bytes for each where it is 32 or mixed"""
     server: str = ""
     """The program that answers requests, where this is its log"""
 
@@ -392,6 +411,9 @@ class SettingsReader:
             adapter="adapter" in self._flags,
             engine_cache=self._figures.get("engine_cache"),
             engine_apart="engine_apart" in self._flags,
+            cores_idle="cores_idle" in self._flags,
+            mixed="mixed" in self._flags,
+            weight_megabytes=self._figures.get("weight_megabytes"),
             server=self._server,
         )
 
@@ -402,7 +424,7 @@ class SettingsReader:
             self._flags.add(name)
         for group, value in groups.items():
             if group in DECIMAL_GROUPS:
-                self._figures[group] = float(value)
+                self._figures[group] = float(value.replace(",", ""))
                 continue
             if group in NAME_GROUPS:
                 self._names.setdefault(group, value)

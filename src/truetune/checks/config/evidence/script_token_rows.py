@@ -167,6 +167,14 @@ def rows_at_limit(script: str, characters: int) -> RowsAtLimit | None:
     )
 
 
+@lru_cache(maxsize=8)
+def token_row_lengths(script: str, characters: int) -> tuple[int, ...] | None:
+    """The lengths of the rows of ids that a script makes, in tokens of so many characters; None where it makes none."""
+    turns = turns_of_model(tokenizer_of_script(script) or "") or PLAIN_TURNS
+    rows = _rows_of_pieces(script, PieceTokenizer(characters, turns))
+    return None if rows is None else tuple(_lengths(rows))
+
+
 def _column_that_is_lost(
     script: str, turns: TurnForm, kept: Mapping[tuple[str, int], str]
 ) -> tuple[str, int]:

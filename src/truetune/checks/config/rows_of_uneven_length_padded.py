@@ -1,0 +1,213 @@
+"""Most of each batch is padding, because the rows are of very uneven length.
+
+## What it does
+Looks at settings of an SFT with more than one row in a batch, without packing, padding-free batches or batches that are
+grouped by length, and reads the training rows that lie here. From their lengths it computes how long the longest row of
+a random batch is on average, and which share of the batch is then padding. It gives a note above 60 %, and warns from
+75 % on, where a batch has 8,192 tokens or more. Lengths are estimated by characters, and cut at the limit of the run.
+
+## Why it is bad
+A collator pads each row to the longest of its batch. Where one row of ten is fifty times as long as the others, nearly
+every batch of sixteen holds such a row: all others are computed at its length. Time and memory of a step follow the
+padded tokens, and nothing is learned of them. The curves look as they should.
+
+## Example
+```yaml
+files:
+  rows.jsonl: {rows: 800, long: 40, words: 20, long_words: 3000}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  adapter: lora
+  lora_target_linear: true
+  sequence_len: 8192
+  sample_packing: false
+  micro_batch_size: 16
+```
+
+## Use instead
+```yaml
+files:
+  rows.jsonl: {rows: 800, long: 40, words: 20, long_words: 3000}
+config:
+  base_model: some/model
+  datasets: [{path: rows.jsonl, type: chat_template}]
+  adapter: lora
+  lora_target_linear: true
+  sequence_len: 8192
+  sample_packing: false
+  micro_batch_size: 16
+  group_by_length: true
+```
+
+## Fix safety
+Packing puts more rows into a step: lower the batch or the accumulation by as much, so that the optimizer takes as many
+steps as before. Batches that are grouped by length are less random; loss curves show waves.
+
+## References
+- https://huggingface.co/docs/transformers/perf_train_gpu_one; TRL documentation, "Reducing memory usage" (packing,
+  padding-free)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from truetune.checks.config.evidence.run_rows import count_characters, rows_of_run
+from truetune.checks.config.evidence.script_token_rows import token_row_lengths
+from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.config.rows_padded_to_the_limit import padding_to_a_length
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.padding_share import (
+    CHARACTERS_PER_TOKEN,
+    LARGE_SHARE,
+    PaddedBatches,
+    describe_long_rows,
+    describe_padding,
+    estimate_tokens,
+    pad_batches,
+)
+from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
+from truetune.settings.row_formats import is_script_format
+
+BATCH = "training.per_device_train_batch_size"
+DEFAULT_BATCH = 8
+"""Of transformers' TrainingArguments"""
+MIN_READ_SHARE = 0.9
+"""Of the rows whose texts stand in columns that are known"""
+STACKS = ("llama-factory", "axolotl", "trl", "transformers")
+JOINS_ROWS = re.compile(
+    r"DataCollatorWithFlattening|padding_free|neat_packing|multipack|[Bb]in_?[Pp]ack|cu_seqlens|pack_dataset|"
+    r"group_texts|[Bb]ucket|group_by_length|LengthGrouped|get_train_dataloader|_get_train_sampler|batch_sampler"
+)
+"""What a program joins rows or sorts batches by"""
+PADS_TO_ONE_LENGTH = re.compile(r"padding\s*=\s*[\"']max_length|pad_to_max_length")
+CHOOSES_BY_LENGTH = re.compile(r"\.filter\(|len\([^()]*\)\s*(?:<=?|>=?)")
+"""A program that leaves out rows: those in the file are not those that are trained"""
+
+
+class RowsOfUnevenLengthPadded(ConfigRule):
+    code = "CFG101"
+    symptoms = ("slow-training", "out-of-memory")
+    severity = "warning"
+    methods = ("sft",)
+    stacks = STACKS
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        if _joins_rows(self.subject):
+            return Unmet(
+                "it is about batches of rows of any length: here they are packed, grouped, or of one length"
+            )
+        if _batch(self.subject) < 2:
+            return Unmet("it is about batches of several rows")
+        return (
+            None
+            if self._padded
+            else Unmet("the rows are not here, or are few", "name the files of the rows")
+        )
+
+    @cached_property
+    def _padded(self) -> PaddedBatches | None:
+        config = self.subject
+        batch = _batch(config)
+        if config.spec.training.method != "sft" or batch < 2 or _joins_rows(config):
+            return None
+        lengths = _row_lengths(config)
+        return pad_batches(lengths, batch, config.limit) if lengths else None
+
+    def figure(self) -> str:
+        padded = self._padded
+        assert padded is not None, "else the rule is not judged"
+        return describe_padding(padded)
+
+    def findings(self) -> Iterator[Finding]:
+        padded = self._padded
+        if padded is None or not padded.is_waste:
+            return
+        config = self.subject
+        yield self.finding(
+            describe_padding(padded),
+            _remedy(config) + describe_long_rows(padded),
+            severity="warning" if padded.share >= LARGE_SHARE else "info",
+            evidence=[
+                f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; each"
+                " batch is padded to its longest row"
+            ],
+            cases=[setting_case(config, _batch(config), BATCH)],
+        )
+
+
+def _batch(config: Config) -> int:
+    """Rows of a forward pass; 1 where only the program knows them."""
+    size = config.spec.training.per_device_train_batch_size
+    if size is None:
+        return DEFAULT_BATCH if BATCH not in config.places and not is_of_program(config) else 1
+    return size
+
+
+def _joins_rows(config: Config) -> bool:
+    """Are rows packed, batches made of rows of one length, or all rows padded to one length?"""
+    training, raw = config.spec.training, config.raw
+    if training.packing or training.padding_free or padding_to_a_length(config) is not None:
+        return True
+    if raw.get("group_by_length") or raw.get("train_sampling_strategy") == "group_by_length":
+        return True
+    if raw.get("streaming") or raw.get("auto_find_batch_size") or raw.get("disable_shuffling"):
+        return True
+    # Unsloth makes batches without pads by itself since the end of 2025.
+    if raw.get("use_unsloth") or raw.get("use_unsloth_gc"):
+        return True
+    if not is_of_program(config):
+        return False
+    patterns = (JOINS_ROWS, PADS_TO_ONE_LENGTH)
+    return "unsloth" in config.text or any(one.search(config.text) for one in patterns)
+
+
+def _row_lengths(config: Config) -> list[int] | None:
+    """About how many tokens each row has; None where the rows are not here, or are not the ones that are trained."""
+    if is_script_format(config.path):
+        made = token_row_lengths(config.path, CHARACTERS_PER_TOKEN)
+        if made is not None:
+            return list(made)
+        if CHOOSES_BY_LENGTH.search(config.text):
+            return None
+    sizes = [count_characters(row) for _, _, row in rows_of_run(config)]
+    known = [size for size in sizes if size]
+    if len(known) < MIN_READ_SHARE * len(sizes):
+        return None
+    return estimate_tokens(known)
+
+
+def _remedy(config: Config) -> str:
+    """What joins rows or groups them, in the words of the stack."""
+    is_before = config.pins.age("transformers", "4.99", "5.0.0") == "older"
+    if config.stack == "llama-factory":
+        return (
+            "set neat_packing: true (rows are joined up to cutoff_len, each sees itself alone)"
+            + _grouped(
+                "group_by_length: true", "train_sampling_strategy: group_by_length", is_before
+            )
+        )
+    if config.stack == "axolotl":
+        return "set group_by_length: true; or sample_packing: true and flash_attention: true with micro_batch_size: 1"
+    grouped = _grouped(
+        "group_by_length=True", 'train_sampling_strategy="group_by_length"', is_before
+    )
+    if config.stack == "trl":
+        return f"set packing=True, or padding_free=True with flash attention{grouped}"
+    return (
+        "give the Trainer a DataCollatorWithFlattening (rows without pads, with flash attention)"
+        + grouped
+    )
+
+
+def _grouped(before: str, after: str, is_before: bool) -> str:
+    """The setting of the Trainer that puts rows of one length into a batch."""
+    return f", or {before}" if is_before else f", or {after} ({before} before transformers 5)"

@@ -1,0 +1,132 @@
+"""A preference run was trained at a learning rate far above the usual, and its curves show it.
+
+## What it does
+Looks at logs of DPO and its kin for the highest recorded learning rate and the end of the curves. It fires where the
+median of the last margins is above 10 and that of the last losses below 0.001, and the rate is 2e-5 or more; where the
+log or the files beside it say that an adapter was trained, from 2e-4 on.
+
+## Why it is bad
+Published runs train all weights by DPO at 5e-7 to 5e-6 and adapters at 5e-6 to 5e-5, and end with margins of 0.5 to 3.
+A margin of 30 at a beta of 0.1 is 300 nats between two answers: both were pushed far from anything that the model wrote
+before, and it repeats itself or writes garbage. Loss and accuracy look perfect.
+
+## Example
+```yaml
+curve:
+  loss: {from: 0.69, to: 0.0001, steps: 60, noise: 0.00001, values: [0.69, 0.01, 0.0002, 0.0002, 0.0001, 0.0001]}
+  rewards/margins: {from: 0, to: 35, steps: 60, noise: 0.5, values: [0, 20, 30, 34, 35, 35]}
+  learning_rate: {from: 0.00005, to: 0, steps: 60}
+```
+
+## Use instead
+```yaml
+curve:
+  loss: {from: 0.69, to: 0.5, steps: 60, noise: 0.02}
+  rewards/margins: {from: 0, to: 1.2, steps: 60, noise: 0.1}
+  learning_rate: {from: 0.0000005, to: 0, steps: 60}
+```
+
+## Fix safety
+Begin again from the SFT model: the weights of this run are spoiled. A lower rate needs no more epochs than one.
+
+## References
+- alignment-handbook's recipes (zephyr-7b-beta: DPO 5e-7, LoRA 5e-6); TRL's `DPOConfig` (1e-6); Rafailov et al. 2023,
+  arXiv 2305.18290 (1e-6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import LogRule
+
+MIN_POINTS = 10
+MARGIN, LOSS = 10.0, 1e-3
+"""At the end. Published runs of DPO end with margins below 3 and losses above 0.3"""
+USUAL_OF_ALL, USUAL_OF_ADAPTER = (5e-7, 5e-6), (5e-6, 5e-5)
+"""Published rates (dpo-too-weak-or-frozen)"""
+HIGH_OF_ALL, HIGH_OF_ADAPTER = 2e-5, 2e-4
+ADAPTER_FILE = "adapter_config.json"
+
+
+class PreferenceRateFarTooHigh(LogRule):
+    code = "LOG124"
+    symptoms = ("dpo-without-effect", "garbage-output")
+    severity = "warning"
+    kinds = ("preference",)
+    least = MIN_POINTS
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        names = [
+            name for name in ("learning_rate", "rewards/margins") if not self.subject.curve(name)
+        ]
+        return Unmet(f"the log has no {' and no '.join(names)}") if names else None
+
+    def figure(self) -> str:
+        return f"learning rate {self._peak():.3g}; margin {self._end('rewards/margins'):.3g} at the end"
+
+    def findings(self) -> Iterator[Finding]:
+        log, peak = self.subject, self._peak()
+        if log.kind != "preference" or any(
+            log.curve(name).finite().value.size < MIN_POINTS for name in ("loss", "rewards/margins")
+        ):
+            return
+        margin, loss = self._end("rewards/margins"), self._end("loss")
+        is_adapter = self._trains_adapter()
+        high = HIGH_OF_ADAPTER if is_adapter else HIGH_OF_ALL
+        if peak < high or margin <= MARGIN or loss >= LOSS:
+            return
+        yield self.finding(
+            f"the learning rate of {peak:.2g} is {_describe_times(peak, is_adapter)}, and the curves show it: the"
+            f" margin ends at {margin:.3g} and the loss at {loss:.1g}",
+            "train again from the SFT model at 5e-7 to 5e-6 (an adapter: 5e-6 to 5e-5), for one epoch",
+            evidence=[
+                f"a margin of {margin:.3g} at a beta of 0.1 is {margin / 0.1:,.0f} nats between both answers",
+                *self._unknown_weights(peak, is_adapter),
+            ],
+        )
+
+    def _peak(self) -> float:
+        """The highest recorded rate; 0 where none is logged."""
+        rates = self.subject.curve("learning_rate").finite().value
+        return float(rates.max()) if rates.size else 0.0
+
+    def _end(self, name: str) -> float:
+        """The median of the last fifth of a curve."""
+        values = self.subject.curve(name).finite().value
+        return float(np.median(values[-max(3, values.size // 5) :])) if values.size else 0.0
+
+    def _unknown_weights(self, peak: float, is_adapter: bool) -> Iterator[str]:
+        """What is not known, where the rate is usual for an adapter."""
+        output = self.subject.output
+        is_told = output is not None and output.settings.share is not None
+        if not is_adapter and not is_told and peak <= USUAL_OF_ADAPTER[1]:
+            yield (
+                "the log does not say whether all weights or an adapter were trained; for an adapter the rate is high,"
+                " and the curves still say that the run went too far"
+            )
+
+    def _trains_adapter(self) -> bool:
+        """Do the output or the files of the run say that an adapter was trained?"""
+        output = self.subject.output
+        if output is not None and output.settings.trains_adapter:
+            return True
+        path = Path(self.subject.path)
+        folder = path if path.is_dir() else path.parent
+        return any(folder.glob(ADAPTER_FILE)) or any(folder.glob(f"checkpoint-*/{ADAPTER_FILE}"))
+
+
+def _describe_times(peak: float, is_adapter: bool) -> str:
+    """How far a rate is above the usual ones."""
+    low, top = USUAL_OF_ADAPTER if is_adapter else USUAL_OF_ALL
+    what = "an adapter" if is_adapter else "all weights"
+    times = f"{peak / top:.0f} to {peak / low:.0f} times the usual of DPO of {what}"
+    return f"{times} ({low:.0e} to {top:.0e})".replace("e-0", "e-")

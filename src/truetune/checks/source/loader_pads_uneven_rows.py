@@ -1,0 +1,210 @@
+"""A DataLoader pads rows of very uneven length to the longest of each batch.
+
+## What it does
+Looks at scripts that train by a loop of their own (`backward`, Accelerate, Fabric, Lightning's `fit`) over a shuffled
+DataLoader whose collator pads. Where the rows lie beside the script, their lengths tell how long the longest row of a
+random batch is on average, and which share of the batch is padding. It gives a note above 60 %, and warns from 75 % on,
+where a batch has 8,192 tokens or more. Lengths are estimated by characters, and cut where the script cuts them.
+Silent where rows are packed, sorted or grouped by length, or sampled by a sampler of one's own.
+
+## Why it is bad
+Where one row of ten is fifty times as long as the others, nearly every batch of sixteen holds such a row, and all
+others are computed at its length. Time and memory of a step follow the padded tokens, and nothing is learned of them.
+
+## Example
+```python
+# rows.jsonl: {"rows": 200, "words": 20, "long": 10, "long_words": 3000}
+import json
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+rows = [json.loads(line)["text"] for line in open("rows.jsonl")]
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+def collate(texts):
+    batch = tok(texts, padding=True, truncation=True, max_length=8192, return_tensors="pt")
+    batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    return batch
+
+for batch in DataLoader(rows, batch_size=16, shuffle=True, collate_fn=collate):
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+# rows.jsonl: {"rows": 200, "words": 20, "long": 10, "long_words": 3000}
+import json
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+tok = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+rows = [json.loads(line)["text"] for line in open("rows.jsonl")]
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+def collate(texts):
+    batch = tok(texts, padding=True, truncation=True, max_length=8192, return_tensors="pt")
+    batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    return batch
+
+sampler = LengthGroupedSampler(16, lengths=[len(text) for text in rows])
+for batch in DataLoader(rows, batch_size=16, sampler=sampler, collate_fn=collate):
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Batches that are grouped by length are less random; loss curves show waves. With one GPU the step of an even batch of
+short rows is many times shorter, so the speed that is logged varies.
+
+## References
+- transformers, `trainer_pt_utils.LengthGroupedSampler`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.config.evidence.script_token_rows import token_row_lengths
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.padding_share import (
+    CHARACTERS_PER_TOKEN,
+    LARGE_SHARE,
+    describe_long_rows,
+    describe_padding,
+    estimate_tokens,
+    pad_batches,
+)
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
+from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Instance, Value
+
+LOADERS = ("torch.utils.data*.DataLoader",)
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*")
+PADS = re.compile(
+    r"pad_sequence|padding\s*=\s*(?:True|[\"']longest)|\.pad\(|F\.pad|DataCollator(?:WithPadding|ForSeq2Seq|ForLanguage)"
+    r"|\]\s*\*\s*\("
+)
+"""What pads to the longest row of a batch"""
+JOINS_ROWS = re.compile(
+    r"Flattening|cu_seqlens|[Bb]ucket|LengthGrouped|group_by_length|batch_sampler|\bpack(?:ed|ing|_)|"
+    r"BatchSampler|[Ss]ortish|\.sort\(|sorted\(|padding\s*=\s*[\"']max_length|pad_to_max_length"
+)
+"""What joins rows, sorts them, or pads them to one length"""
+CHOOSES_BY_LENGTH = re.compile(r"\.filter\(|\blen\([^()]*\)\s*(?:<=?|>=?)")
+
+
+class _Loader(NamedTuple):
+    """A loader that pads what it gives to a training."""
+
+    call: CallEvent
+    batch: int
+
+
+class LoaderPadsUnevenRows(SourceRule):
+    code = "SRC276"
+    symptoms = ("slow-training", "out-of-memory")
+    severity = "warning"
+    looks_at = calls_of("data loaders that are made", *LOADERS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        text = "\n".join(part.text for part in module.with_linked)
+        if not PADS.search(text) or JOINS_ROWS.search(text):
+            return
+        seen: set[object] = set()
+        for trace in traces_of(module):
+            if any(trace.calls(*TRAINERS)) or not _trains(trace):
+                continue
+            for loader in _shuffled_loaders(module, trace):
+                if loader.call.node in seen:
+                    continue
+                seen.add(loader.call.node)
+                yield from self._of_loader(loader)
+
+    def _of_loader(self, loader: _Loader) -> Iterator[Finding]:
+        """What one loader pads."""
+        module = self.subject
+        lengths = _row_lengths(module, loader.call)
+        padded = pad_batches(lengths, loader.batch, encoded_row_length(module)) if lengths else None
+        if padded is None or not padded.is_waste:
+            return
+        yield self.finding(
+            describe_padding(padded),
+            f"put rows of like length into a batch: sampler=LengthGroupedSampler({loader.batch}, lengths=[...]) of"
+            " transformers.trainer_pt_utils in place of shuffle=True; or join rows (DataCollatorWithFlattening)"
+            + describe_long_rows(padded),
+            severity="warning" if padded.share >= LARGE_SHARE else "info",
+            evidence=[
+                f"the lengths of {padded.rows:,} rows, estimated with {CHARACTERS_PER_TOKEN} characters a token; the"
+                " collator pads each batch to its longest row"
+            ],
+            cases=[case_at(module, loader.call.node)],
+        )
+
+
+def _trains(trace: Trace) -> bool:
+    """Does a loop of the script, or Lightning, train a model?"""
+    return any(trace.methods("backward", "fit"))
+
+
+def _shuffled_loaders(module: Module, trace: Trace) -> Iterator[_Loader]:
+    """The loaders of a run that draw several rows at random."""
+    for call in trace.calls(*LOADERS):
+        shuffle, batch = call.argument(2, "shuffle"), call.argument(1, "batch_size")
+        if call.home.path != module.path or call.is_open or batch is None:
+            continue
+        if shuffle is None or constant_of(shuffle) is not True or call.argument(3, "sampler"):
+            continue
+        size = constant_of(batch)
+        if type(size) is int and size > 1:
+            yield _Loader(call, size)
+
+
+def _row_lengths(module: Module, loader: CallEvent) -> list[int] | None:
+    """About how many tokens each row of a loader has; None where that is not known."""
+    made = token_row_lengths(module.path, CHARACTERS_PER_TOKEN)
+    if made is not None:
+        return list(made)
+    # Rows that are left out by their length are in the file, and not in the batches.
+    if not loader.args or CHOOSES_BY_LENGTH.search(module.text):
+        return None
+    found = _rows_of_data_set(module, loader.args[0])
+    if found is None:
+        return None
+    return estimate_tokens(_characters(list(row.values())) for row in found.rows)
+
+
+def _rows_of_data_set(module: Module, data_set: Value) -> FileRows | None:
+    """The rows of a file behind a data set, or behind what an object of a class of one's own keeps."""
+    kept = list(data_set.attributes.values()) if isinstance(data_set, Instance) else [data_set]
+    found = [rows for one in kept if (rows := rows_behind(module, one)) is not None]
+    return found[0] if len({one.source for one in found}) == 1 else None
+
+
+def _characters(value: object, depth: int = 0) -> int:
+    """The characters of all texts in a value; a role of a turn is no text to speak of."""
+    if isinstance(value, str):
+        return len(value)
+    if depth > 6:
+        return 0
+    if isinstance(value, dict):
+        return sum(_characters(one, depth + 1) for one in value.values())
+    return sum(_characters(one, depth + 1) for one in value) if isinstance(value, list) else 0

@@ -1,0 +1,278 @@
+"""A large model is trained in float32, without the tensor cores of the GPU.
+
+## What it does
+Resolves the precision of a training: the precision of the trainer (Lightning's `precision`, Fabric's, `bf16` and `fp16`
+of TrainingArguments, Accelerate's `mixed_precision`, `autocast` in a loop of one's own), the dtype in which the weights
+are loaded (transformers before 5 loads float32 where none is given), and TF32. It speaks where all of these leave
+float32 for a model with half a billion parameters or more by its name. It gives a note where Accelerate's own
+configuration, which lies outside of the project, may say otherwise.
+
+## Why it is bad
+GPUs since 2017 multiply matrices of 16 bits by tensor cores. In float32 without TF32 these stand still: an A100 has 19
+TFLOPS in the place of 312, and a step takes five to ten times as long. Weights and activations take twice the memory.
+
+## Example
+```python
+# !pip install transformers==4.55.4
+import lightning as L
+from transformers import AutoModelForCausalLM
+
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("org/model-1B")
+
+trainer = L.Trainer(max_epochs=1, devices=1)
+trainer.fit(Model(), loader)
+```
+
+## Use instead
+```python
+# !pip install transformers==4.55.4
+import lightning as L
+from transformers import AutoModelForCausalLM
+
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("org/model-1B")
+
+trainer = L.Trainer(max_epochs=1, devices=1, precision="bf16-mixed")
+trainer.fit(Model(), loader)
+```
+
+## Fix safety
+bf16 autocast keeps weights and optimizer in float32, and losses differ by rounding. TF32 alone
+(`torch.set_float32_matmul_precision("high")`) changes less and gives less. A T4 or V100 has float16 alone.
+
+## References
+- https://pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html; Lightning documentation, "N-Bit
+  Precision"; NVIDIA A100 data sheet
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.adapter_servers import commands_around
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.answering_models import BILLIONS_IN_NAME
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.input_limits import SETTINGS, InputLimitError
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import Library, Value
+
+LOADS = (
+    "transformers.AutoModel*.from_pretrained",
+    "transformers.*ForCausalLM.from_pretrained",
+    "transformers.*ForConditionalGeneration.from_pretrained",
+)
+LIGHTNING = ("lightning.*Trainer", "pytorch_lightning.*Trainer")
+FABRIC = ("lightning.*Fabric", "lightning_fabric.Fabric")
+ACCELERATOR = ("accelerate.Accelerator",)
+TRAINING_ARGUMENTS = ("transformers.*TrainingArguments",)
+TRL_ARGUMENTS = ("trl.*Config",)
+MIN_BILLIONS = 0.5
+"""Smaller models are trained in minutes, and tests train them anyhow"""
+SWITCHED_OFF = re.compile(
+    r"(?:\b(?:bf16|fp16|tf32|bf16_full_eval|fp16_full_eval|allow_tf32)\s*=\s*False"
+    r"|mixed_precision\s*=\s*[\"']no[\"']"
+    r"|set_float32_matmul_precision\(\s*[\"']highest[\"']\s*\))"
+)
+"""What names a narrow precision to switch it off"""
+COMMENT = re.compile(r"(?m)(?:^|\s)#.*$")
+NARROWS = re.compile(
+    r"autocast|set_float32_matmul_precision|tf32|fp32_precision|bf16|fp16|bfloat16|float16|\.half\(|mixed_precision"
+    r"|[dD]eep[sS]peed|fsdp|FSDP|GradScaler|unsloth|load_in_|quantization_config|MixedPrecision|HfArgumentParser"
+    r"|transformer_engine|torch_xla|is_bf16|dtype\s*=\s*[\"']auto|amp\.",
+)
+"""What may make a part of the training compute in another precision"""
+ON_CPU = re.compile(r"no_cuda|use_cpu|accelerator\s*=\s*[\"'](?:cpu|mps|tpu)|device\s*=\s*[\"']cpu")
+ON_GPU = re.compile(r"\.cuda\(|[\"']cuda|device_map")
+MIXED_IN_FILE = re.compile(r"(?m)^\s*mixed_precision\s*:\s*[\"']?(?:bf16|fp16|fp8)")
+MAX_FILES = 40
+FLOAT32_PRECISIONS = (32, "32", "32-true", None)
+"""Precisions of Lightning that are float32"""
+
+
+class _Training(NamedTuple):
+    """What trains, and how its precision is set."""
+
+    place: CallEvent
+    default: str
+    """Why it computes in float32"""
+    remedy: str
+    is_certain: bool = True
+
+
+class TrainingComputedInFloat32(SourceRule):
+    code = "SRC277"
+    symptoms = ("slow-training", "out-of-memory")
+    severity = "warning"
+    looks_at = calls_of("models that are loaded", *LOADS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not _is_plain(module):
+            return
+        seen: set[object] = set()
+        for trace in traces_of(module):
+            load = _float32_load(module, trace)
+            training = _training_of(module, trace) if load is not None else None
+            if load is None or training is None or training.place.node in seen:
+                continue
+            seen.add(training.place.node)
+            given = "dtype" in load.keywords or "torch_dtype" in load.keywords
+            weights = (
+                "the weights are loaded as float32"
+                if given
+                else "from_pretrained of transformers before 5 loads float32 where no dtype is given"
+            )
+            yield self.finding(
+                f"training runs in float32 without tensor cores: {training.default}, {weights}, and TF32 is off",
+                training.remedy
+                + '; torch.set_float32_matmul_precision("high") alone switches TF32 on',
+                severity="warning" if training.is_certain else "info",
+                cases=[
+                    case_at(training.place.home, training.place.node),
+                    case_at(load.home, load.node),
+                ],
+            )
+
+
+def _is_plain(module: Module) -> bool:
+    """Does nothing in the code, or in what launches it, name another precision than float32?"""
+    texts = [COMMENT.sub("", part.text) for part in module.with_linked]
+    text = "\n".join(SWITCHED_OFF.sub("", one) for one in texts)
+    if NARROWS.search(text) or ON_CPU.search(text):
+        return False
+    path = Path(module.path)
+    launched = " ".join(command.text for command in commands_around(path))
+    # A launcher or its file of settings reaches every trainer that is built on Accelerate.
+    if re.search(r"bf16|fp16|mixed_precision|precision|deepspeed|fsdp", launched):
+        return False
+    return not any(map(_names_mixed_precision, _settings_beside(path)))
+
+
+def _settings_beside(path: Path) -> list[Path]:
+    """The YAML files in the folder of a script and directly below."""
+    files = itertools.chain(path.parent.glob("*.y*ml"), path.parent.glob("*/*.y*ml"))
+    try:
+        return list(itertools.islice(files, MAX_FILES))
+    except OSError:
+        return []
+
+
+def _names_mixed_precision(file: Path) -> bool:
+    """Is a file one of Accelerate's settings with a narrow precision?"""
+    try:
+        data = read_bounded(file, SETTINGS)
+    except (OSError, InputLimitError):
+        return False
+    return MIXED_IN_FILE.search(data.decode("utf-8", "replace")) is not None
+
+
+def _float32_load(module: Module, trace: Trace) -> CallEvent | None:
+    """The load of a large model in float32; None where one load is of another dtype, or its size is not known."""
+    loads = list(trace.calls(*LOADS))
+    if not loads or not all(_is_float32(module, load) for load in loads):
+        return None
+    return next((load for load in loads if _is_large(load)), None)
+
+
+def _is_float32(module: Module, load: CallEvent) -> bool:
+    """Does a call load the weights as float32, whatever dtype they are stored in?"""
+    if load.is_open:
+        return False
+    for name in ("dtype", "torch_dtype"):
+        if name in load.keywords:
+            return _names_float32(load.keywords[name])
+    return module.pins.age("transformers", "4.99", "5.0.0") == "older"
+
+
+def _names_float32(value: Value) -> bool:
+    """Is it `torch.float32` or `"float32"`?"""
+    name = value.name if isinstance(value, Library) else constant_of(value)
+    return name in WIDE
+
+
+def _is_large(load: CallEvent) -> bool:
+    """Does the name of a model say that it has half a billion parameters or more?"""
+    given = load.argument(0, "pretrained_model_name_or_path")
+    name = constant_of(given) if given is not None else None
+    sizes = BILLIONS_IN_NAME.findall(name.replace("_", "-")) if isinstance(name, str) else []
+    return any(float(size) >= MIN_BILLIONS for size in sizes)
+
+
+def _training_of(module: Module, trace: Trace) -> _Training | None:
+    """The training of a run that is left in float32; None where there is none, or its precision is not known."""
+    found = _lightning(trace) or _hugging_face(trace) or _own_loop(module, trace)
+    return found if found is not None and found.place.home.path == module.path else None
+
+
+def _lightning(trace: Trace) -> _Training | None:
+    """A trainer or Fabric of Lightning without a precision."""
+    for names, is_used in (
+        (LIGHTNING, any(trace.methods("fit"))),
+        (FABRIC, any(trace.methods("backward"))),
+    ):
+        for call in trace.calls(*names):
+            given = call.keywords.get("precision")
+            is_float32 = given is None or constant_of(given) in FLOAT32_PRECISIONS
+            if call.is_open or "plugins" in call.keywords or not is_float32 or not is_used:
+                return None
+            name = "the Trainer" if names is LIGHTNING else "Fabric"
+            why = f"{name} of Lightning computes in 32 bits" + ("" if given else " by default")
+            return _Training(call, why, f'give {name} precision="bf16-mixed" (or "bf16-true")')
+    return None
+
+
+def _hugging_face(trace: Trace) -> _Training | None:
+    """Arguments of a Trainer without bf16 and fp16."""
+    if not any(trace.methods("train")):
+        return None
+    for call in trace.calls(*TRAINING_ARGUMENTS, *TRL_ARGUMENTS):
+        is_trl = call.named(*TRL_ARGUMENTS)
+        # TRL switches bf16 on by itself.
+        if call.is_open or (is_trl and "bf16" not in call.keywords):
+            return None
+        why = f"{call.names[0].rpartition('.')[2]} has neither bf16 nor fp16"
+        return _Training(call, why, "give it bf16=True (fp16=True on a T4 or V100)")
+    return None
+
+
+def _own_loop(module: Module, trace: Trace) -> _Training | None:
+    """A loop of one's own without autocast."""
+    steps = list(trace.methods("backward"))
+    if not steps:
+        return None
+    accelerator = next(trace.calls(*ACCELERATOR), None)
+    if accelerator is not None:
+        return (
+            None
+            if accelerator.is_open
+            else _Training(
+                accelerator,
+                "Accelerator() has no mixed_precision (the settings of `accelerate config` may have one)",
+                'give it mixed_precision="bf16"',
+                is_certain="mixed_precision" in accelerator.keywords,
+            )
+        )
+    if any(trace.calls("transformers.*Trainer", "trl.*")) or not ON_GPU.search(module.text):
+        return None
+    return _Training(
+        steps[0],
+        "the loop has no autocast",
+        'run the forward pass under torch.autocast("cuda", dtype=torch.bfloat16)',
+    )
