@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from truetune.checks.adapters_beside import adapters_of_files
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.config.evidence.training_file_columns import data_files_of
@@ -85,6 +86,8 @@ TRAINING_FIELDS = (
     "val_size",
     "precompute_ref_log_probs",
     "reference",
+    "bf16",
+    "fp16",
 )
 """Fields of `RunSpec.training` that advice on memory and time depends on"""
 ENGINE_SWITCH = "use_vllm"
@@ -117,7 +120,8 @@ def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBesid
     runs = [run for log in printed[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
     rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]
     gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
-    return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus))
+    adapters = adapters_of_files(files[:MAX_FILES])
+    return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus), tuple(adapters))
 
 
 def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
