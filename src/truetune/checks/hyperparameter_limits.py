@@ -200,7 +200,11 @@ def _is_scaled_rate_strong(values: Values) -> bool:
     with rates up to 1e-3, for there a step changes one direction alone (LoRA Without Regret)."""
     product = parse_limit_number(values.get(SCALED_RATE))
     rank = parse_limit_number(values.get("training.lora.r"))
-    return product is not None and product >= STRONGEST and rank is not None and rank >= MIN_RANK
+    alpha = parse_limit_number(values.get("training.lora.lora_alpha"))
+    if product is None or rank is None or alpha is None:
+        return False
+    # Twice the rank is what recipes give, with rsLoRA at high ranks as well.
+    return product >= STRONGEST and rank >= MIN_RANK and alpha > 2 * rank
 
 
 def _is_sampling(values: Values) -> bool:
