@@ -25,6 +25,8 @@ HOST_GIB, PROCESSES, MODEL_GIB = "host_gib", "processes", "model_gib"
 """What a job asks for on a node: GiB of memory, and processes; and the weights of the model at two bytes each"""
 NOTHING_RESUMED = "nothing_resumed"
 """The setting that stands for a call that trains without resuming"""
+LABELS_OF_PADS = "labels_of_pads"
+"""The setting that stands for labels which a script counts from the side of the pads; its value says how"""
 VALUE_NAMES = {True: "on", False: "off"}
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from truetune.checks.check_paths import check_paths
 from truetune.checks.rule_catalogue import find_rule
 from truetune.checks.rule_runner import run_rule
+from truetune.settings.run_spec import RunSpec
 from truetune.source.module import parse_module
 
 HEAD = """
@@ -181,3 +185,15 @@ def test_where_not_all_is_known_it_is_a_warning(name: str) -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_labels_of_answers_are_left_alone(name: str) -> None:
     assert severities(SOUND[name]) == []
+
+
+def test_a_loss_near_zero_beside_such_a_script_names_its_line(tmp_path: Path) -> None:
+    losses = [3.1, 1.0, 0.3, 0.05, 0.003, 0.001, 0.0008, 0.0006, 0.0005, 0.0004]
+    lines = [str({"loss": loss, "epoch": n / 20}) for n, loss in enumerate(losses, 1)]
+    (tmp_path / "train.log").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "train.py").write_text(PERHAPS["side not set"], encoding="utf-8")
+    report = check_paths([str(tmp_path)], RunSpec())
+    [found] = [one for one in report.findings if one.rule == "shortcut-loss"]
+    assert "labels on pads" in found.message
+    assert "train.py:" in found.remedy
+    assert "near zero from record" in found.evidence[0]
