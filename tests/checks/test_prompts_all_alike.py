@@ -13,7 +13,20 @@ from truetune.checks.check_paths import check_paths
 from truetune.settings.run_spec import RunSpec
 
 RULE = "prompts-all-alike"
-WORDS = "order parcel late refund please password shoes cable invoice number box red".split()
+WORDS = [
+    "order",
+    "parcel",
+    "late",
+    "refund",
+    "please",
+    "password",
+    "shoes",
+    "cable",
+    "invoice",
+    "number",
+    "box",
+    "red",
+]
 TEAMS = ("billing", "shipping", "returns")
 
 
@@ -44,7 +57,9 @@ def chat(prompt: str, answer: str, **more: Any) -> dict[str, Any]:
 
 
 FIRING = {
-    "placeholder in pairs": [{"prompt": "Sort: {mail}", "completion": one["team"]} for one in rows()],
+    "placeholder in pairs": [
+        {"prompt": "Sort: {mail}", "completion": one["team"]} for one in rows()
+    ],
     "placeholder in chats": [chat("Answer this mail: {mail}", one["reply"]) for one in rows()],
     "labels beside a column": [
         {"instruction": "Which team?", "output": one["team"], "mail": one["mail"]} for one in rows()
@@ -54,7 +69,8 @@ FIRING = {
         chat("Who are you?", "A bot."),
     ],
     "placeholder in alpaca": [
-        {"instruction": "Summarise: {document}", "input": "", "output": one["reply"]} for one in rows()
+        {"instruction": "Summarise: {document}", "input": "", "output": one["reply"]}
+        for one in rows()
     ],
 }
 SILENT = {
@@ -72,7 +88,9 @@ SILENT = {
         }
         for one in rows()
     ],
-    "pictures": [chat("What is this? {mail}", one["reply"], image=f"{one['id']}.png") for one in rows()],
+    "pictures": [
+        chat("What is this? {mail}", one["reply"], image=f"{one['id']}.png") for one in rows()
+    ],
     "few rows": [chat("Reply to {mail}", one["reply"]) for one in rows(10)],
     "the column is the answer": [
         {"prompt": "Write a mail.", "completion": one["mail"]} for one in rows()

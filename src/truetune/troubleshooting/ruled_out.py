@@ -318,7 +318,10 @@ def _adapter_is_not_scaled_away(evidence: Evidence) -> str:
 
 
 def _rate_is_usual(evidence: Evidence) -> str:
-    rates = [*evidence.numbers(RATE), *(float(one.max()) for one in _curves(evidence, "learning_rate"))]
+    rates = [
+        *evidence.numbers(RATE),
+        *(float(one.max()) for one in _curves(evidence, "learning_rate")),
+    ]
     usual = USUAL_RATES[evidence.has(ADAPTER)]
     return f"the rate is {min(rates):g}" if rates and min(rates) >= usual else ""
 

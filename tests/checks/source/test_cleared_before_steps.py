@@ -58,7 +58,7 @@ FIRING = {
         "    optimizer.zero_grad()\n    optimizer.step()"
     ),
     "both branches": (
-        "for b in batches:\n    model(**b).loss.backward()\n    if fast:\n        optimizer.zero_grad(True)\n    else:\n"
+        "for b in batches:\n    model(**b).loss.backward()\n    if fast:\n        optimizer.zero_grad(True)\n    else:\n"  # noqa: E501
         "        optimizer.zero_grad()\n    optimizer.step()"
     ),
     "class": (
@@ -127,7 +127,7 @@ SOUND = {
         "    optimizer.step()\n    optimizer.zero_grad()"
     ),
     "the rest behind the loop": (
-        "for i, b in enumerate(batches):\n    model(**b).loss.backward()\n    if i % 4 == 3:\n        optimizer.step()\n"
+        "for i, b in enumerate(batches):\n    model(**b).loss.backward()\n    if i % 4 == 3:\n        optimizer.step()\n"  # noqa: E501
         "        optimizer.zero_grad()\noptimizer.step()\noptimizer.zero_grad()"
     ),
     "closure": (
@@ -138,7 +138,7 @@ SOUND = {
         "    opt.zero_grad()\n    opt.step()\n", "    opt.step()\n    opt.zero_grad()\n"
     ),
     "some gradients are frozen": (
-        "for b in batches:\n    model(**b).loss.backward()\n    model.lm_head.weight.grad = None\n    optimizer.step()\n"
+        "for b in batches:\n    model(**b).loss.backward()\n    model.lm_head.weight.grad = None\n    optimizer.step()\n"  # noqa: E501
         "    optimizer.zero_grad()"
     ),
     "schedule": (
@@ -171,6 +171,7 @@ def test_orders_that_train_are_left_alone(name: str) -> None:
 def test_lightning_in_its_usual_order_is_left_alone() -> None:
     assert not messages(
         LIGHTNING.replace(
-            "        opt.zero_grad()\n        opt.step()\n", "        opt.step()\n        opt.zero_grad()\n"
+            "        opt.zero_grad()\n        opt.step()\n",
+            "        opt.step()\n        opt.zero_grad()\n",
         )
     )

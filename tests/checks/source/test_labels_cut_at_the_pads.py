@@ -22,7 +22,9 @@ tok = AutoTokenizer.from_pretrained("some/model"SIDE)
 model = AutoModelForCausalLM.from_pretrained("some/model")
 rows = load_dataset("json", data_files="rows.jsonl", split="train")
 """
-MAPPED = HEAD + """
+MAPPED = (
+    HEAD
+    + """
 def encode(row):
     answer = row["answer"] + tok.eos_token
     n = len(tok(answer, add_special_tokens=False)["input_ids"])
@@ -32,7 +34,10 @@ def encode(row):
     return {"input_ids": enc["input_ids"], "attention_mask": enc["attention_mask"], "labels": labels}
 Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows.map(encode)).train()
 """
-COLLATED = HEAD + """
+)
+COLLATED = (
+    HEAD
+    + """
 def encode(row):
     prompt = tok(row["question"], add_special_tokens=False)["input_ids"]
     answer = tok(row["answer"], add_special_tokens=False)["input_ids"]
@@ -47,7 +52,10 @@ Trainer(
     model=model, args=TrainingArguments("out"), train_dataset=rows.map(encode), data_collator=collate
 ).train()
 """
-BY_HAND = HEAD + """
+)
+BY_HAND = (
+    HEAD
+    + """
 def encode(row):
     prompt = tok(row["question"], add_special_tokens=False)["input_ids"]
     answer = tok(row["answer"], add_special_tokens=False)["input_ids"]
@@ -57,6 +65,7 @@ def encode(row):
     return {"input_ids": ids, "labels": labels}
 Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows.map(encode)).train()
 """
+)
 
 
 def code(text: str, *body: str, side: str = "", tensors: bool = False) -> str:
@@ -68,12 +77,23 @@ def code(text: str, *body: str, side: str = "", tensors: bool = False) -> str:
 
 TENSOR = 'ids = enc["input_ids"][0]'
 FIRING = {
-    "tensor": code(MAPPED, TENSOR, "labels = ids.clone()", "labels[:-n] = -100", side="right", tensors=True),
+    "tensor": code(
+        MAPPED, TENSOR, "labels = ids.clone()", "labels[:-n] = -100", side="right", tensors=True
+    ),
     "batch of one": code(
-        MAPPED, 'labels = enc["input_ids"].clone()', "labels[:, :-n] = -100", side="right", tensors=True
+        MAPPED,
+        'labels = enc["input_ids"].clone()',
+        "labels[:, :-n] = -100",
+        side="right",
+        tensors=True,
     ),
     "kept": code(
-        MAPPED, TENSOR, "labels = torch.full_like(ids, -100)", "labels[-n:] = ids[-n:]", side="right", tensors=True
+        MAPPED,
+        TENSOR,
+        "labels = torch.full_like(ids, -100)",
+        "labels[-n:] = ids[-n:]",
+        side="right",
+        tensors=True,
     ),
     "kept of a batch": code(
         MAPPED,
@@ -84,18 +104,28 @@ FIRING = {
         tensors=True,
     ),
     "joined": code(
-        MAPPED, 'ids = enc["input_ids"]', "labels = [-100] * (len(ids) - n) + ids[-n:]", side="right"
+        MAPPED,
+        'ids = enc["input_ids"]',
+        "labels = [-100] * (len(ids) - n) + ids[-n:]",
+        side="right",
     ),
     "numpy": code(
         MAPPED, 'labels = np.array(enc["input_ids"])', "labels[:-n] = -100", side="right"
     ),
     "length less answer": code(
-        MAPPED, TENSOR, "labels = ids.clone()", "labels[: 512 - n] = -100", side="right", tensors=True
+        MAPPED,
+        TENSOR,
+        "labels = ids.clone()",
+        "labels[: 512 - n] = -100",
+        side="right",
+        tensors=True,
     ),
     "prompt under left padding": code(
         MAPPED, TENSOR, "labels = ids.clone()", "labels[:p] = -100", side="left", tensors=True
     ),
-    "by hand": code(BY_HAND, "labels = list(ids)", "labels = [-100] * (512 - len(answer)) + ids[-len(answer):]"),
+    "by hand": code(
+        BY_HAND, "labels = list(ids)", "labels = [-100] * (512 - len(answer)) + ids[-len(answer):]"
+    ),
     "cat": code(
         MAPPED,
         TENSOR,
@@ -105,7 +135,9 @@ FIRING = {
     ),
 }
 PERHAPS = {
-    "side not set": code(MAPPED, TENSOR, "labels = ids.clone()", "labels[:-n] = -100", tensors=True),
+    "side not set": code(
+        MAPPED, TENSOR, "labels = ids.clone()", "labels[:-n] = -100", tensors=True
+    ),
     "collator": code(COLLATED, 'labels[i, : -f["answer_len"]] = -100'),
 }
 SOUND = {
@@ -140,7 +172,9 @@ SOUND = {
         tensors=True,
     ),
     "cut before the padding": code(
-        BY_HAND, "labels = [-100] * len(prompt) + answer", "labels = labels + [-100] * (512 - len(labels))"
+        BY_HAND,
+        "labels = [-100] * len(prompt) + answer",
+        "labels = labels + [-100] * (512 - len(labels))",
     ),
     "collator from the front": code(COLLATED, 'labels[i, : f["prompt_len"]] = -100'),
     "by the mask": code(
@@ -168,7 +202,9 @@ SOUND = {
 
 
 def severities(text: str) -> list[str]:
-    findings = run_rule(parse_module(text, "train.py"), find_rule("labels-cut-at-the-pads")).findings
+    findings = run_rule(
+        parse_module(text, "train.py"), find_rule("labels-cut-at-the-pads")
+    ).findings
     return [one.severity for one in findings]
 
 

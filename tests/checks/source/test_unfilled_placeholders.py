@@ -20,22 +20,22 @@ TRAIN = "\nTrainer(model='model', train_dataset=rows.map(encode)).train()\n"
 FIRING = {
     "chat": (
         HEAD
-        + '''
+        + """
 ASK = "Translate this: {source}"
 def encode(row):
     source = row["en"]
     ids = tok.apply_chat_template([{"role": "user", "content": ASK}], return_dict=False)
     return {"input_ids": ids, "labels": ids}
-'''
+"""
         + TRAIN
     ),
     "f in front is missing": (
         HEAD
-        + '''
+        + """
 def encode(row):
     ids = tok("Question: {row['question']} Answer: " + row["answer"])["input_ids"]
     return {"input_ids": ids, "labels": ids}
-'''
+"""
         + TRAIN
     ),
     "rows of text": '''
@@ -106,7 +106,9 @@ SILENT = {
     "replaced": FIRING["chat"].replace(
         '"content": ASK', '"content": ASK.replace("{source}", source)'
     ),
-    "format_map": FIRING["rows of text"].replace('"prompt": TEMPLATE', '"prompt": TEMPLATE.format_map(row)'),
+    "format_map": FIRING["rows of text"].replace(
+        '"prompt": TEMPLATE', '"prompt": TEMPLATE.format_map(row)'
+    ),
     "formatted later": FIRING["client of a server"].replace(
         "    return client",
         '    messages[0]["content"] = messages[0]["content"].format(ticket=ticket)\n    return client',
@@ -127,18 +129,19 @@ SILENT = {
     ),
     "measured": (
         HEAD
-        + '''
+        + """
 ASK = "Translate this: {source}"
 overhead = len(tok(ASK)["input_ids"])
 def encode(row):
     source = row["en"]
     ids = tok(ASK.format(source=source), max_length=512 - overhead)["input_ids"]
     return {"input_ids": ids, "labels": ids}
-'''
+"""
         + TRAIN
     ),
     "a name that the code does not have": FIRING["client of a server"].replace(
-        '"Summarise the ticket: {ticket}"', '"Write a letter that begins with Dear {customer_name}: " + ticket'
+        '"Summarise the ticket: {ticket}"',
+        '"Write a letter that begins with Dear {customer_name}: " + ticket',
     ),
     "template of a library": """
 from langchain_core.prompts import ChatPromptTemplate
@@ -148,9 +151,9 @@ chain = prompt | ChatOpenAI(model="m")
 for text in open("texts.txt"):
     print(chain.invoke({"text": text}))
 """,
-    "percent": FIRING["request by http"].replace("{review}", "%s").replace(
-        '"prompt": PROMPT', '"prompt": PROMPT % review'
-    ),
+    "percent": FIRING["request by http"]
+    .replace("{review}", "%s")
+    .replace('"prompt": PROMPT', '"prompt": PROMPT % review'),
 }
 
 
@@ -166,6 +169,8 @@ def test_braces_that_are_meant_or_filled_are_left_alone(name: str) -> None:
 
 
 def test_a_prompt_with_other_parts_that_differ_is_a_warning() -> None:
-    [found] = run_rule(parse_module(FIRING["rows that are written"], "train.py"), find_rule(RULE)).findings
+    [found] = run_rule(
+        parse_module(FIRING["rows that are written"], "train.py"), find_rule(RULE)
+    ).findings
     assert found.severity == "warning"
     assert "{company}" in found.message

@@ -26,7 +26,8 @@ curve:
 
 ## Fix safety
 Lower the learning rate (by ten, first), add warm-up, train in bf16; where a file beside the log sets a scale of the
-adapter (lora_alpha / r, with rsLoRA / sqrt(r)) above every published one, lower that first. Restart from a checkpoint before the place named.
+adapter (lora_alpha / r, with rsLoRA / sqrt(r)) above every published one, lower that first. Restart from a checkpoint
+before the place named.
 
 ## References
 - Lightning-AI/litgpt#628, stas00/ml-engineering#32; CUSUM: Page 1954, doi:10.1093/biomet/41.1-2.100

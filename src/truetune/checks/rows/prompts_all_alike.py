@@ -13,12 +13,12 @@ at their entropy, in training and in evaluation, and the commonest one is the an
 
 ## Example
 ```yaml
-data: {rows: 60, instruction: "Which team is this message for? {{text}}", output: "{label}", text: "{words}"}
+data: {rows: 60, instruction: "Answer this message: {{text}}", output: "{words}"}
 ```
 
 ## Use instead
 ```yaml
-data: {rows: 60, instruction: "Which team is this message for? {words}", output: "{label}"}
+data: {rows: 60, instruction: "Answer this message: {words_before}", output: "{words}"}
 ```
 
 ## Fix safety
@@ -56,7 +56,7 @@ MIN_ROWS = 20
 # Chosen, not measured: a few broken rows or a second task of some rows leave the others alike.
 ALIKE_SHARE = 0.95
 """Share of the rows that have the commonest prompt"""
-# Chosen, not measured. At half, columns whose beginning stands in the prompt would count; names stand in texts by chance.
+# Chosen, not measured: short texts stand in others by chance.
 MAX_REACHED = 0.05
 """Share of the rows in which a text of the column may stand in prompt or answer by chance"""
 MIN_DISTINCT = 0.5
@@ -243,7 +243,9 @@ class PromptsAllAlike(DataRule):
                 " the text), and make the rows again; ask the model with the same prompt"
             )
         name = "the column" if column is None else f"the column {column.name!r}"
-        return f"write {name} into the prompt, or leave the rows as they are if one request is meant"
+        return (
+            f"write {name} into the prompt, or leave the rows as they are if one request is meant"
+        )
 
 
 def _explain(column: _Column | None, placeholder: str) -> str:
@@ -275,9 +277,7 @@ def _divide_text(row: Conversation) -> tuple[str, str] | None:
     """
     text = row.text or ""
     held = [
-        value.strip()
-        for value in row.made_of.values()
-        if value.strip() and value.strip() in text
+        value.strip() for value in row.made_of.values() if value.strip() and value.strip() in text
     ]
     if len(held) != 1 or len(held[0]) >= len(text.strip()):
         return None

@@ -194,6 +194,7 @@ class GradientsNeverUsed(SourceRule):
                 severity="warning",
                 cases=[case_at(module, made[0].node)],
             )
+
     def _of_clearings(self) -> Iterator[Finding]:
         """Gradients that are cleared between the backward pass and the step that should use them."""
         module = self.subject

@@ -13,6 +13,7 @@ answers with nothing or with pads over and over. With prompts masked on the wron
 
 ## Example
 ```python
+from datasets import load_dataset
 from transformers import AutoTokenizer, Trainer
 
 tok = AutoTokenizer.from_pretrained("model", padding_side="right")
@@ -26,11 +27,13 @@ def encode(row):
     return {**batch, "labels": labels}
 
 
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
 Trainer(model="model", train_dataset=rows.map(encode)).train()
 ```
 
 ## Use instead
 ```python
+from datasets import load_dataset
 from transformers import AutoTokenizer, DataCollatorForSeq2Seq, Trainer
 
 tok = AutoTokenizer.from_pretrained("model", padding_side="right")
@@ -39,10 +42,13 @@ tok = AutoTokenizer.from_pretrained("model", padding_side="right")
 def encode(row):
     prompt = tok(row["question"], add_special_tokens=False)["input_ids"]
     answer = tok(row["answer"], add_special_tokens=False)["input_ids"]
-    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+    labels = prompt + answer
+    labels[: len(prompt)] = [-100] * len(prompt)
+    return {"input_ids": prompt + answer, "labels": labels}
 
 
 collator = DataCollatorForSeq2Seq(tok)
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
 Trainer(model="model", train_dataset=rows.map(encode), data_collator=collator).train()
 ```
 
@@ -66,7 +72,7 @@ from truetune.checks.source.evidence.labels_cut_at_the_pads_in_runs import CutLa
 from truetune.source.module import Module
 
 FIX = (
-    "make the labels before the padding ([-100] * len(prompt_ids) + answer_ids), and let the collator pad both"
+    "make the labels before the padding (labels[: len(prompt)] = [-100] * len(prompt)), and let the collator pad both"
     " (DataCollatorForSeq2Seq pads labels with -100)"
 )
 

@@ -22,9 +22,13 @@ from truetune.source.module import Module
 
 BACKWARD = re.compile(r"backward")
 """Methods that compute gradients: `backward`, `manual_backward`, `pc_backward`"""
-TOUCHES_GRADIENTS = re.compile(r"(?<!zero_)(?<!no_)(?<!enable_)grad(?!_norm|_value|ient_check|_scal|_accum)")
+TOUCHES_GRADIENTS = re.compile(
+    r"(?<!zero_)(?<!no_)(?<!enable_)grad(?!_norm|_value|ient_check|_scal|_accum)"
+)
 """Calls that may write gradients; clipping scales what is there"""
-NO_OPTIMIZER = re.compile(r"sched|(?:^|[._])lr(?:$|[._])|prof|pbar|progress|(?:^|[._])env\b|tracker")
+NO_OPTIMIZER = re.compile(
+    r"sched|(?:^|[._])lr(?:$|[._])|prof|pbar|progress|(?:^|[._])env\b|tracker"
+)
 """Owners of a `step` that is none of an optimizer"""
 WRAPPERS = re.compile(r"scaler|accelerator|fabric")
 """What steps the optimizer that it is given"""
@@ -78,7 +82,11 @@ class _State:
 
     def key(self) -> tuple[object, ...]:
         """What tells it from other states."""
-        return self.has_gradients, self.stepped, tuple(sorted((k, id(v)) for k, v in self.cleared.items()))
+        return (
+            self.has_gradients,
+            self.stepped,
+            tuple(sorted((k, id(v)) for k, v in self.cleared.items())),
+        )
 
 
 States = list[_State]
@@ -274,9 +282,7 @@ def _owner_of_step(call: ast.Call, names: Mapping[str, str]) -> str:
 def _optimizer_count(module: Module) -> int:
     """How many optimizers step in the file, by what they are called."""
     owners = {
-        _owner_of_step(call, {})
-        for call in module.nodes(ast.Call)
-        if _method(call) == "step"
+        _owner_of_step(call, {}) for call in module.nodes(ast.Call) if _method(call) == "step"
     }
     return len(owners - {""})
 

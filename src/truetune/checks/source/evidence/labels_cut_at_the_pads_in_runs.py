@@ -130,7 +130,7 @@ def _cuts(trace: Trace) -> Iterator[tuple[ast.AST, Value, Side]]:
 
 def _cuts_of_store(store: StoreEvent, key: Slice) -> Iterator[tuple[ast.AST, Value, Side]]:
     """`labels[:-n] = -100`, `labels[-n:] = ids[-n:]`, and `labels[:n] = -100` for rows with pads before them."""
-    if constant_of(store.value) == IGNORED:
+    if constant_of(store.value) == IGNORED or _is_all_ignored(store.value):
         if key.start is None and key.stop is not None:
             if _counts_from_the_end(key.stop):
                 yield store.node, store.base, "right"
@@ -143,9 +143,7 @@ def _cuts_of_store(store: StoreEvent, key: Slice) -> Iterator[tuple[ast.AST, Val
         yield store.node, store.value.base, "right"
 
 
-def _cuts_of_join(
-    node: ast.AST, parts: tuple[Value, ...]
-) -> Iterator[tuple[ast.AST, Value, Side]]:
+def _cuts_of_join(node: ast.AST, parts: tuple[Value, ...]) -> Iterator[tuple[ast.AST, Value, Side]]:
     """`[-100] * k + ids[-n:]`, and the same by torch.cat."""
     if len(parts) != 2 or not _is_all_ignored(parts[0]):
         return
@@ -243,7 +241,7 @@ def _padding_of(trace: Trace, ids: Value) -> Padding | None:
         return Padding(made.node, side, True, True)
     told = side_of_tokenizer(trace, made)
     if told in ("left", "right"):
-        return Padding(made.node, told, True, pads_to_length(made))  # type: ignore[arg-type]
+        return Padding(made.node, told, True, pads_to_length(made))
     if _may_pad_on_the_left(trace, made):
         return None
     return Padding(made.node, "right", False, pads_to_length(made))
@@ -253,7 +251,9 @@ def _may_pad_on_the_left(trace: Trace, made: CallEvent) -> bool:
     """Does the script speak of the side anywhere, or load a tokenizer that pads on the left by itself?"""
     if any(store.key == "padding_side" for store in trace.stores):
         return True
-    loads = [call for call in trace.methods("from_pretrained") if "Tokenizer" in "".join(call.names)]
+    loads = [
+        call for call in trace.methods("from_pretrained") if "Tokenizer" in "".join(call.names)
+    ]
     loads += [made.receiver.call] if isinstance(made.receiver, Result) else []
     names = [constant_of(call.argument(0, "pretrained_model_name_or_path")) for call in loads]
     sides = any("padding_side" in call.keywords for call in loads)

@@ -5,8 +5,8 @@ the script writes. A text that was formatted on the way is another value there, 
 filled. It counts where the name in the braces is one that the code has: a variable of the function that uses the text,
 or a column that the file reads.
 
-The trade-off: a prompt may speak of placeholders ("write {name} where the name belongs"), or of LaTeX (`\\boxed{answer}`);
-names of answers and braces behind a command are left out for that.
+The trade-off: a prompt may speak of placeholders ("write {name} where the name belongs"), or of LaTeX
+(`\\boxed{answer}`); names of answers and braces behind a command are left out for that.
 """
 
 from __future__ import annotations
@@ -147,9 +147,7 @@ def _is_written_text(module: Module, node: ast.AST) -> bool:
     """Is it a text of this file as it is written, and no part of an f-string, whose braces are meant?"""
     if not isinstance(node, ast.Constant | ast.BinOp) or module.home(node) is not module:
         return False
-    return not any(
-        isinstance(one, ast.JoinedStr) for one in (node, *module.parents(node))
-    )
+    return not any(isinstance(one, ast.JoinedStr) for one in (node, *module.parents(node)))
 
 
 def _text_that_holds(module: Module, text: str) -> ast.AST | None:
@@ -233,18 +231,18 @@ def _known_placeholder(module: Module, node: ast.AST, text: str) -> str:
     for one in found:
         root, last = _root_of(one[1]), _last_of(one[1])
         if root in names and not is_answer_name(last):
-            return one[0]
+            return str(one[0])
     return ""
 
 
 def _root_of(expression: str) -> str:
     """`row` of `row['text']`."""
-    return re.split(r"[.\[]", expression, maxsplit=1)[0]
+    return str(re.split(r"[.\[]", expression, maxsplit=1)[0])
 
 
 def _last_of(expression: str) -> str:
     """`text` of `row['text']`."""
-    return re.findall(r"\w+", expression)[-1]
+    return str(re.findall(r"\w+", expression)[-1])
 
 
 def _names_around(module: Module, node: ast.AST) -> set[str]:
@@ -267,9 +265,7 @@ def _uses_of_text(module: Module, node: ast.AST) -> list[ast.AST]:
     wanted = {one.id for one in targets if isinstance(one, ast.Name)}
     wanted |= {one.attr for one in targets if isinstance(one, ast.Attribute)}
     uses: list[ast.AST] = [
-        one
-        for one in module.nodes(ast.Name)
-        if one.id in wanted and isinstance(one.ctx, ast.Load)
+        one for one in module.nodes(ast.Name) if one.id in wanted and isinstance(one.ctx, ast.Load)
     ]
     uses += [one for one in module.nodes(ast.Attribute) if one.attr in wanted]
     return uses
