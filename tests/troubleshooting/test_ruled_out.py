@@ -172,3 +172,68 @@ def test_causes_of_another_phase_or_card(
     cause: str, question: str, text: str, is_out: bool
 ) -> None:
     assert bool(reason(cause, text, question=question)) == is_out
+
+
+NO_LABEL = "no token has a label: the loss is 0 or NaN"
+FROZEN = "nothing is trainable: an adapter that was loaded frozen"
+ENDED = "the schedule has ended, or never leaves its warm-up"
+SCALED = "the adapter is scaled away: lora_alpha far below its rank"
+SLOW = "the learning rate is far too small"
+RISING_RATE = [i * 1e-5 for i in range(20)]
+COSINE = [1e-5, 1e-4, *(1e-4 * (1 - i / 20) for i in range(1, 20)), 0.0]
+
+
+def two_curves(loss: list[float], norms: list[float]) -> RunLog:
+    steps = np.arange(len(loss), dtype=float)
+    curves = {"loss": Curve(steps, np.asarray(loss)), "grad_norm": Curve(steps, np.asarray(norms))}
+    return RunLog("run", "JSONL", curves=curves)
+
+
+def test_a_loss_with_gradients_rules_out_that_nothing_is_learned_from() -> None:
+    sound = two_curves([2.0] * 20, [1.5] * 20)
+    assert reason(NO_LABEL, "", sound)
+    assert "1.5" in reason(FROZEN, "", sound)
+    assert not reason(NO_LABEL, "", two_curves([0.0] * 20, [1.5] * 20))
+    assert not reason(NO_LABEL, "", two_curves([2.0] * 20, [0.0] * 20))
+    assert not reason(FROZEN, "", two_curves([2.0] * 20, [0.0] * 20))
+    assert not reason(FROZEN, "", log("loss", [2.0] * 20))
+
+
+def test_a_rate_that_lives_rules_out_a_schedule_that_ended() -> None:
+    assert reason(ENDED, "", log("learning_rate", COSINE))
+    assert not reason(ENDED, "", log("learning_rate", RISING_RATE))
+    assert not reason(ENDED, "", log("learning_rate", [1e-4] * 5 + [0.0] * 15))
+    assert not reason(ENDED, "lr_scheduler_type: cosine")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_ruled_out"),
+    [
+        ("LoraConfig(r=16, lora_alpha=32)", True),
+        ("lora_r: 64\nlora_alpha: 16", True),
+        ("lora_rank: 8\nlora_alpha: 16", True),
+        ('{"r": 16, "lora_alpha": 16}', True),
+        ("LoraConfig(r=256, lora_alpha=1)", False),
+        ("lora_r: 128\nlora_alpha: 8", False),
+        ("lora_alpha: 16", False),
+        ("lora_alpha=args.alpha, r=16", False),
+    ],
+)
+def test_a_usual_scale_rules_out_that_the_adapter_is_scaled_away(
+    text: str, is_ruled_out: bool
+) -> None:
+    assert bool(reason(SCALED, text)) is is_ruled_out
+
+
+@pytest.mark.parametrize(
+    ("text", "is_ruled_out"),
+    [
+        ("learning_rate=2e-4\nLoraConfig()", True),
+        ("learning_rate: 1e-5", True),
+        ("learning_rate: 1e-6\nadapter: lora", False),
+        ("learning_rate: 1e-8", False),
+        ("warmup: 2", False),
+    ],
+)
+def test_a_usual_rate_rules_out_one_that_is_far_too_small(text: str, is_ruled_out: bool) -> None:
+    assert bool(reason(SLOW, text)) is is_ruled_out

@@ -32,13 +32,13 @@ def columns_read_by_scripts(sources: Iterable[str]) -> frozenset[str]:
         if number >= MAX_SCRIPTS:
             break
         try:
-            names.update(_names_read(read_module(file)))
+            names.update(names_read(read_module(file)))
         except TruetuneError:
             continue  # what can't be parsed is told where sources are judged
     return frozenset(names)
 
 
-def _names_read(module: Module) -> Iterator[str]:
+def names_read(module: Module) -> Iterator[str]:
     """The texts by which a file reads items."""
     for item in module.nodes(ast.Subscript):
         if isinstance(item.ctx, ast.Load) and isinstance(item.slice, ast.Constant):

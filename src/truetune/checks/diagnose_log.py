@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
+from truetune.checks.adapters_beside import files_beside_log
 from truetune.checks.entropy_floor import read_data_for_loss_floor
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject
@@ -90,6 +92,8 @@ def diagnose(
         raise UsageError("give a spec or settings, not both")
     spec = spec or spec_of(settings, "diagnose()")
     log = read_run(path)
+    if files_beside is NOTHING_BESIDE and log.curve("loss"):
+        files_beside = files_beside_log(Path(path))
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
     reading = (
         read_data_for_loss_floor(spec, choose_rules(spec, AnswersNearlyAllAlike))

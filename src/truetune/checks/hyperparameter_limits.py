@@ -195,6 +195,18 @@ def _is_scale_weak(values: Values) -> bool:
     return FAINT <= strength < LOWEST_SCALE
 
 
+def _is_scaled_rate_strong(values: Values) -> bool:
+    """Is a high scale joined by a usual rate, at a rank that is no special one? At rank 1 a scale of 32 is published
+    with rates up to 1e-3, for there a step changes one direction alone (LoRA Without Regret)."""
+    product = parse_limit_number(values.get(SCALED_RATE))
+    rank = parse_limit_number(values.get("training.lora.r"))
+    alpha = parse_limit_number(values.get("training.lora.lora_alpha"))
+    if product is None or rank is None or alpha is None:
+        return False
+    # Twice the rank is what recipes give, with rsLoRA at high ranks as well.
+    return product >= STRONGEST and rank >= MIN_RANK and alpha > 2 * rank
+
+
 def _is_sampling(values: Values) -> bool:
     """Are answers certainly sampled?"""
     return values.get("do_sample") is True
@@ -236,6 +248,13 @@ LOWEST_SCALE = 0.25
 """lora_alpha 16 over r 64, of the QLoRA paper: the smallest scale that is published for usual rates"""
 WEAKEST = 1e-6
 """LOWEST_SCALE times 5e-6, the lowest rate at which an adapter is fine-tuned on answers (dpo-too-weak-or-frozen)"""
+
+HIGHEST_SCALE = 16.0
+"""Twice the highest that is published for usual rates"""
+STRONGEST = 2e-3
+"""Scale times rate: 8 times 2e-4 is published (0.0016), for adapters on answers"""
+MIN_RANK = 8
+"""Rank from which on the scales of the table are meant"""
 
 LIMITS: tuple[Limit, ...] = (
     Limit(
@@ -464,6 +483,16 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}: each step of the adapter is multiplied by that, and the loss is likely to explode",
         fix="set lora_alpha to {r}, or twice as much",
         source="published are 0.25 to 8, and with rsLoRA up to 32 (arXiv:2312.03732)",
+    ),
+    Limit(
+        setting=SCALE,
+        outside=Interval(above=HIGHEST_SCALE),
+        severity="warning",
+        says="{name} is {value}, where 1 to 2 is usual, at a learning rate of {learning_rate}: each step of the adapter"
+        " is multiplied by that, and the loss may rise and stay up",
+        fix="set lora_alpha so that {name} is 1 to 2, or a learning rate that is lower by as much",
+        when=_is_scaled_rate_strong,
+        source="published are 0.25 to 8 at usual rates, such as 8 at 2e-4",
     ),
     Limit(
         setting="training.lora.lora_dropout",

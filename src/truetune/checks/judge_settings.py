@@ -59,10 +59,10 @@ def _methods_without_rules(config: Config) -> Iterator[NotJudged]:
 
 REASON_BY_METHOD_WITHOUT_RULES = {
     "grpo": (
-        "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged"
+        "settings do not tell whether its rewards, its sampling and its loss are right; the rest of them was judged"
     ),
     "ppo": (
-        "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged"
+        "settings do not tell whether its rewards, its sampling and its loss are right; the rest of them was judged"
     ),
     "reward": "no rule knows the loss of a reward model; the rest of its settings was judged",
 }

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from truetune.checks.adapters_beside import adapters_of_files
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.config.evidence.training_file_columns import data_files_of
@@ -20,6 +21,7 @@ from truetune.checks.host_memory_settings import (
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
+from truetune.checks.source.labels_cut_at_the_pads import LabelsCutAtThePads
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
@@ -28,6 +30,7 @@ from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import (
     FILLED_TO_LIMIT,
+    LABELS_OF_PADS,
     LENGTH_LIMIT,
     NOTHING_RESUMED,
     FilesBeside,
@@ -85,6 +88,8 @@ TRAINING_FIELDS = (
     "val_size",
     "precompute_ref_log_probs",
     "reference",
+    "bf16",
+    "fp16",
 )
 """Fields of `RunSpec.training` that advice on memory and time depends on"""
 ENGINE_SWITCH = "use_vllm"
@@ -117,7 +122,8 @@ def read_files_beside(files: Sequence[Path], logs: Sequence[Path]) -> FilesBesid
     runs = [run for log in printed[:MAX_LOGS] if (run := _run_of_log(log)) is not None]
     rows = [one for file in files[:MAX_FILES] for one in _rows_of_file(file)]
     gpus = [one for log in logs[:MAX_LOGS] for one in read_gpu_file(log) if one.total]
-    return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus))
+    adapters = adapters_of_files(files[:MAX_FILES])
+    return FilesBeside(tuple(settings), tuple(runs), tuple(rows), tuple(gpus), tuple(adapters))
 
 
 def files_beside_logs(named: Iterable[Path]) -> tuple[list[Path], list[Path]]:
@@ -311,6 +317,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _left_in_eval_mode(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
+    yield from _labels_of_pads(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
@@ -403,6 +410,15 @@ def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
                     case.line or 0,
                     finding.message,
                 )
+
+
+def _labels_of_pads(module: Module) -> Iterator[SettingBeside]:
+    """Labels of the script that are counted from the side of the pads."""
+    for finding in LabelsCutAtThePads(module).findings():
+        case = finding.cases[0]
+        yield SettingBeside(
+            LABELS_OF_PADS, finding.message, case.file or module.path, case.line or 0, case.text
+        )
 
 
 def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:

@@ -22,6 +22,7 @@ from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
 from truetune.checks.judgement import Judgement
 from truetune.checks.rows.answer_is_little_of_the_loss import AnswerIsLittleOfTheLoss
 from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
+from truetune.checks.rows.prompts_all_alike import PromptsAllAlike
 from truetune.checks.rows.shared_text_is_learned import SharedTextIsLearned
 from truetune.checks.rows.unused_columns import UnusedColumns
 from truetune.checks.rule import DataRule
@@ -217,6 +218,7 @@ def _as_chosen(finding: Finding) -> Finding:
 
 TEXT_RULES: tuple[type[DataRule], ...] = (
     UnusedColumns,
+    PromptsAllAlike,
     AnswersNearlyAllAlike,
     SharedTextIsLearned,
     AnswerIsLittleOfTheLoss,

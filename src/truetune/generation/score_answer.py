@@ -76,6 +76,8 @@ _TURN = re.compile(
     r"|\[/?INST\]|<<SYS>>"
 )
 """What begins a turn in the templates of any family"""
+_HEADER_ROLES = frozenset(("assistant", "model", "gpt", "bot", "ASSISTANT"))
+"""What templates write at the head of an answer, in a line of its own"""
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _STRUCK_OUT = re.compile(r"<s>[^<>]{1,200}</s>")
 """HTML's tag for text that is no longer right"""
@@ -290,9 +292,13 @@ def _find_markers(text: str, control: Collection[str]) -> set[str]:
 
 
 def _bare_roles(text: str) -> set[str]:
-    """`user` and `assistant` alone on their lines: what is left of a template whose control tokens were not decoded."""
+    """`user` and `assistant` alone on their lines, or the answer's own header at its beginning: what is left of a
+    template whose control tokens were not decoded."""
     roles = set(_BARE.findall(text))
-    return roles if "user" in roles and len(roles) > 1 else set()
+    first = text.lstrip().partition("\n")
+    # The header of its own turn: an answer of one word is none, and so is a heading that says more than the role.
+    header = {first[0].strip()} & _HEADER_ROLES if first[2].strip() else set()
+    return header | (roles if "user" in roles and len(roles) > 1 else set())
 
 
 def _word_f1(words: list[str], reference_words: list[str]) -> float:

@@ -6,6 +6,7 @@ gathers this is `checks.read_files_beside`; here is only what a rule on logs ask
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ HOST_GIB, PROCESSES, MODEL_GIB = "host_gib", "processes", "model_gib"
 """What a job asks for on a node: GiB of memory, and processes; and the weights of the model at two bytes each"""
 NOTHING_RESUMED = "nothing_resumed"
 """The setting that stands for a call that trains without resuming"""
+LABELS_OF_PADS = "labels_of_pads"
+"""The setting that stands for labels which a script counts from the side of the pads; its value says how"""
 VALUE_NAMES = {True: "on", False: "off"}
 
 
@@ -86,6 +89,38 @@ class RowsBeside(NamedTuple):
     """Bytes of the texts of the longest row; None where not all rows were read"""
 
 
+class AdapterBeside(NamedTuple):
+    """The scale of the adapter that settings, a script or a saved adapter beside the log set."""
+
+    file: str
+    line: int
+    """1-based, of lora_alpha; 0 where it is not known"""
+    alpha: float
+    rank: int
+    is_rank_stabilised: bool
+
+    @property
+    def divisor(self) -> float:
+        """What lora_alpha is divided by: the rank, or its root with rsLoRA."""
+        return math.sqrt(self.rank) if self.is_rank_stabilised else self.rank
+
+    @property
+    def scale(self) -> float:
+        """What the adapter's output is multiplied by."""
+        return abs(self.alpha) / self.divisor
+
+    @property
+    def place(self) -> str:
+        """`sft.yaml:12`"""
+        name = Path(self.file).name
+        return f"{name}:{self.line}" if self.line else name
+
+    def __str__(self) -> str:
+        """`lora_alpha 256 / sqrt(64) = 32`"""
+        below = f"sqrt({self.rank})" if self.is_rank_stabilised else f"{self.rank}"
+        return f"lora_alpha {self.alpha:g} / {below} = {self.scale:.3g}"
+
+
 @dataclass(frozen=True, slots=True)
 class FilesBeside:
     """What stands in the files beside a log."""
@@ -96,6 +131,15 @@ class FilesBeside:
     """Of settings and commands; a script may do anything with its rows"""
     gpus: tuple[GpuReading, ...] = ()
     """GPUs that nvidia-smi measured, by the files that hold its output"""
+    adapters: tuple[AdapterBeside, ...] = ()
+    """Of the trainings that the files set; several where files are of several runs"""
+
+    @property
+    def adapter(self) -> AdapterBeside | None:
+        """The one adapter that the files set; None where there is none, or several of different scales."""
+        is_one = len({round(one.scale, 6) for one in self.adapters}) == 1
+        # A line of settings says more than what was saved.
+        return max(self.adapters, key=lambda one: one.line > 0) if is_one else None
 
     def all_named(self, *names: str) -> Iterator[SettingBeside]:
         """All settings of these names."""

@@ -39,7 +39,8 @@ def _(report: SymptomReport, console: Console, verbose: bool) -> None:
     named = report.near_guides[:2]
     guides = " · ".join(f"truetune explain {name}" for name in named)
     count = sum(len(guide.causes) for guide in GUIDES if guide.name in named)
-    print_exact(console, Text(f"all {count} known causes: {guides}", style="dim"))
+    # Causes of rules stand in the list above as well: the guide's own are not all of them.
+    print_exact(console, Text(f"the guide, with {count} causes and fixes: {guides}", style="dim"))
     print_exact(console)
 
 

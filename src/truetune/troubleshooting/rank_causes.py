@@ -58,7 +58,8 @@ OUT_OF_MEMORY = "out-of-memory"
 FLAT_GUIDE = "loss-does-not-fall"
 LOSS_FALLS = re.compile(
     r"\bloss\b(?P<between>[^.;:?!]{0,40}?)(?:\b(?:goes|went|comes|came|is|gets|got|going)\s+(?:\w+\s){0,2}(?:down|low)\b"
-    r"|\b(?:falls?|fell|drops?|dropped|decreas(?:es|ed)|sinks|sank|converge[sd])\b)",
+    r"|\b(?:falls?|fell|drops?|dropped|decreas(?:es|ed)|sinks|sank|converge[sd])\b"
+    r"|\b(?:goes|went|gets|got|is|was|comes|came)\s+(?:(?:down|to|at|near|about|nearly|almost|already|of)\s+){0,3}0?\.0+[1-9])",
     re.IGNORECASE,
 )
 """Words that say that the loss falls"""

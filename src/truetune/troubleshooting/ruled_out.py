@@ -112,6 +112,18 @@ LOCAL_PATH = re.compile(r"[./~]|(?:out|outputs?|saves|models?|runs?|checkpoints?
 """How names of models begin that are folders"""
 
 
+MIN_MOVED_SHARE = 0.8
+"""Share of the logged gradient norms that are above 0, where weights are trained"""
+ALPHA = re.compile(rf"\blora_alpha[\"']?\s*[:= ]{NUMBER}|\balpha[\"']?\s*[:=]{NUMBER}")
+RANK = re.compile(
+    rf"\b(?:lora_r|lora_rank|lora_dim)[\"']?\s*[:= ]{NUMBER}|(?<![\w.])r[\"']?\s*[:=]{NUMBER}"
+)
+USUAL_SCALE = 0.25
+"""The smallest alpha / r that is published for usual rates, as of `setting-out-of-range`"""
+USUAL_RATES = {True: 5e-5, False: 5e-6}
+"""From which on a rate is not far too small: of adapters, and of all weights"""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What a row may look at."""
@@ -128,9 +140,11 @@ class Evidence:
     def numbers(self, pattern: re.Pattern[str]) -> list[float]:
         """The numbers that lines set."""
         return [
-            float(found[1])
+            float(number)
             for line in self.lines
-            if (found := pattern.search(line)) and _is_number(found[1])
+            for found in pattern.finditer(line)
+            for number in found.groups()
+            if number is not None and _is_number(number)
         ]
 
     @cached_property
@@ -285,6 +299,57 @@ def _evaluation_names_the_adapter(evidence: Evidence) -> str:
     return "the evaluation is given an adapter by peft=" if evidence.has(ADAPTER_OF_LM_EVAL) else ""
 
 
+def _curves(evidence: Evidence, name: str) -> list[np.ndarray]:
+    """The curves of that name of all logs, as far as they have records enough."""
+    curves = [log.curve(name).finite().value for log in evidence.logs]
+    return [values for values in curves if values.size >= MIN_LOSSES]
+
+
+def _gradients_are_there(evidence: Evidence) -> str:
+    norms = _curves(evidence, "grad_norm")
+    if norms and all((values > 0).mean() >= MIN_MOVED_SHARE for values in norms):
+        least, most = min(map(np.min, norms)), max(map(np.max, norms))
+        return f"the log has gradients: grad_norm {least:.3g} to {most:.3g}"
+    return ""
+
+
+def _labels_are_there(evidence: Evidence) -> str:
+    losses = _curves(evidence, "loss")
+    # Without a label the loss is 0 or NaN at every step.
+    is_live = losses and all((values > 0).all() and values[0] > 0.01 for values in losses)
+    return _gradients_are_there(evidence) if is_live else ""
+
+
+def _rate_is_alive(evidence: Evidence) -> str:
+    rates = _curves(evidence, "learning_rate")
+    if rates and all(_peaks_and_lives(values) for values in rates):
+        return f"the log has a rate above 0 to the end, up to {max(map(np.max, rates)):.3g}"
+    return ""
+
+
+def _peaks_and_lives(rates: np.ndarray) -> bool:
+    """Is a rate above 0 but at the very ends, and at its peak in the first half of the run?"""
+    middle = rates[1:-1]
+    return bool((middle > 0).all() and np.argmax(rates) <= len(rates) // 2)
+
+
+def _adapter_is_not_scaled_away(evidence: Evidence) -> str:
+    alphas, ranks = evidence.numbers(ALPHA), evidence.numbers(RANK)
+    if not alphas or not ranks or max(ranks) <= 0:
+        return ""
+    least = min(alphas) / max(ranks)
+    return f"lora_alpha is {least:g} times the rank" if least >= USUAL_SCALE else ""
+
+
+def _rate_is_usual(evidence: Evidence) -> str:
+    rates = [
+        *evidence.numbers(RATE),
+        *(float(one.max()) for one in _curves(evidence, "learning_rate")),
+    ]
+    usual = USUAL_RATES[evidence.has(ADAPTER)]
+    return f"the rate is {min(rates):g}" if rates and min(rates) >= usual else ""
+
+
 class _Row(NamedTuple):
     """Which causes, and what speaks against them."""
 
@@ -345,6 +410,11 @@ def _client_asks_for_the_adapter(evidence: Evidence) -> str:
 
 
 RULES = (
+    _row(r"^no token has a label", _labels_are_there),
+    _row(r"^nothing is trainable", _gradients_are_there),
+    _row(r"^the schedule has ended, or never leaves", _rate_is_alive),
+    _row(r"^the adapter is scaled away", _adapter_is_not_scaled_away),
+    _row(r"^the learning rate is far too small", _rate_is_usual),
     _row(r"^a tiny batch with many accumulation steps", _no_tiny_batch),
     _row(r"^rows are padded to max_length", _no_fixed_padding),
     _row(r"^the learning rate destroyed the weights", _loss_never_climbed),
@@ -368,7 +438,10 @@ RULES = (
     _row(r"^the client asks the server for the base by its name", _client_asks_for_the_adapter),
     _row(r"^kTO's labels are text or numbers", _labels_are_boolean),
     _row(r"^kTO's mismatched batch holds the pairs", _pairs_are_mismatched_by_library),
-    _row(r"^steps are rounded away: all weights in bfloat16", _steps_are_no_bf16),
+    _row(
+        r"^(?:steps are rounded away: all weights in bfloat16|weights in bfloat16 alone)",
+        _steps_are_no_bf16,
+    ),
     _row(r"was trained on the merged SFT model", _no_merged_start),
     _row(r"^keep_alive is 0", _model_stays_loaded),
     _row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),

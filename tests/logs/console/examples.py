@@ -395,6 +395,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         ),
         "lm_head.weight | MISSING |",
     ),
+    "wrapped-weights-not-used": (
+        (
+            "Some weights of the model checkpoint at m were not used when initializing"
+            " LlamaForCausalLM: ['_orig_mod.model.norm.weight']"
+        ),
+        "module.model.layers.{0...3}.mlp.up_proj.weight | UNEXPECTED |",
+    ),
     "weights-not-used": (
         (
             "Some weights of the model checkpoint at m were not used when initializing"

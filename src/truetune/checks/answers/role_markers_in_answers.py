@@ -107,6 +107,13 @@ def _remedy(samples: Sequence[Sample]) -> str:
             " answers-continue-the-dialogue), split them there into turns of user and assistant, and train"
             " again; until then cut answers at these labels (stop strings)"
         )
+    headed = [sample for sample in samples if _begins_with_header(sample)]
+    if 2 * len(headed) > len(samples):
+        return (
+            "these answers begin with the header of the answer, which the prompt should end in: call"
+            " apply_chat_template with add_generation_prompt=True where the model is asked (of a server:"
+            " chat.completions); training need not change"
+        )
     # An answer that begins with a marker, and stops, has learned its stop token.
     opened = [sample for sample in samples if _begins_with_marker(sample)]
     if 2 * len(opened) > len(samples) and not any(_is_unstopped(sample) for sample in opened):
@@ -122,6 +129,12 @@ def _begins_with_marker(sample: Sample) -> bool:
     """Does a marker stand at the very beginning of an answer?"""
     head = sample.answer.text.lstrip(" \t\n#*")
     return any(head.startswith(marker.lstrip("#* ")) for marker in sample.scores.markers)
+
+
+def _begins_with_header(sample: Sample) -> bool:
+    """Is its first line the bare name of a role, as a template writes it?"""
+    first, _, rest = sample.answer.text.lstrip().partition("\n")
+    return bool(rest.strip()) and first.strip() in sample.scores.markers and first.strip().isalpha()
 
 
 def _is_unstopped(sample: Sample) -> bool:

@@ -25,7 +25,9 @@ curve:
 ```
 
 ## Fix safety
-Lower the learning rate (by ten, first), add warm-up, train in bf16. Restart from a checkpoint before the place named.
+Lower the learning rate (by ten, first), add warm-up, train in bf16; where a file beside the log sets a scale of the
+adapter (lora_alpha / r, with rsLoRA / sqrt(r)) above every published one, lower that first. Restart from a checkpoint
+before the place named.
 
 ## References
 - Lightning-AI/litgpt#628, stas00/ml-engineering#32; CUSUM: Page 1954, doi:10.1093/biomet/41.1-2.100
@@ -60,6 +62,10 @@ from truetune.logs.robust_statistics import (
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
+MAX_PUBLISHED_SCALE = 8.0
+"""Of adapters, as of `setting-out-of-range`"""
+USUAL_OF_ADAPTERS, USUAL_OF_ALL_WEIGHTS = (1e-4, 5e-4), (1e-5, 5e-5)
+"""Published rates of AdamW, from and to"""
 JUMP = 2.0
 """Nats above the first record at which the later ones lie: the perplexity is seven times as high. Records of one run
 differ by a few tenths; runs that were destroyed at once rose by 4 and more"""
@@ -200,14 +206,13 @@ class LossDiverges(LogRule):
             f" {_describe_record(loss, high, log.unit)} and stays up:"
             f" {last:.4g} at the end"
             + (f", above the {began:.4g} {whose}" if levels.is_worse else ""),
-            f"{advise_restart(log, step)}; train with a lower learning rate{self._of_rate()}, more"
+            f"{advise_restart(log, step)}; {self._of_scale()}{self._of_rate()}, and more"
             f" warm-up{self._of_precision()}",
             severity="error" if levels.is_worse else "warning",
             evidence=(
-                (
-                    f"first record {float(loss.value[0]):.4g}; medians of neighbours: at first {first:.4g},"
-                    f"{_describe_lowest(levels)} at the end {last:.4g}; noise {levels.sigma:.3g}"
-                ),
+                *self._unusual_scale(),
+                f"first record {float(loss.value[0]):.4g}; medians of neighbours: at first {first:.4g},"
+                f"{_describe_lowest(levels)} at the end {last:.4g}; noise {levels.sigma:.3g}",
             ),
             figure=draw_curves(
                 "loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}
@@ -224,14 +229,56 @@ class LossDiverges(LogRule):
             "float32",
         )
         is_other = is_other or self.subject.facts.get("bf16") is True
+        beside = self.subject.files_beside.setting("bf16")
+        is_other = is_other or (beside is not None and beside.value is True)
         return "" if is_other else ", and bf16 if it was in float16"
+
+    def _unusual_scale(self) -> tuple[str, ...]:
+        """The scale of the adapter, where a file beside the log sets one that is not usual."""
+        adapter = self.subject.files_beside.adapter
+        if adapter is None or adapter.scale <= MAX_PUBLISHED_SCALE:
+            return ()
+        return (
+            f"{adapter.place} sets {adapter}: what the adapter gives is multiplied by that, where 1 to 2 is usual and"
+            f" {MAX_PUBLISHED_SCALE:g} the most that is published for usual rates",
+        )
+
+    def _of_scale(self) -> str:
+        """The scale first, where it is what is not usual."""
+        adapter = self.subject.files_beside.adapter
+        if adapter is None or not self._unusual_scale():
+            return ""
+        root = " (or leave rsLoRA off)" if adapter.is_rank_stabilised else ""
+        return (
+            f"lower the scale of the adapter: lora_alpha {2 * adapter.divisor:.0f} in place of {adapter.alpha:g} makes"
+            f" it 2{root}; if the loss still rises, "
+        )
 
     def _of_rate(self) -> str:
         """The rate of the run beside those in use, where the log has it and a language model is trained."""
         rate = self.subject.curve("learning_rate").finite()
         if not rate or self.subject.kind != "language":
-            return ""
-        return f" than {float(rate.value.max()):.3g} (1e-5 to 5e-5 are usual for all weights, 1e-4 to 5e-4 for LoRA)"
+            return "train with a lower learning rate"
+        peak = float(rate.value.max())
+        lower = f"train with a lower learning rate than {peak:.3g}"
+        if self._trains_an_adapter():
+            usual, low, high = "1e-4 to 5e-4 are usual for LoRA", *USUAL_OF_ADAPTERS
+        else:
+            usual, low, high = (
+                "1e-5 to 5e-5 are usual for all weights, 1e-4 to 5e-4 for LoRA",
+                *USUAL_OF_ALL_WEIGHTS,
+            )
+        if peak > 1.1 * high:
+            return f"{lower} ({usual})"
+        # A log rounds, and seldom has the very peak.
+        if peak >= 0.9 * low:
+            # A rate within the usual span is lowered below it only as a trial: the cause may be another.
+            return f"train with a third of the learning rate, {peak / 3:.2g} ({peak:.3g} is usual)"
+        return lower
+
+    def _trains_an_adapter(self) -> bool:
+        """Do the files beside the log, or its own settings, say that an adapter is trained?"""
+        return bool(self.subject.files_beside.adapters or self.subject.facts.get("adapter"))
 
     def _place(self, values: Floats, low: int, middle: float) -> int:
         """Where the level changes after its lowest place; else the first of the points that stay above the middle."""

@@ -46,6 +46,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
+from truetune.logs.files_beside import LABELS_OF_PADS
 from truetune.logs.robust_statistics import noise_sigma
 from truetune.logs.run_log import Curve, Floats
 
@@ -165,14 +166,26 @@ class ShortcutLoss(LogRule):
             ", or there are few answers to choose from, or most labels are padding or placeholders"
             " (--data tells)"
         )
-        evidence = [f"near zero from step {step:,.0f} on (epoch {log.epoch_at(step):.2g})"]
+        evidence = [f"near zero from {log.unit} {step:,.0f} on (epoch {log.epoch_at(step):.2g})"]
+        of_pads = next(log.files_beside.all_named(LABELS_OF_PADS), None)
+        if of_pads is not None:
+            evidence.append(f"{of_pads.place}: {of_pads.value}")
         if data is not None:
             evidence.append(f"entropy of the supervised tokens: {data.unigram:.3g} nats")
-        return self.finding(
-            f"the loss is {new[-1]:.3g} on rows that were not seen before: the target stands in the"
-            f" input{'' if data is not None else doubt}",
+        cause = f"the target stands in the input{'' if data is not None else doubt}"
+        remedy = (
             "look at labels and mask: labels that are not shifted, attention to later tokens,"
-            " answers in prompts",
+            " answers in prompts, pads that have labels"
+        )
+        if of_pads is not None:
+            cause = f"{of_pads.place} leaves labels on pads, which are easy to tell"
+            remedy = (
+                f"change {of_pads.place} ({of_pads.text}): make the labels before the padding, and let the"
+                " collator pad both; then train again from the base"
+            )
+        return self.finding(
+            f"the loss is {new[-1]:.3g} on rows that were not seen before: {cause}",
+            remedy,
             evidence=evidence,
             figure=draw_curves("loss", {"loss": loss}, {"near zero": step}, log=True),
         )

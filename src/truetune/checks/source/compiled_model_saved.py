@@ -62,7 +62,13 @@ PREFIX_STRIPPERS = (
 )
 """Signs that a script takes the prefix away"""
 SAVING_CALLS = ("torch.save", "safetensors.torch.save*")
-REMEDY = "compile in place with model.compile(), after the adapter is put on"
+ON_ADAPTER = "compile in place with model.compile(), after the adapter is put on"
+ON_WEIGHTS = (
+    "compile in place with model.compile(), or save model._orig_mod.state_dict(); a checkpoint that is written already"
+    " is whole, and needs no new training: {name.removeprefix('_orig_mod.'): weight for name, weight in state.items()},"
+    " and save that"
+)
+"""For whole weights; the keys of an adapter have the prefix in their middle"""
 
 
 def _compile_calls(module: Module) -> Iterator[Call]:
@@ -96,7 +102,7 @@ class CompiledModelSaved(SourceRule):
                 yield self.finding(
                     "an adapter is put on a compiled model: it is saved with _orig_mod in its names,"
                     " and no base takes it",
-                    REMEDY,
+                    ON_ADAPTER,
                     cases=[case_at(module, call.node), case_at(module, wrapper)],
                 )
         for call in module.methods("state_dict"):
@@ -104,7 +110,7 @@ class CompiledModelSaved(SourceRule):
             if wrapper is not None and _is_saved(module, call.node):
                 yield self.finding(
                     "the weights of a compiled model are saved with _orig_mod. before their names",
-                    REMEDY,
+                    ON_WEIGHTS,
                     severity="warning",
                     cases=[case_at(module, call.node), case_at(module, wrapper)],
                 )

@@ -2,8 +2,9 @@
 
 ## What it does
 For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
-anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that each
-step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
+anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, on every way
+to the step (in a branch, a helper, behind clipping, in a method that a trainer calls there), so that each step sees
+gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
 holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over the reference
 model, or over a model that is loaded again, holds weights that the loss does not train. The same holds for a module
 that is replaced, embeddings that are resized, and weights that are unfrozen behind the optimizer. A DeepSpeed engine
@@ -60,9 +61,17 @@ from truetune.checks.source.evidence.accumulation_conditions import (
     clearings_at_every_batch,
     counters_raised_inside,
 )
-from truetune.checks.source.evidence.backward_and_steps import backward_calls, is_backward
+from truetune.checks.source.evidence.backward_and_steps import (
+    backward_calls,
+    is_backward,
+    optimizer_steps,
+)
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.changes_behind_optimizers import changes_behind_optimizers
+from truetune.checks.source.evidence.clearings_before_steps import (
+    hooks_that_clear,
+    steps_with_cleared_gradients,
+)
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, runs_surely_before
 from truetune.checks.source.evidence.generate_call_inputs import is_causal_model
 from truetune.checks.source.evidence.optimizer_weights import (
@@ -132,6 +141,10 @@ def _stepping_places(module: Module) -> Iterator[object]:
     yield from _optimizers(module)
     yield from _deepspeed_engines(module)
     yield from _manual_modules(module)
+    yield from hooks_that_clear(module)
+    if not any(_optimizers(module)):
+        # A helper steps the optimizer that it is given.
+        yield from (call for call, _ in optimizer_steps(module))
 
 
 class GradientsNeverUsed(SourceRule):
@@ -144,6 +157,7 @@ class GradientsNeverUsed(SourceRule):
         yield from self._of_engines()
         yield from self._of_lightning()
         yield from self._of_accumulation()
+        yield from self._of_clearings()
         wrapped_later = list(self._of_runs())
         yield from wrapped_later
         yield from self._of_changes()
@@ -180,12 +194,23 @@ class GradientsNeverUsed(SourceRule):
                 severity="warning",
                 cases=[case_at(module, made[0].node)],
             )
-        for cleared, step in _cleared_before_steps(module):
+
+    def _of_clearings(self) -> Iterator[Finding]:
+        """Gradients that are cleared between the backward pass and the step that should use them."""
+        module = self.subject
+        for cleared, step in steps_with_cleared_gradients(module):
             yield self.finding(
                 "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
                 " weight moves",
                 "call zero_grad() behind step(), or before backward()",
                 cases=[case_at(module, cleared), case_at(module, step)],
+            )
+        for call in hooks_that_clear(module):
+            yield self.finding(
+                "zero_grad() stands in a method that runs between the backward pass and the step: each step sees"
+                " cleared gradients, and no weight moves",
+                "remove it: the trainer clears the gradients behind its step",
+                cases=[case_at(module, call)],
             )
 
     def _of_runs(self) -> Iterator[Finding]:
@@ -430,34 +455,3 @@ def _is_handed_on(module: Module, made: Call) -> bool:
         if isinstance(part, ast.Name)
         for one in module.flow.origins(part)
     )
-
-
-def _cleared_before_steps(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """`zero_grad` and `step` of one block where all three stand in one list of statements, in that order."""
-    loops: list[ast.For | ast.While] = [*module.nodes(ast.For), *module.nodes(ast.While)]
-    for loop in loops:
-        kinds = map(_step_kind, loop.body)
-        order = [kind for kind in kinds if kind is not None]
-        names = [name for name, _ in order]
-        if sorted(names) == ["backward", "step", "zero_grad"] and _clears_before_step(names):
-            nodes = dict(order)
-            yield nodes["zero_grad"], nodes["step"]
-
-
-def _clears_before_step(names: list[str]) -> bool:
-    """Is the clearing the next thing behind the backward pass, in a loop that begins anywhere?"""
-    return names[(names.index("backward") + 1) % 3] == "zero_grad"
-
-
-def _step_kind(statement: ast.stmt) -> tuple[str, ast.AST] | None:
-    """What a statement of a loop does: a call on its own, under no condition."""
-    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
-        return None
-    call = statement.value
-    if is_backward(call):
-        return "backward", call
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("zero_grad", "step"):
-        owner = ast.unparse(call.func.value).lower()
-        is_schedule = "sched" in owner or "lr" in owner.split("_")
-        return None if is_schedule or "prof" in owner else (call.func.attr, call)
-    return None

@@ -71,7 +71,7 @@ class EncodedRow(NamedTuple):
 
 def encoded_rows(trace: Trace) -> Iterator[EncodedRow]:
     """The texts that a run encodes for its training."""
-    taken = _taken_from_callbacks(trace)
+    taken = taken_from_callbacks(trace)
     for call in trace.all_calls:
         if call.method not in ENCODES or call.is_repeated or not _is_tokenizer(call.receiver):
             continue
@@ -125,26 +125,42 @@ def _is_loaded_tokenizer(origin: Value) -> bool:
 
 def _is_trained(trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]) -> bool:
     """Does a trainer or a backward pass get the ids of a call, and no generation?"""
+    is_trained = False
+    for use in uses_of_result(trace, call, taken):
+        if isinstance(use, CallEvent) and use.method in GENERATES:
+            return False
+        is_trained = is_trained or _trains(use)
+    return is_trained
+
+
+def reaches_a_model(trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]) -> bool:
+    """Is a model trained on the result of a call, or asked with it?"""
+    return any(
+        _trains(use) or (isinstance(use, CallEvent) and use.method in GENERATES)
+        for use in uses_of_result(trace, call, taken)
+    )
+
+
+def uses_of_result(
+    trace: Trace, call: CallEvent, taken: dict[int, list[CallEvent]]
+) -> Iterator[Value | Event]:
+    """What is done with the result of a call, and with all that is made of it."""
     waiting: list[Value] = [call.result]
     seen: set[int] = set()
-    is_trained = False
     while waiting and len(seen) < MAX_VALUES:
         value = waiting.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
         for call_of_callback in taken.get(id(value), ()):
-            is_trained = is_trained or _trains(call_of_callback)
+            yield call_of_callback
             waiting.append(call_of_callback.result)
         for use in trace.uses(value):
-            if isinstance(use, CallEvent) and use.method in GENERATES:
-                return False
-            is_trained = is_trained or _trains(use)
+            yield use
             waiting += _goes_into(use)
-    return is_trained
 
 
-def _taken_from_callbacks(trace: Trace) -> dict[int, list[CallEvent]]:
+def taken_from_callbacks(trace: Trace) -> dict[int, list[CallEvent]]:
     """Identity of what a function of the project gave back -> the calls of libraries that had run it."""
     taken: dict[int, list[CallEvent]] = {}
     for call in trace.all_calls:

@@ -12,6 +12,7 @@ from truetune.checks.hyperparameter_limits import (
     CLIPPED_TO,
     SCALE,
     SCALE_NAMES,
+    SCALED_RATE,
     Breach,
     adapter_scale,
     limit_breaches,
@@ -188,7 +189,23 @@ def _adapter_call(module: Module, call: Call) -> HyperparameterCall:
         named.values[SCALE] = strength
         named.nodes[SCALE] = named.nodes["training.lora.lora_alpha"]
         named.names[SCALE] = SCALE_NAMES[by_root]
+        named.values["training.lora.r"] = named.values.get("r")
+        rate = _only_rate(module)
+        if rate is not None:
+            named.values["training.learning_rate"] = rate
+            named.values[SCALED_RATE] = strength * rate
     return named
+
+
+def _only_rate(module: Module) -> float | None:
+    """The learning rate that a file gives its trainer or optimizer; None where it gives none, or several."""
+    given = [
+        parse_limit_number(_plain_value(module, call.keywords[name]))
+        for call in module.all_calls
+        for name in ("learning_rate", "lr")
+        if name in call.keywords
+    ]
+    return given[0] if given and given[0] is not None and len(set(given)) == 1 else None
 
 
 def out_of_range_arguments(

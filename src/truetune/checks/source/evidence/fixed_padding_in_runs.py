@@ -66,7 +66,7 @@ def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
         for call in trace.all_calls:
             if call.home.path != module.path or call.node in seen or call.node in prompts:
                 continue
-            if not _pads_to_length(call):
+            if not pads_to_length(call):
                 continue
             length = _length_of(trace, call)
             if length is None or isinstance(length, int):
@@ -97,7 +97,7 @@ def encodings_of_prompts(trace: Trace) -> set[ast.AST]:
     return nodes
 
 
-def _pads_to_length(call: CallEvent) -> bool:
+def pads_to_length(call: CallEvent) -> bool:
     """Does a call pad to a length of its own?"""
     if not call.named(*COLLATORS) and call.method not in PADDING_METHODS:
         return False

@@ -75,7 +75,7 @@ def _right_padding(trace: Trace, generation: CallEvent) -> ast.AST | None:
         given = encoding.argument(3, SIDE)
         side = "right" if given is None else constant_of(given)
         return encoding.node if side == "right" and not _is_of_single_rows(encoding) else None
-    is_right = _pads_several(encoding) and _side_of_tokenizer(trace, encoding) == "right"
+    is_right = pads_several(encoding) and side_of_tokenizer(trace, encoding) == "right"
     return encoding.node if is_right else None
 
 
@@ -110,7 +110,7 @@ def encoding_of_ids(ids: Value, depth: int = 0) -> CallEvent | None:
     return ids.call
 
 
-def _pads_several(encoding: CallEvent) -> bool:
+def pads_several(encoding: CallEvent) -> bool:
     """Does a tokenizer pad a batch of several rows?"""
     receiver = encoding.receiver
     if not isinstance(receiver, Result) or not receiver.call.named(*TOKENIZER_LOADS):
@@ -141,7 +141,7 @@ def _is_several(rows: Value, encoding: CallEvent) -> bool:
     return all(isinstance(one, Sequence) for one in rows.items)
 
 
-def _side_of_tokenizer(trace: Trace, encoding: CallEvent) -> object:
+def side_of_tokenizer(trace: Trace, encoding: CallEvent) -> object:
     """The side that a tokenizer pads on at a call; None where it is not known."""
     given = encoding.keywords.get(SIDE)
     if given is not None:
@@ -162,7 +162,7 @@ def _side_set(trace: Trace, tokenizer: Value, event: CallEvent) -> object:
         side = constant_of(store.value)
         is_sure = store.base is tokenizer and not any(store.frames("branch"))
         sides = [side] if is_sure else [*sides, side]
-    return "right" if all(side == "right" for side in sides) else None
+    return sides[0] if all(side == sides[0] for side in sides) else None
 
 
 def _right_padding_of_pipeline(trace: Trace, call: CallEvent) -> ast.AST | None:

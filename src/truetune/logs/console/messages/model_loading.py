@@ -22,6 +22,22 @@ MESSAGES = (
         severity="warning",
     ),
     define_message(
+        "wrapped-weights-not-used",
+        "weights of the checkpoint were not used: a wrapper's name stands before each key",
+        r"Some weights of the model checkpoint at .{1,200} were not used.{0,120}"
+        r"\[['\"](?:_orig_mod|module|_fsdp_wrapped_module|_forward_module)\."
+        r"|(?:_orig_mod|module|_fsdp_wrapped_module|_forward_module)\.[\w.{}, \[\]]{1,160}\|"
+        r" UNEXPECTED\b",
+        "the checkpoint is the state_dict() of a wrapped model (_orig_mod. of torch.compile, module. of DDP): behind"
+        " the prefix each key may be the model's own, and without it none fits, so that the model begins at random",
+        "the checkpoint is whole: take the prefix off its keys ({name.removeprefix('_orig_mod.'): weight for name,"
+        " weight in state.items()}), save it, and run this stage again; save the model under the wrapper"
+        " (model._orig_mod, model.module) from now on",
+        "transformers/utils/loading_report.py",
+        shown="notice",
+        severity="error",
+    ),
+    define_message(
         "weights-not-used",
         "weights of the checkpoint were not used by the model",
         r"Some weights of the model checkpoint at .{1,200} were not used|[\w.{}, \[\]]{1,160}\|"

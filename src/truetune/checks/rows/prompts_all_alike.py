@@ -1,0 +1,301 @@
+"""All prompts are one text, and their answers differ.
+
+## What it does
+Compares what stands before the answer of each row. It fires where nearly all rows (95 %) have one text there, their
+answers differ, and something shows that the prompts were meant to differ: a column of other texts that stands in no
+prompt and no answer, or a placeholder (`{text}`) that nothing filled in. Rows that a script makes are compared as it
+makes them. It is an error where the script reads that column, where the placeholder is left, or where the answers are
+labels; else the column may be a note, and so is the finding. Rows with images, sound or video are left alone.
+
+## Why it is bad
+Nothing in a prompt says which answer is wanted. The model can learn only how frequent the answers are: the loss stops
+at their entropy, in training and in evaluation, and the commonest one is the answer to everything.
+
+## Example
+```yaml
+data: {rows: 60, instruction: "Answer this message: {{text}}", output: "{words}"}
+```
+
+## Use instead
+```yaml
+data: {rows: 60, instruction: "Answer this message: {words_before}", output: "{words}"}
+```
+
+## Fix safety
+There is no automatic fix: write the column into the prompt, in training and where the model is asked.
+
+## References
+- Python documentation, `str.format`: a placeholder stays as it is in a text that is not formatted
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.answers_beside_unread_columns import (
+    NOT_MAPPED,
+    last_answer,
+    prompt_before_answer,
+)
+from truetune.checks.column_contents import MEDIA_KEYS, UNSPACED_SCRIPT
+from truetune.checks.columns_read_by_scripts import PLACEHOLDER
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.token_cases import case_in_row
+from truetune.data.conversation import Conversation
+from truetune.data.count_media import MEDIA_COLUMNS, count_media
+from truetune.encoding.batch import Batch
+from truetune.settings.run_spec import Severity
+
+MIN_ROWS = 20
+"""Rows from which it says something, as of `answers-nearly-all-alike`"""
+# Chosen, not measured: a few broken rows or a second task of some rows leave the others alike.
+ALIKE_SHARE = 0.95
+"""Share of the rows that have the commonest prompt"""
+# Chosen, not measured: short texts stand in others by chance.
+MAX_REACHED = 0.05
+"""Share of the rows in which a text of the column may stand in prompt or answer by chance"""
+MIN_DISTINCT = 0.5
+"""Share of the rows in which a column has a text of its own; one of some values sorts rows"""
+MIN_WORDS = 3
+"""Words of a text that may be what a prompt is about; ids, dates, names and paths have fewer"""
+ONE_ANSWER = 0.95
+"""Share of one answer from which the answers do not differ"""
+MAX_LABEL = 40
+"""Characters up to which an answer may be a label, as of `answers-nearly-all-alike`"""
+ROWS_A_LABEL = 5
+"""Rows that a label has on average, at least"""
+MAX_KEPT = 100_000
+"""Different texts that are told apart: beyond, rows differ anyway"""
+SHOWN_CHARACTERS = 80
+"""Characters of the prompt that a case shows"""
+
+
+class _Column(NamedTuple):
+    """A column that reaches no prompt, though its texts differ."""
+
+    name: str
+    is_read: bool
+    """A script reads it"""
+
+
+class _ColumnTexts:
+    """What a column holds, counted over the rows."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.reached = 0
+        """Rows whose text of this column stands in prompt or answer"""
+        self.wordy = 0
+        """Rows whose text has some words"""
+        self.read = 0
+        """Rows of which a script reads it"""
+        self.texts: set[int] = set()
+
+    def add(self, text: str, whole: str, *, is_read: bool) -> None:
+        """One more row: its text, and prompt and answer together."""
+        self.rows += 1
+        self.reached += " ".join(text.split()) in whole
+        self.wordy += _has_words(text)
+        self.read += is_read
+        if len(self.texts) < MAX_KEPT:
+            self.texts.add(hash(text))
+
+    def is_missed(self, rows: int) -> bool:
+        """Do its texts differ from row to row, and stand nowhere?"""
+        half = rows / 2
+        return (
+            min(self.rows, self.wordy) > half
+            and len(self.texts) >= MIN_DISTINCT * self.rows
+            and self.reached <= MAX_REACHED * self.rows
+        )
+
+
+def _has_words(text: str) -> bool:
+    """Has a text some words?"""
+    is_unspaced = len(UNSPACED_SCRIPT.findall(text[:100])) > MIN_WORDS
+    return is_unspaced or len(text.split(maxsplit=MIN_WORDS)) >= MIN_WORDS
+
+
+class PromptsAllAlike(DataRule):
+    code = "ROW054"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output")
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.rows = 0
+        self.prompts: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
+        self.longest_answer = 0
+        self.columns: defaultdict[str, _ColumnTexts] = defaultdict(_ColumnTexts)
+        self.first: dict[str, Case] = {}
+        """The first row of each of the first prompts"""
+        self.has_media = False
+
+    def batch(self, batch: Batch) -> None:
+        if self.has_media:
+            return
+        for row in batch.rows:
+            pair = _prompt_and_answer(row)
+            if pair is None:
+                continue
+            self.rows += 1
+            if self._may_be_alike():
+                self._add(batch, row, *pair)
+        self.has_media = bool(count_media(batch.rows)) or any(map(_names_media, self.columns))
+
+    def _may_be_alike(self) -> bool:
+        """May nearly all rows still have one prompt? Most data sets are out after some rows, and nothing is kept."""
+        return self.rows <= MIN_ROWS or len(self.prompts) <= (1 - ALIKE_SHARE) * self.rows + 1
+
+    def _add(self, batch: Batch, row: Conversation, prompt: str, answer: str) -> None:
+        """Count one row."""
+        self.prompts[prompt] += 1
+        if len(self.answers) < MAX_KEPT:
+            self.answers[answer[:SHOWN_CHARACTERS]] += 1
+        self.longest_answer = max(self.longest_answer, len(answer))
+        if prompt not in self.first and len(self.first) < MIN_ROWS:
+            shown = f"the prompt is {prompt[:SHOWN_CHARACTERS]!r}"
+            self.first[prompt] = case_in_row(batch, row, shown)
+        whole = " ".join(f"{prompt} {answer}".split())
+        for name, text in _texts_beside(row):
+            self.columns[name].add(text, whole, is_read=name in row.made_of)
+
+    def unmet(self) -> Unmet | None:
+        if self.has_media:
+            return Unmet("rows with images, sound or video may all have one prompt")
+        if self.rows >= MIN_ROWS:
+            return None
+        return Unmet(
+            f"{self.rows:,} rows with a prompt and an answer are too few to compare",
+            f"give at least {MIN_ROWS}",
+        )
+
+    def figure(self) -> Measurement:
+        _, rows = self._commonest()
+        return count_measurement("rows with the commonest prompt", rows, self.rows)
+
+    def _commonest(self) -> tuple[str, int]:
+        """The commonest prompt, and its rows."""
+        if not self.prompts:
+            return "", 0
+        [(prompt, rows)] = self.prompts.most_common(1)
+        # Where prompts were no longer counted, they differ.
+        return prompt, rows
+
+    def findings(self) -> Iterator[Finding]:
+        prompt, rows = self._commonest()
+        if self.has_media or rows < MIN_ROWS or rows < ALIKE_SHARE * self.rows:
+            return
+        if not self._answers_differ():
+            return
+        column = self._missed_column()
+        unfilled = PLACEHOLDER.search(prompt)
+        placeholder = unfilled.group() if unfilled is not None else ""
+        if column is None and not placeholder:
+            return  # answers to one and the same request may be what is wanted
+        yield self.finding(
+            f"{rows:,} of {self.rows:,} prompts are the same text, and their answers differ"
+            f" ({len(self.answers):,} different ones): {_explain(column, placeholder)}, so the model can learn"
+            " only how frequent the answers are",
+            self._remedy(column, placeholder),
+            severity=self._severity(column, is_unfilled=bool(placeholder)),
+            cases=[self.first[prompt]] if prompt in self.first else [],
+            count=rows,
+            total=self.rows,
+        )
+
+    def _answers_differ(self) -> bool:
+        """Is no single answer that of nearly all rows?"""
+        return max(self.answers.values()) < ONE_ANSWER * self.answers.total()
+
+    def _missed_column(self) -> _Column | None:
+        """The column of texts that stands in no prompt; of several one that the script reads, then the most varied."""
+        missed = [
+            (texts.read * 2 > texts.rows, len(texts.texts), name)
+            for name, texts in self.columns.items()
+            if texts.is_missed(self.rows)
+        ]
+        if not missed:
+            return None
+        is_read, _, name = max(missed)
+        return _Column(name, is_read)
+
+    def _severity(self, column: _Column | None, *, is_unfilled: bool) -> Severity:
+        """A note where the column may be one, too."""
+        are_labels = self.longest_answer <= MAX_LABEL and (
+            len(self.answers) * ROWS_A_LABEL <= self.rows
+        )
+        is_meant = is_unfilled or are_labels or (column is not None and column.is_read)
+        return "error" if is_meant else "info"
+
+    def _remedy(self, column: _Column | None, placeholder: str) -> str:
+        """What to do."""
+        if placeholder:
+            return (
+                "fill in the placeholder where the prompt is made (PROMPT.format(...), or an f in front of"
+                " the text), and make the rows again; ask the model with the same prompt"
+            )
+        name = "the column" if column is None else f"the column {column.name!r}"
+        return (
+            f"write {name} into the prompt, or leave the rows as they are if one request is meant"
+        )
+
+
+def _explain(column: _Column | None, placeholder: str) -> str:
+    """What shows that the prompts were meant to differ."""
+    parts = []
+    if placeholder:
+        parts.append(f"the placeholder {placeholder} is never filled in")
+    if column is not None:
+        reads = ", though the script reads it" if column.is_read else ""
+        parts.append(f"the column {column.name!r} stands in no prompt{reads}")
+    return ", and ".join(parts)
+
+
+def _prompt_and_answer(row: Conversation) -> tuple[str, str] | None:
+    """What stands before the answer, and the answer; None where a row has not both."""
+    if row.format == "text":
+        return _divide_text(row)
+    answer = last_answer(row)
+    prompt = prompt_before_answer(row)
+    if answer is None or not answer.strip() or not prompt.strip():
+        return None
+    return prompt, answer.strip()
+
+
+def _divide_text(row: Conversation) -> tuple[str, str] | None:
+    """A text of a script in which one column of the row stands, as the text before it and that column.
+
+    Where several stand in it, one of them may be the question.
+    """
+    text = row.text or ""
+    held = [
+        value.strip() for value in row.made_of.values() if value.strip() and value.strip() in text
+    ]
+    if len(held) != 1 or len(held[0]) >= len(text.strip()):
+        return None
+    prompt, _, _ = text.partition(held[0])
+    return (prompt, held[0]) if prompt.strip() else None
+
+
+def _texts_beside(row: Conversation) -> Iterator[tuple[str, str]]:
+    """(column, text) of what the row was made of, and of what was left over."""
+    raw = row.raw or {}
+    # Beside a text of one column, others may be left out on purpose; what the script reads is not.
+    unused = () if row.format == "text" else row.unused
+    left_over = {name.removesuffix(NOT_MAPPED) for name in unused}
+    for name, value in {**{one: raw.get(one) for one in left_over}, **row.made_of}.items():
+        if isinstance(value, str) and value.strip():
+            yield name, value
+
+
+def _names_media(column: str) -> bool:
+    """Is it a column of pictures, sound or video, by its name?"""
+    return column in MEDIA_COLUMNS or column.lower().startswith(tuple(MEDIA_KEYS))

@@ -1,0 +1,311 @@
+"""`zero_grad()` that certainly runs between a backward pass and the step that should use its gradients.
+
+How it works: the statements of a function, or of the file, are followed in their order with what is known of the
+gradients: none yet, those of a backward pass, cleared. Branches are followed apart and come together behind the `if`;
+a loop's body is followed twice, so that the end of one pass meets the beginning of the next; functions of the project
+are followed where they are called. A step counts where the gradients are cleared on every way to it.
+
+The trade-off: two optimizers are told apart by what the code calls them. Code that writes gradients itself (`p.grad =
+...`, a function with `grad` in its name) may put them back, so nothing is said behind it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.execution_order import FUNCTIONS
+from truetune.source.module import Module
+
+BACKWARD = re.compile(r"backward")
+"""Methods that compute gradients: `backward`, `manual_backward`, `pc_backward`"""
+TOUCHES_GRADIENTS = re.compile(
+    r"(?<!zero_)(?<!no_)(?<!enable_)grad(?!_norm|_value|ient_check|_scal|_accum)"
+)
+"""Calls that may write gradients; clipping scales what is there"""
+NO_OPTIMIZER = re.compile(
+    r"sched|(?:^|[._])lr(?:$|[._])|prof|pbar|progress|(?:^|[._])env\b|tracker"
+)
+"""Owners of a `step` that is none of an optimizer"""
+WRAPPERS = re.compile(r"scaler|accelerator|fabric")
+"""What steps the optimizer that it is given"""
+HOOKS = ("on_after_backward", "on_before_optimizer_step", "on_pre_optimizer_step")
+"""Methods that Lightning and transformers call between the backward pass and the step"""
+ALL = "*"
+"""The owner of gradients that are cleared for whatever optimizer"""
+MAX_STATES = 12
+"""Ways through the code that are kept apart; beyond them nothing is said"""
+MAX_CALLS = 3
+"""Functions inside one another that are followed"""
+
+
+class ClearedStep(NamedTuple):
+    """A step that finds no gradients."""
+
+    clearing: ast.AST
+    step: ast.AST
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is known of the gradients on one way through the code."""
+
+    has_gradients: bool = False
+    """A backward pass has run"""
+    stepped: frozenset[str] = frozenset()
+    """Optimizers that have used them"""
+    cleared: Mapping[str, ast.AST] = field(default_factory=dict)
+    """Optimizer -> what cleared its gradients before it used them"""
+
+    def after_backward(self) -> _State:
+        return _State(has_gradients=True)
+
+    def after_clearing(self, owner: str, node: ast.AST) -> _State:
+        is_used = owner in self.stepped or (owner == ALL and bool(self.stepped))
+        if not self.has_gradients or is_used:
+            return self
+        return _State(True, self.stepped, {**self.cleared, owner: node})
+
+    def after_step(self, owner: str) -> _State:
+        cleared = {name: node for name, node in self.cleared.items() if name not in (owner, ALL)}
+        return _State(self.has_gradients, self.stepped | {owner}, cleared)
+
+    def after_writing(self) -> _State:
+        return _State()
+
+    def clearing_of(self, owner: str) -> ast.AST | None:
+        """What cleared the gradients that this optimizer would use."""
+        return self.cleared.get(owner) or self.cleared.get(ALL)
+
+    def key(self) -> tuple[object, ...]:
+        """What tells it from other states."""
+        return (
+            self.has_gradients,
+            self.stepped,
+            tuple(sorted((k, id(v)) for k, v in self.cleared.items())),
+        )
+
+
+States = list[_State]
+
+
+def steps_with_cleared_gradients(module: Module) -> Iterator[ClearedStep]:
+    """The steps of a file whose gradients are cleared on every way to them, each once."""
+    if not module.mentions("zero_grad", ".grad"):
+        return
+    walk = _Walk(module)
+    bodies: list[Sequence[ast.stmt]] = [module.tree.body]
+    bodies += [one.body for one in module.nodes(ast.FunctionDef)]
+    for body in bodies:
+        walk.block(body, [_State()], {}, ())
+    yield from walk.found.values()
+
+
+def hooks_that_clear(module: Module) -> Iterator[ast.Call]:
+    """`zero_grad()` in a method that a trainer calls between the backward pass and the step."""
+    for function in module.nodes(ast.FunctionDef):
+        if function.name not in HOOKS:
+            continue
+        for statement in function.body:
+            call = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(call, ast.Call) and _method(call) == "zero_grad":
+                yield call
+
+
+class _Walk:
+    """Follows the statements of a file."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.found: dict[tuple[ast.AST, ast.AST], ClearedStep] = {}
+        self.returned: list[States] = []
+        """States at the returns of the functions that are followed, the innermost last"""
+        self.own_nodes = {id(node) for node in ast.walk(module.tree)}
+        self.is_single = _optimizer_count(module) <= 1
+
+    def block(
+        self,
+        body: Iterable[ast.stmt],
+        states: States,
+        names: Mapping[str, str],
+        calls: tuple[ast.AST, ...],
+    ) -> States:
+        """The states behind a block; none where no way leads to its end."""
+        for statement in body:
+            states = self.statement(statement, states, names, calls)
+            if not states:
+                break
+        return states
+
+    def statement(
+        self, node: ast.stmt, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
+    ) -> States:
+        """The states behind a statement."""
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            return states
+        if isinstance(node, ast.If):
+            states = self.expression(node.test, states, names, calls)
+            arms = (self.block(arm, states, names, calls) for arm in (node.body, node.orelse))
+            return _joined([one for arm in arms for one in arm])
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            return self.loop(node, states, names, calls)
+        if isinstance(node, ast.With | ast.AsyncWith):
+            return self.block(node.body, states, names, calls)
+        if isinstance(node, ast.Try):
+            return self.block([*node.body, *node.orelse, *node.finalbody], states, names, calls)
+        states = self.expression(node, states, names, calls)
+        if isinstance(node, ast.Assign | ast.AugAssign):
+            states = _after_assignment(node, states)
+        if isinstance(node, ast.Return) and self.returned:
+            self.returned[-1] += states
+        is_end = isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break)
+        return [] if is_end else states
+
+    def loop(
+        self,
+        node: ast.For | ast.AsyncFor | ast.While,
+        states: States,
+        names: Mapping[str, str],
+        calls: tuple[ast.AST, ...],
+    ) -> States:
+        """The states behind a loop, whose body runs once or more."""
+        if isinstance(node, ast.For) and _clears_each(node):
+            return [one.after_clearing(ALL, node) for one in states]
+        if len(node.body) == 1 and _writes_gradients(node):
+            return [one.after_writing() for one in states]
+        once = self.block(node.body, states, names, calls)
+        # A pass that ends early (`continue`) leaves the loop as it was: what is known then is what was known before.
+        leaves = any(isinstance(one, ast.Continue | ast.Break) for one in ast.walk(node))
+        again = self.block(node.body, _joined([*once, *(states if leaves else ())]), names, calls)
+        return _joined([*once, *again, *(states if leaves else ())])
+
+    def expression(
+        self, node: ast.AST, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
+    ) -> States:
+        """The states behind the calls of a statement, the inner ones first."""
+        found = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        for call in sorted(found, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0)):
+            states = self.call(call, states, names, calls)
+        return states
+
+    def call(
+        self, call: ast.Call, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
+    ) -> States:
+        """The states behind a call."""
+        method = _method(call)
+        if method == "zero_grad":
+            owner = self.owner_of_clearing(call, names)
+            return [one.after_clearing(owner, call) for one in states]
+        if method == "step":
+            return self.step(call, states, names)
+        function = self.module.flow.function(call.func)
+        if function is not None and isinstance(function, ast.FunctionDef):
+            if len(calls) < MAX_CALLS and function not in calls:
+                return self.into(function, call, states, names, (*calls, function))
+            return [one.after_writing() for one in states]
+        name = method or (call.func.id if isinstance(call.func, ast.Name) else "")
+        if BACKWARD.search(name):
+            return [one.after_backward() for one in states]
+        if TOUCHES_GRADIENTS.search(name) or ".grad." in ast.unparse(call.func):
+            return [one.after_writing() for one in states]
+        return states
+
+    def into(
+        self,
+        function: ast.FunctionDef,
+        call: ast.Call,
+        states: States,
+        names: Mapping[str, str],
+        calls: tuple[ast.AST, ...],
+    ) -> States:
+        """The states behind a function of the project, whose parameters stand for what it is given."""
+        parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        if isinstance(call.func, ast.Attribute) and parameters[:1] in (["self"], ["cls"]):
+            parameters = parameters[1:]
+        given = dict(zip(parameters, map(ast.unparse, call.args), strict=False))
+        given |= {one.arg: ast.unparse(one.value) for one in call.keywords if one.arg}
+        inside = {name: _renamed(text, names) for name, text in given.items()}
+        self.returned.append([])
+        behind = self.block(function.body, states, inside, calls)
+        return _joined([*behind, *self.returned.pop()])
+
+    def step(self, call: ast.Call, states: States, names: Mapping[str, str]) -> States:
+        """The states behind a step; it is kept where all of them have cleared its gradients."""
+        owner = _owner_of_step(call, names)
+        if not owner:
+            return states
+        clearings = [one.clearing_of(owner) for one in states]
+        first = clearings[0] if clearings else None
+        if first is not None and all(clearings) and id(call) in self.own_nodes:
+            self.found.setdefault((first, call), ClearedStep(first, call))
+        return [one.after_step(owner) for one in states]
+
+    def owner_of_clearing(self, call: ast.Call, names: Mapping[str, str]) -> str:
+        """The optimizer whose gradients are cleared; those of a model are those of the one optimizer."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        text = _renamed(ast.unparse(owner), names)
+        is_optimizer = "optimizer" in self.module.flow.types(owner) or re.search("opt", text, re.I)
+        return text if is_optimizer or not self.is_single else ALL
+
+
+def _joined(states: States) -> States:
+    """These states, each once; one of which nothing is known where they are too many."""
+    unique = list({one.key(): one for one in states}.values())
+    return unique if len(unique) <= MAX_STATES else [_State()]
+
+
+def _method(call: ast.Call) -> str:
+    """The name of the method that is called; empty where it is none."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """What the caller of a function calls something: `opt.x` is `optimizer.x` where `opt` was given `optimizer`."""
+    root, dot, rest = text.partition(".")
+    return names.get(root, root) + dot + rest
+
+
+def _owner_of_step(call: ast.Call, names: Mapping[str, str]) -> str:
+    """The optimizer that a call steps; empty where it steps none, or computes the gradients itself."""
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    if NO_OPTIMIZER.search(owner.lower()):
+        return ""
+    if WRAPPERS.search(owner.lower()):
+        return _renamed(ast.unparse(call.args[0]), names) if call.args else ""
+    # A closure holds a backward pass of its own.
+    return "" if call.args or call.keywords else _renamed(owner, names)
+
+
+def _optimizer_count(module: Module) -> int:
+    """How many optimizers step in the file, by what they are called."""
+    owners = {
+        _owner_of_step(call, {}) for call in module.nodes(ast.Call) if _method(call) == "step"
+    }
+    return len(owners - {""})
+
+
+def _clears_each(node: ast.For) -> bool:
+    """`for p in model.parameters(): p.grad = None`, or `p.grad.zero_()`, under no condition but that there is one."""
+    if ".parameters(" not in ast.unparse(node.iter) or len(node.body) != 1:
+        return False
+    statement = node.body[0]
+    if isinstance(statement, ast.If) and "grad" in ast.unparse(statement.test):
+        statement = statement.body[0]
+    text = ast.unparse(statement)
+    return text.endswith((".grad = None", ".grad.zero_()", ".grad.detach_().zero_()"))
+
+
+def _writes_gradients(node: ast.AST) -> bool:
+    """Does it set the gradients of weights?"""
+    return any(
+        isinstance(one, ast.Attribute) and one.attr == "grad" and isinstance(one.ctx, ast.Store)
+        for one in ast.walk(node)
+    )
+
+
+def _after_assignment(node: ast.Assign | ast.AugAssign, states: States) -> States:
+    """The states behind an assignment, which may set gradients."""
+    return [one.after_writing() for one in states] if _writes_gradients(node) else states

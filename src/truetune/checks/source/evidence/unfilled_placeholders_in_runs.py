@@ -1,0 +1,288 @@
+"""Texts that reach a model with a placeholder (`{text}`) that nothing filled in, in the symbolic run of a script.
+
+How it works: what a chat template, a tokenizer, a server or a trainer is given is taken apart down to the texts that
+the script writes. A text that was formatted on the way is another value there, so a brace that is left was never
+filled. It counts where the name in the braces is one that the code has: a variable of the function that uses the text,
+or a column that the file reads.
+
+The trade-off: a prompt may speak of placeholders ("write {name} where the name belongs"), or of LaTeX
+(`\\boxed{answer}`); names of answers and braces behind a command are left out for that.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.columns_read_by_scripts import names_read
+from truetune.checks.source.evidence.encoded_rows_in_runs import (
+    reaches_a_model,
+    taken_from_callbacks,
+)
+from truetune.data.column_names import is_answer_name
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.elements import element_of
+from truetune.source.symbolic_execution.trace import CallEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    Choice,
+    Constant,
+    Mapping,
+    Operation,
+    Result,
+    Sequence,
+    Value,
+)
+
+PLACEHOLDER = re.compile(
+    r"(?<![\w\\{}$^_%#])\{([A-Za-z_]\w{0,60}(?:(?:\.\w{1,60})|(?:\[['\"]?\w{1,60}['\"]?\])){0,3})\}(?!\})"
+)
+"""A name, an attribute or an item in single braces, with no command of LaTeX or a shell before it"""
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
+TEXT_COLUMNS = (
+    "prompt",
+    "messages",
+    "conversations",
+    "text",
+    "completion",
+    "instruction",
+    "input",
+    "chosen",
+    "rejected",
+)
+"""Columns of rows and keys of requests that hold texts for a model"""
+ENCODES = ("__call__", "encode", "encode_plus", "batch_encode_plus")
+POSTS = ("requests.post", "httpx.post", "requests.request", "httpx.request")
+WRITES = ("json.dump", "json.dumps", "ujson.dumps", "orjson.dumps")
+ASKS = ("create", "chat", "generate", "completion", "acompletion", "parse", "__call__")
+"""Methods of clients, engines and pipelines that are given messages or a prompt"""
+OWN_WORDS = ("conversation", "messages", "prompts", "prompt", "text_inputs")
+UNCHANGED = frozenset(("strip", "lstrip", "rstrip", "lower", "upper", "title", "rstrip"))
+"""Methods that leave the braces of a text as they are"""
+DEDENTS = ("textwrap.dedent", "inspect.cleandoc", "str")
+MAX_DEPTH = 12
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class UnfilledPlaceholder(NamedTuple):
+    """A text that a model is given with its placeholder."""
+
+    placeholder: str
+    """As it is written: `{text}`"""
+    text: ast.AST
+    """Where the text is written"""
+    use: CallEvent
+    """What is given it"""
+    is_whole: bool
+    """Nothing that differs from row to row stands beside it: all prompts are alike"""
+
+
+class _Parts:
+    """The texts that a value is made of, as the script writes them."""
+
+    def __init__(self) -> None:
+        self.texts: list[Constant] = []
+        self.is_varied = False
+        """It has a part that the script does not write itself"""
+
+    def take(self, value: Value, depth: int = 0) -> None:
+        """Take a value apart."""
+        if depth > MAX_DEPTH:
+            self.is_varied = True
+            return
+        parts = _parts_of(value)
+        if isinstance(value, Constant):
+            if isinstance(value.value, str):
+                self.texts.append(value)
+        elif parts is None:
+            self.is_varied = True
+        else:
+            for part in parts:
+                self.take(part, depth + 1)
+
+
+def _parts_of(value: Value) -> list[Value] | None:
+    """What a value is made of, with no brace filled in; None where that is not seen."""
+    if isinstance(value, Sequence):
+        return value.items
+    if isinstance(value, Mapping):
+        return list(value.entries.values())
+    if isinstance(value, Choice):
+        return list(value.options)
+    if isinstance(value, Operation) and value.operator in ("+", "format"):
+        return list(value.operands)
+    if isinstance(value, Result):
+        call = value.call
+        if call.method in UNCHANGED and call.receiver is not None:
+            return [call.receiver]
+        if call.named(*DEDENTS) and call.args:
+            return [call.args[0]]
+        if call.method == "join" and call.args:
+            return [call.args[0]]
+    return None
+
+
+def unfilled_placeholders(module: Module) -> Iterator[UnfilledPlaceholder]:
+    """The texts of a file that a model is given with a placeholder that nothing filled in, each once."""
+    if "{" not in module.text:
+        return
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for use, given in _given_to_models(trace):
+            parts = _Parts()
+            parts.take(given)
+            for text in parts.texts:
+                node = text.node or _text_that_holds(module, text.value)
+                if node is None or node in seen or not _is_written_text(module, node):
+                    continue
+                placeholder = _known_placeholder(module, node, text.value)
+                if placeholder:
+                    seen.add(node)
+                    yield UnfilledPlaceholder(placeholder, node, use, not parts.is_varied)
+
+
+def _is_written_text(module: Module, node: ast.AST) -> bool:
+    """Is it a text of this file as it is written, and no part of an f-string, whose braces are meant?"""
+    if not isinstance(node, ast.Constant | ast.BinOp) or module.home(node) is not module:
+        return False
+    return not any(isinstance(one, ast.JoinedStr) for one in (node, *module.parents(node)))
+
+
+def _text_that_holds(module: Module, text: str) -> ast.AST | None:
+    """The text of the file that was trimmed to this one, by `strip` or `dedent`; None where there is none."""
+    for node in module.nodes(ast.Constant) if PLACEHOLDER.search(text) else ():
+        # Braces that were doubled, for `format` to make single ones of them, are no placeholder of this text.
+        if isinstance(node.value, str) and text in node.value and PLACEHOLDER.search(node.value):
+            return node
+    return None
+
+
+def _is_trimmed(value: ast.expr | None, node: ast.AST) -> bool:
+    """Is it the text itself, or `"...".strip()`, `dedent("...")`?"""
+    if isinstance(value, ast.Call):
+        owner = value.func.value if isinstance(value.func, ast.Attribute) else None
+        return owner is node or value.args[:1] == [node]
+    return value is node
+
+
+def _given_to_models(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
+    """What models are trained on, or asked with, and the call that is given it."""
+    taken = taken_from_callbacks(trace)
+    for call in trace.all_calls:
+        if call.named(*TRAINERS):
+            yield from ((call, one) for one in _given_to_trainer(call))
+        elif call.method == "apply_chat_template":
+            given = call.argument(0, "conversation")
+            if given is not None and reaches_a_model(trace, call, taken):
+                yield call, given
+        elif call.named(*POSTS, *WRITES) or call.method == "post":
+            yield from ((call, one) for one in _given_by_request(call))
+        elif call.method in ENCODES and _is_tokenizer(call) and call.args:
+            if reaches_a_model(trace, call, taken):
+                yield call, call.args[0]
+        elif call.method in ASKS or call.named("ollama.*", "litellm.*"):
+            yield from ((call, one) for one in _given_by_words(call))
+
+
+def _is_tokenizer(call: CallEvent) -> bool:
+    """Is it a call of a tokenizer that is loaded?"""
+    owner = call.receiver
+    return isinstance(owner, Result) and owner.call.named("transformers.*.from_pretrained")
+
+
+def _given_to_trainer(call: CallEvent) -> Iterator[Value]:
+    """The texts of a trainer's rows."""
+    for _, returned in call.returned_by_callbacks:
+        yield returned
+    data = call.keywords.get("train_dataset")
+    row = None if data is None else element_of(data)
+    if isinstance(row, Mapping):
+        yield from (one for name, one in row.entries.items() if name in TEXT_COLUMNS)
+
+
+def _given_by_request(call: CallEvent) -> Iterator[Value]:
+    """The texts of a request by HTTP, or of a row that is written to a file."""
+    body = call.keywords.get("json") or call.keywords.get("obj")
+    if body is None and call.named(*WRITES) and call.args:
+        body = call.args[0]
+    if isinstance(body, Mapping):
+        yield from (one for name, one in body.entries.items() if name in TEXT_COLUMNS)
+
+
+def _given_by_words(call: CallEvent) -> Iterator[Value]:
+    """The messages or the prompt that a client, an engine or a pipeline is asked with."""
+    for name in OWN_WORDS:
+        if name in call.keywords:
+            yield call.keywords[name]
+    owner = call.receiver
+    is_engine = isinstance(owner, Result) and owner.call.named("vllm.LLM", "*.pipeline")
+    if is_engine and call.args:
+        yield call.args[0]
+
+
+def _known_placeholder(module: Module, node: ast.AST, text: str) -> str:
+    """The first placeholder of a text whose name the code around its uses has; empty where there is none."""
+    found = list(PLACEHOLDER.finditer(text))
+    if not found:
+        return ""
+    names = _names_around(module, node)
+    for one in found:
+        root, last = _root_of(one[1]), _last_of(one[1])
+        if root in names and not is_answer_name(last):
+            return str(one[0])
+    return ""
+
+
+def _root_of(expression: str) -> str:
+    """`row` of `row['text']`."""
+    return str(re.split(r"[.\[]", expression, maxsplit=1)[0])
+
+
+def _last_of(expression: str) -> str:
+    """`text` of `row['text']`."""
+    return str(re.findall(r"\w+", expression)[-1])
+
+
+def _names_around(module: Module, node: ast.AST) -> set[str]:
+    """The names that the functions have which use a text, and the columns that the file reads."""
+    names = set(names_read(module))
+    for use in _uses_of_text(module, node):
+        function = next((one for one in module.parents(use) if isinstance(one, FUNCTIONS)), None)
+        names |= _bound_names(module, function)
+    return names
+
+
+def _uses_of_text(module: Module, node: ast.AST) -> list[ast.AST]:
+    """Where a text is used: where it stands, or where its name does."""
+    holder = next(
+        (one for one in module.parents(node) if isinstance(one, ast.Assign | ast.AnnAssign)), None
+    )
+    if holder is None or not _is_trimmed(holder.value, node):
+        return [node]
+    targets = holder.targets if isinstance(holder, ast.Assign) else [holder.target]
+    wanted = {one.id for one in targets if isinstance(one, ast.Name)}
+    wanted |= {one.attr for one in targets if isinstance(one, ast.Attribute)}
+    uses: list[ast.AST] = [
+        one for one in module.nodes(ast.Name) if one.id in wanted and isinstance(one.ctx, ast.Load)
+    ]
+    uses += [one for one in module.nodes(ast.Attribute) if one.attr in wanted]
+    return uses
+
+
+def _bound_names(module: Module, function: ast.AST | None) -> set[str]:
+    """The parameters and variables of a function; those of the file's own level where there is none."""
+    if function is None:
+        return {
+            one.id
+            for one in module.nodes(ast.Name)
+            if isinstance(one.ctx, ast.Store)
+            and not any(isinstance(around, FUNCTIONS) for around in module.parents(one))
+        }
+    names = {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
+    return names | {
+        one.id
+        for one in ast.walk(function)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }

@@ -1,0 +1,111 @@
+"""A prompt goes to the model with its placeholder, which nothing fills in.
+
+## What it does
+Follows the texts that a script writes to what trains on them or asks a model with them: chat templates, tokenizers,
+trainers, clients of servers, rows that are written to a file. It fires where a text arrives with `{name}` in it, and
+`name` is a variable of the code around it or a column that the file reads: the call of `format` is missing, or the f in
+front of the text. An error where nothing else in the prompt differs from row to row. Escaped braces (`{{name}}`),
+LaTeX, names of answers, and texts that are formatted on the way are left alone.
+
+## Why it is bad
+The model sees the braces in place of the text. Where the whole prompt is that text, all prompts are alike: training can
+learn only how frequent the answers are, the loss stops at their entropy, and every question gets the same answer.
+
+## Example
+```python
+from datasets import load_dataset
+from transformers import AutoTokenizer, Trainer
+
+PROMPT = "Which team is this message for?\\n\\n{text}"
+tok = AutoTokenizer.from_pretrained("model")
+
+
+def encode(row):
+    text = row["text"].strip()
+    prompt = tok.apply_chat_template([{"role": "user", "content": PROMPT}], return_dict=False)
+    answer = tok(row["team"], add_special_tokens=False)["input_ids"]
+    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+rows = load_dataset("csv", data_files="mails.csv", split="train").map(encode)
+Trainer(model="model", train_dataset=rows).train()
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from transformers import AutoTokenizer, Trainer
+
+PROMPT = "Which team is this message for?\\n\\n{text}"
+tok = AutoTokenizer.from_pretrained("model")
+
+
+def encode(row):
+    text = row["text"].strip()
+    prompt = tok.apply_chat_template([{"role": "user", "content": PROMPT.format(text=text)}], return_dict=False)
+    answer = tok(row["team"], add_special_tokens=False)["input_ids"]
+    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+rows = load_dataset("csv", data_files="mails.csv", split="train").map(encode)
+Trainer(model="model", train_dataset=rows).train()
+```
+
+## Fix safety
+There is no automatic fix: other braces in the text (JSON) have to be doubled for `format`, or `replace` be used.
+
+## References
+- Python documentation, `str.format` and formatted string literals
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.unfilled_placeholders_in_runs import (
+    PLACEHOLDER,
+    unfilled_placeholders,
+)
+from truetune.source.module import Module
+
+
+def _texts_with_placeholders(module: Module) -> Iterator[ast.AST]:
+    """Texts with a name in braces."""
+    for text in module.nodes(ast.Constant):
+        if isinstance(text.value, str) and "{" in text.value and PLACEHOLDER.search(text.value):
+            yield text
+
+
+class PlaceholderNeverFilled(SourceRule):
+    code = "SRC262"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned", "garbage-output", "odd-metrics")
+    severity = "error"
+    looks_at = CodePlaces("texts with a placeholder", _texts_with_placeholders)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in unfilled_placeholders(module):
+            name = found.placeholder[1:-1]
+            effect = (
+                "all prompts are the same text, whatever the row"
+                if found.is_whole
+                else "the model reads the braces in place of it"
+            )
+            fill = (
+                f"call .format({name}={name}) on the text"
+                if name.isidentifier()
+                else "put an f in front of the text"
+            )
+            place = case_at(found.use.home, found.use.node)
+            yield self.finding(
+                f"the placeholder {found.placeholder} goes to the model as it is written, and nothing fills it in:"
+                f" {effect}",
+                f"{fill}; make the rows again, and ask the model with the same prompt",
+                severity=None if found.is_whole else "warning",
+                cases=[case_at(module, found.text), place],
+            )

@@ -1,0 +1,177 @@
+"""`zero_grad()` between the backward pass and the step, in the ways in which loops are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.rule_runner import run_rule
+from truetune.source.module import parse_module
+
+HEAD = """
+import torch
+from torch.nn.utils import clip_grad_norm_
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("model")
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0)
+"""
+FIRING = {
+    "plain": "for b in batches:\n    model(**b).loss.backward()\n    optimizer.zero_grad()\n    optimizer.step()",
+    "accumulated": (
+        "for i, b in enumerate(batches):\n    loss = model(**b).loss / 4\n    loss.backward()\n"
+        "    if (i + 1) % 4 == 0:\n        clip_grad_norm_(model.parameters(), 1.0)\n"
+        "        optimizer.zero_grad(set_to_none=True)\n        optimizer.step()\n        scheduler.step()"
+    ),
+    "scaler": (
+        "scaler = torch.amp.GradScaler()\nfor b in batches:\n    with torch.autocast('cuda'):\n"
+        "        loss = model(**b).loss\n    scaler.scale(loss).backward()\n    scaler.unscale_(optimizer)\n"
+        "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.zero_grad()\n"
+        "    scaler.step(optimizer)\n    scaler.update()"
+    ),
+    "accelerator": (
+        "from accelerate import Accelerator\naccelerator = Accelerator()\n"
+        "model, optimizer, batches = accelerator.prepare(model, optimizer, batches)\n"
+        "for b in batches:\n    with accelerator.accumulate(model):\n        accelerator.backward(model(**b).loss)\n"
+        "        if accelerator.sync_gradients:\n            accelerator.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "        optimizer.zero_grad()\n        optimizer.step()"
+    ),
+    "helper": (
+        "def update(opt):\n    clip_grad_norm_(model.parameters(), 1.0)\n    opt.zero_grad()\n    opt.step()\n"
+        "for b in batches:\n    model(**b).loss.backward()\n    update(optimizer)"
+    ),
+    "clearing in a helper": (
+        "def clear():\n    optimizer.zero_grad()\nfor b in batches:\n    model(**b).loss.backward()\n    clear()\n"
+        "    optimizer.step()"
+    ),
+    "backward in a helper": (
+        "def loss_of(b):\n    loss = model(**b).loss\n    loss.backward()\n    return loss.item()\n"
+        "for b in batches:\n    total = loss_of(b)\n    optimizer.zero_grad()\n    optimizer.step()"
+    ),
+    "model": "for b in batches:\n    model(**b).loss.backward()\n    model.zero_grad()\n    optimizer.step()",
+    "weight by weight": (
+        "for b in batches:\n    model(**b).loss.backward()\n    for p in model.parameters():\n        p.grad = None\n"
+        "    optimizer.step()"
+    ),
+    "micro batches": (
+        "for group in batches:\n    for b in group:\n        (model(**b).loss / len(group)).backward()\n"
+        "    optimizer.zero_grad()\n    optimizer.step()"
+    ),
+    "both branches": (
+        "for b in batches:\n    model(**b).loss.backward()\n    if fast:\n        optimizer.zero_grad(True)\n    else:\n"  # noqa: E501
+        "        optimizer.zero_grad()\n    optimizer.step()"
+    ),
+    "class": (
+        "class Loop:\n    def __init__(self, model):\n        self.model = model\n"
+        "        self.optimizer = torch.optim.AdamW(model.parameters())\n"
+        "    def train_step(self, b):\n        loss = self.model(**b).loss\n        loss.backward()\n"
+        "        self.optimizer.zero_grad()\n        self.optimizer.step()\n        return loss.item()"
+    ),
+}
+LIGHTNING = """
+import lightning as L
+import torch
+class Tune(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+    def training_step(self, batch, n):
+        opt = self.optimizers()
+        loss = self.model(**batch).loss
+        self.manual_backward(loss)
+        opt.zero_grad()
+        opt.step()
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-5)
+"""
+HOOK = """
+import lightning as L
+import torch
+class Tune(L.LightningModule):
+    def training_step(self, batch, n):
+        return self.model(**batch).loss
+    def on_before_optimizer_step(self, optimizer):
+        optimizer.zero_grad()
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-5)
+"""
+SOUND = {
+    "behind": FIRING["accumulated"].replace(
+        "        optimizer.zero_grad(set_to_none=True)\n        optimizer.step()\n",
+        "        optimizer.step()\n        optimizer.zero_grad(set_to_none=True)\n",
+    ),
+    "before": "for b in batches:\n    optimizer.zero_grad()\n    model(**b).loss.backward()\n    optimizer.step()",
+    "a bad batch is skipped": (
+        "for b in batches:\n    loss = model(**b).loss\n    loss.backward()\n    if not torch.isfinite(loss):\n"
+        "        optimizer.zero_grad()\n        continue\n    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "a bad batch steps with nothing": (
+        "for b in batches:\n    loss = model(**b).loss\n    loss.backward()\n    if not torch.isfinite(loss):\n"
+        "        optimizer.zero_grad()\n    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "two optimizers": (
+        "other = torch.optim.SGD(head.parameters())\nfor b in batches:\n    model(**b).loss.backward()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()\n    other.step()\n    other.zero_grad()"
+    ),
+    "gradients are put back": (
+        "for b in batches:\n    model(**b).loss.backward()\n    kept = [p.grad.clone() for p in model.parameters()]\n"
+        "    optimizer.zero_grad()\n    for p, g in zip(model.parameters(), kept):\n        p.grad = g\n"
+        "    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "restored by a helper": (
+        "for b in batches:\n    model(**b).loss.backward()\n    attack.backup_grad()\n    model.zero_grad()\n"
+        "    attack.restore_grad()\n    optimizer.step()\n    model.zero_grad()"
+    ),
+    "a second pass": (
+        "for b in batches:\n    model(**b).loss.backward()\n    optimizer.zero_grad()\n    model(**b).loss.backward()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "the rest behind the loop": (
+        "for i, b in enumerate(batches):\n    model(**b).loss.backward()\n    if i % 4 == 3:\n        optimizer.step()\n"  # noqa: E501
+        "        optimizer.zero_grad()\noptimizer.step()\noptimizer.zero_grad()"
+    ),
+    "closure": (
+        "def closure():\n    optimizer.zero_grad()\n    loss = model(**b).loss\n    loss.backward()\n    return loss\n"
+        "for b in batches:\n    optimizer.step(closure)"
+    ),
+    "helper": FIRING["helper"].replace(
+        "    opt.zero_grad()\n    opt.step()\n", "    opt.step()\n    opt.zero_grad()\n"
+    ),
+    "some gradients are frozen": (
+        "for b in batches:\n    model(**b).loss.backward()\n    model.lm_head.weight.grad = None\n    optimizer.step()\n"  # noqa: E501
+        "    optimizer.zero_grad()"
+    ),
+    "schedule": (
+        "for b in batches:\n    model(**b).loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+        "    scheduler.step()\n    progress.step()"
+    ),
+}
+
+
+def messages(code: str) -> list[str]:
+    findings = run_rule(parse_module(code, "train.py"), find_rule("gradients-never-used")).findings
+    return [one.message for one in findings if "cleared gradients" in one.message]
+
+
+@pytest.mark.parametrize("name", FIRING)
+def test_gradients_that_are_cleared_before_the_step_are_found(name: str) -> None:
+    assert len(messages(HEAD + FIRING[name])) == 1
+
+
+@pytest.mark.parametrize("code", [LIGHTNING, HOOK], ids=["manual", "hook"])
+def test_they_are_found_in_lightning(code: str) -> None:
+    assert len(messages(code)) == 1
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_orders_that_train_are_left_alone(name: str) -> None:
+    assert messages(HEAD + SOUND[name]) == []
+
+
+def test_lightning_in_its_usual_order_is_left_alone() -> None:
+    assert not messages(
+        LIGHTNING.replace(
+            "        opt.zero_grad()\n        opt.step()\n",
+            "        opt.step()\n        opt.zero_grad()\n",
+        )
+    )
