@@ -20,6 +20,7 @@ from truetune.checks.host_memory_settings import (
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
+from truetune.checks.source.model_loaded_beside_another import ModelLoadedBesideAnother
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
@@ -311,6 +312,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _left_in_eval_mode(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
+    yield from _second_model(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
@@ -403,6 +405,15 @@ def _kept_by_evaluation(module: Module) -> Iterator[SettingBeside]:
                     case.line or 0,
                     finding.message,
                 )
+
+
+def _second_model(module: Module) -> Iterator[SettingBeside]:
+    """Loads of a second model while the first one is held on the GPU."""
+    for finding in ModelLoadedBesideAnother(module).findings():
+        case, rule = finding.cases[0], ModelLoadedBesideAnother.name()
+        yield SettingBeside(
+            "second_model_loaded", rule, case.file or module.path, case.line or 0, finding.message
+        )
 
 
 def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
