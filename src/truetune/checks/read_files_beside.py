@@ -215,7 +215,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         elif name not in config.raw:
             yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
     yield from _engine_of_rollouts(config)
-    yield from _limit_of_config(config)
+    yield from limit_of_config(config)
     yield from model_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
@@ -240,7 +240,7 @@ def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
         )
 
 
-def _limit_of_config(config: Config) -> Iterator[SettingBeside]:
+def limit_of_config(config: Config) -> Iterator[SettingBeside]:
     """The tokens at which rows are cut, and what fills every row to them: packing, or padding to the limit."""
     place = config.places.get("max_length")
     if place is None or config.limit is None:

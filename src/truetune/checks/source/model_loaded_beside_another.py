@@ -98,7 +98,7 @@ class ModelLoadedBesideAnother(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for one in second_loads(module):
-            size = _size_gb(module, one)
+            size = second_model_gb(module, one)
             if size is not None and size < MIN_GB:
                 continue
             yield self.finding(
@@ -112,7 +112,7 @@ class ModelLoadedBesideAnother(SourceRule):
 def _message(module: Module, one: SecondLoad) -> str:
     """What is loaded, and what is held there meanwhile."""
     held = "the one that was trained" if one.first.is_trained else "the first one"
-    names = _listed(one.names)
+    names = list_names(one.names)
     if one.first.node is one.second.node:
         verb = "holds" if len(one.names) == 1 else "hold"
         return (
@@ -123,16 +123,16 @@ def _message(module: Module, one: SecondLoad) -> str:
     verb = "holds" if len(one.names) == 1 else "hold"
     return (
         f"a second model is loaded onto the GPU while {names} still {verb} {held}"
-        f" ({_place(module, one.first.node, line)}), which nothing uses again: both must fit"
+        f" ({place_in_file(module, one.first.node, line)}), which nothing uses again: both must fit"
     )
 
 
-def _place(module: Module, node: ast.AST, line: int) -> str:
+def place_in_file(module: Module, node: ast.AST, line: int) -> str:
     """Where a node stands, as a reader finds it."""
     return module.cell_of(node) or f"line {line}"
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def list_names(names: tuple[str, ...]) -> str:
     """Names in a sentence."""
     shown = sorted(dict.fromkeys(names))[:4]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
@@ -145,7 +145,7 @@ def _remedy(module: Module, one: SecondLoad) -> str:
     if one.first.node is one.second.node:
         return f"at the end of the loop's body: del {names}; gc.collect(); torch.cuda.empty_cache()"
     free = (
-        f"above {_place(module, one.second.node, line)}: del {names}; gc.collect(); torch.cuda.empty_cache()"
+        f"above {place_in_file(module, one.second.node, line)}: del {names}; gc.collect(); torch.cuda.empty_cache()"
     )
     if module.cells:
         free += " (or restart the kernel and run from this cell on)"
@@ -159,8 +159,8 @@ def _is_merged(module: Module) -> bool:
     return module.mentions("merge_and_unload", "merge_adapter")
 
 
-def _size_gb(module: Module, one: SecondLoad) -> float | None:
-    """GB of the second model's weights; None where its size is not known."""
+def second_model_gb(module: Module, one: SecondLoad) -> float | None:
+    """Gigabytes of the second model's weights; None where its size is not known."""
     parameters = _parameters(module, one)
     if parameters is None:
         return None
