@@ -28,6 +28,8 @@ BF16 = "steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-
 MERGED = "the adapter of the DPO was trained on the merged SFT model and is put on the hub's base"
 ALIVE = "keep_alive is 0 (or OLLAMA_KEEP_ALIVE=0): Ollama unloads the model"
 BASE = "the evaluation names the base twice: lm_eval's model_args have no peft="
+WHOLE = "embeddings and head are trained whole (modules_to_save, lora_modules_to_save)"
+FROZEN = "the adapter is frozen"
 ONE = "the server answers one request at a time: OLLAMA_NUM_PARALLEL=1"
 
 
@@ -128,3 +130,29 @@ def test_each_row_is_about_a_cause() -> None:
     assert all_rules()
     for row in RULES:
         assert any(row.words.search(text) for text in texts), row.words.pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "is_out"),
+    [
+        ("lora = LoraConfig(r=16, target_modules=['q_proj'])", True),
+        ("finetuning_type: lora\nlora_target: all", True),
+        ("adapter: lora\nlora_r: 8", True),
+        ("LoraConfig(modules_to_save=['lm_head'])", False),
+        ("adapter: lora\nlora_modules_to_save: [embed_tokens]", False),
+        ("finetuning_type: lora\nadditional_target: embed_tokens", False),
+        ("model.train()", False),
+    ],
+)
+def test_an_adapter_without_saved_modules_trains_no_embeddings(text: str, is_out: bool) -> None:
+    assert bool(reason(WHOLE, text)) is is_out
+
+
+def test_an_adapter_whose_loss_fell_is_not_frozen() -> None:
+    lora, fell = "peft_config = LoraConfig(r=8)", [2.0 - 0.1 * step for step in range(15)]
+    assert reason(FROZEN, lora, log("loss", fell))
+    assert not reason(FROZEN, lora, log("loss", [0.6931] * 15))
+    assert not reason(FROZEN, lora, log("loss", [2.0 - 0.01 * step for step in range(15)]))
+    assert not reason(FROZEN, lora)
+    # of two trainings nobody knows which one is meant
+    assert not reason(FROZEN, lora, log("loss", fell), log("loss", [0.6931] * 15))
