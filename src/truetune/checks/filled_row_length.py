@@ -8,8 +8,8 @@ from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.read_files_beside import limit_of_config
 from truetune.data.row_text_sizes import first_row_text_sizes
 from truetune.errors import TruetuneError
-from truetune.logs.files_beside import FILLED_TO_LIMIT, LENGTH_LIMIT
 from truetune.logs.console.out_of_memory_story import LEAST_LIMIT, USUAL_LIMIT
+from truetune.logs.files_beside import FILLED_TO_LIMIT, LENGTH_LIMIT
 from truetune.settings.config import Config
 
 
@@ -52,5 +52,7 @@ def _longest(config: Config) -> tuple[int | None, str]:
         return None, ""
     if not sizes:
         return None, ""
-    which = "the longest row has" if is_whole else f"the longest of the first {len(sizes):,} rows has"
+    which = (
+        "the longest row has" if is_whole else f"the longest of the first {len(sizes):,} rows has"
+    )
     return max(sizes), which

@@ -10,8 +10,8 @@ from typing import Any
 
 from truetune.checks.filled_row_length import filled_rows
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
-from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
+from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,

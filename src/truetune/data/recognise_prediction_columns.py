@@ -62,8 +62,8 @@ NO_TEXT_PARTS = frozenset(_NO_TEXT.split())
 CURVE_COLUMNS = frozenset(("loss", "train_loss", "eval_loss", "learning_rate", "grad_norm"))
 _ABOUT_AN_ANSWER = (
     "comment comments note notes reason reasoning explanation rationale thinking thought analysis judge judgement"
-    " judgment verdict critique feedback review error errors warning title name model system annotator raw baseline base"
-    " before after parsed"
+    " judgment verdict critique feedback review error errors warning title name model system annotator raw baseline"
+    " base before after parsed"
 )
 ABOUT_AN_ANSWER = frozenset(_ABOUT_AN_ANSWER.split())
 """Parts of the names of columns whose text is about an answer, or is another one"""

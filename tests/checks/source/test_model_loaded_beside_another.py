@@ -47,12 +47,12 @@ HELD = {
     "opt = torch.optim.AdamW(model.parameters())\nmodel, opt = acc.prepare(model, opt)\n"
     "for b in d:\n    acc.backward(model(**b).loss)\n    opt.step()\n"
     "final = AutoModelForCausalLM.from_pretrained(B, device_map={'': 'cuda:0'})\n",
-    "next stage": TRAINED
-    + "policy = AutoModelForCausalLM.from_pretrained(B, device_map='auto')\n"
+    "next stage": TRAINED + "policy = AutoModelForCausalLM.from_pretrained(B, device_map='auto')\n"
     "dpo = DPOTrainer(model=policy, train_dataset=p)\ndpo.train()\n",
     "loop": "for lr in rates:\n    model = AutoModelForCausalLM.from_pretrained(B)\n"
     "    trainer = Trainer(model=model)\n    trainer.train()\n",
-    "named to the trainer": "trainer = SFTTrainer(model=B, train_dataset=d)\ntrainer.train()\n" + MERGED,
+    "named to the trainer": "trainer = SFTTrainer(model=B, train_dataset=d)\ntrainer.train()\n"
+    + MERGED,
     "base asked before": LOADED + "model.generate(x)\n"
     "tuned = AutoPeftModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B-tuned', device_map='auto')\n"
     "tuned.generate(x)\n",
@@ -67,7 +67,9 @@ HELD = {
     "history read behind": TRAINED + MERGED + "print(trainer.state.log_history)\n",
 }
 SOUND = {
-    "all deleted": TRAINED + "del model, trainer\ngc.collect()\ntorch.cuda.empty_cache()\n" + MERGED,
+    "all deleted": TRAINED
+    + "del model, trainer\ngc.collect()\ntorch.cuda.empty_cache()\n"
+    + MERGED,
     "set to None": TRAINED + "model = None\ntrainer = None\n" + MERGED,
     "on the CPU": TRAINED + MERGED.replace('"auto"', '"cpu"'),
     "without a device": TRAINED + MERGED.replace(', device_map="auto"', ""),
@@ -103,18 +105,25 @@ SOUND = {
     "    trainer = Trainer(model=model)\n    trainer.train()\n    del model, trainer\n",
     "loop over a function": "def run(lr):\n    model = AutoModelForCausalLM.from_pretrained(B)\n"
     "    trainer = Trainer(model=model)\n    trainer.train()\nfor lr in rates:\n    run(lr)\n",
-    "adapter of the same base": LOADED + 'model = PeftModel.from_pretrained(model, "out")\nmodel.generate(x)\n',
-    "tried twice": "try:\n    model = AutoModelForCausalLM.from_pretrained(B, device_map='auto', attn_implementation='x')\n"
+    "adapter of the same base": LOADED
+    + 'model = PeftModel.from_pretrained(model, "out")\nmodel.generate(x)\n',
+    "tried twice": "try:\n    model = "
+    "AutoModelForCausalLM.from_pretrained(B, device_map='auto', attn_implementation=x)\n"
     "except ImportError:\n    model = AutoModelForCausalLM.from_pretrained(B, device_map='auto')\n",
     "used by a function": LOADED + "def ask(q):\n    return model.generate(q)\n"
     "judge = AutoModelForCausalLM.from_pretrained('j/J-8B', device_map='auto')\n"
     "for q in d:\n    judge.generate(ask(q))\n",
     "wrapped in a class": LOADED + "bot = Bot(model)\n" + SECOND + "bot.answer(base)\n",
-    "pipeline": LOADED + "pipe = pipeline('text-generation', model=model)\n" + SECOND + "pipe(base)\n",
+    "pipeline": LOADED
+    + "pipe = pipeline('text-generation', model=model)\n"
+    + SECOND
+    + "pipe(base)\n",
     "switched off": TRAINED + "if False:\n    " + SECOND,
-    "inputs moved": LOADED + "inputs = tok(x).to(model.device)\nmodel.generate(**inputs)\ndel model\n" + SECOND,
+    "inputs moved": LOADED
+    + "inputs = tok(x).to(model.device)\nmodel.generate(**inputs)\ndel model\n"
+    + SECOND,
     "restart": TRAINED + "import os\nos.kill(os.getpid(), 9)\n" + MERGED,
-    "tokenizer": TRAINED + 'tok = AutoTokenizer.from_pretrained(B)\n',
+    "tokenizer": TRAINED + "tok = AutoTokenizer.from_pretrained(B)\n",
 }
 
 
@@ -138,9 +147,10 @@ def test_a_second_model_that_is_meant_or_alone_is_not(name: str) -> None:
 
 
 def test_what_still_holds_it_is_named() -> None:
-    assert "while trainer still holds the one that was trained" in messages(
-        HELD["model deleted, trainer alive"]
-    )[0][1]
+    assert (
+        "while trainer still holds the one that was trained"
+        in messages(HELD["model deleted, trainer alive"])[0][1]
+    )
 
 
 def test_a_size_that_is_not_known_is_a_note() -> None:

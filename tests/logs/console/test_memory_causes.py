@@ -416,9 +416,7 @@ def test_processes_on_a_gpu_are_counted_from_the_message(tmp_path: Path) -> None
 
 LOAD = '  File "/w/run.py", line 90, in <module>\n    base = AutoModel.from_pretrained(base_id{})\n'
 LOAD += f'  File "{SITE}/transformers/modeling_utils.py", line 311, in _wrapper\n    return func(*args)\n'
-LOAD += (
-    f'  File "{SITE}/transformers/modeling_utils.py", line 5, in from_pretrained\n    load()\n'
-)
+LOAD += f'  File "{SITE}/transformers/modeling_utils.py", line 5, in from_pretrained\n    load()\n'
 FULL = ASKED.replace("1.20 GiB is free", "75.38 MiB is free")
 FULL += "Process 5210 has 23.5 GiB memory in use. " + IN_USE
 
@@ -448,7 +446,10 @@ def test_a_load_before_any_step_is_too_large_by_itself(tmp_path: Path) -> None:
     assert "dtype=torch.bfloat16 (" in text
     # this process holds all that is in use
     assert "nvidia-smi" not in text
-    others = ASKED + "Process 77 has 20.1 GiB memory in use. this process has 2.1 GiB memory in use. Of the allocated memory 1.60 GiB is allocated by PyTorch, and 2.11 MiB is reserved by PyTorch but unallocated."
+    others = (
+        ASKED
+        + "Process 77 has 20.1 GiB memory in use. this process has 2.1 GiB memory in use. Of the allocated memory 1.60 GiB is allocated by PyTorch, and 2.11 MiB is reserved by PyTorch but unallocated."
+    )
     assert "nvidia-smi" in found(tmp_path, loading("", "", others))[ENDED]
 
 

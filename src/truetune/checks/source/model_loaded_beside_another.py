@@ -144,9 +144,7 @@ def _remedy(module: Module, one: SecondLoad) -> str:
     line, _ = module.place(one.second.node)
     if one.first.node is one.second.node:
         return f"at the end of the loop's body: del {names}; gc.collect(); torch.cuda.empty_cache()"
-    free = (
-        f"above {place_in_file(module, one.second.node, line)}: del {names}; gc.collect(); torch.cuda.empty_cache()"
-    )
+    free = f"above {place_in_file(module, one.second.node, line)}: del {names}; gc.collect(); torch.cuda.empty_cache()"
     if module.cells:
         free += " (or restart the kernel and run from this cell on)"
     if _is_merged(module):

@@ -212,7 +212,7 @@ LOADED_AFTER_TRAINING = MemoryCause(
     "another model is being loaded behind the training: the model that was trained, its trainer and its optimizer still"
     " hold the memory, for it is PyTorch's own of this process",
     "free them above the load: del model, trainer; gc.collect(); torch.cuda.empty_cache() (every name that holds them;"
-    " in a notebook restart the kernel, and load from what was saved); or merge on the CPU: device_map=\"cpu\" for the"
+    ' in a notebook restart the kernel, and load from what was saved); or merge on the CPU: device_map="cpu" for the'
     " second load",
     by_rows=False,
 )

@@ -23,7 +23,9 @@ MIN_OWN_SHARE = 0.5
 """Of the card, in PyTorch's tensors of this process, from which what trained before is there still: half of a card is
 more than the part of a second model that was loaded, or the first one is as large"""
 CELL_FILE = re.compile(r"ipython-input|ipykernel|^<cell|^Cell In|<ipython", re.I)
-HALF_PRECISION = re.compile(r"dtype\s*=\s*(?:torch\.)?[\"']?(?:bfloat16|float16|half|auto|bf16|fp16)")
+HALF_PRECISION = re.compile(
+    r"dtype\s*=\s*(?:torch\.)?[\"']?(?:bfloat16|float16|half|auto|bf16|fp16)"
+)
 QUANTIZED = re.compile(r"quantization_config\s*=|load_in_[48]bit\s*=\s*True")
 DTYPE_ADVICE = "dtype=torch.bfloat16 (transformers before 5 loads float32 by default)"
 BITS_ADVICE = (

@@ -48,7 +48,9 @@ READ_ONLY_ATTRIBUTES = frozenset(("state", "args", "config", "device", "dtype"))
 ENDS_PROCESS = re.compile(
     r"do_shutdown|os\.kill|os\._exit|os\.exec|%reset|restart the (?:kernel|runtime|session)", re.I
 )
-NO_GPU = re.compile(r"use_cpu\s*=\s*True|no_cuda\s*=\s*True|CUDA_VISIBLE_DEVICES\W{1,6}[\"']-?1?[\"']")
+NO_GPU = re.compile(
+    r"use_cpu\s*=\s*True|no_cuda\s*=\s*True|CUDA_VISIBLE_DEVICES\W{1,6}[\"']-?1?[\"']"
+)
 DEVICE_NUMBER = re.compile(r"cuda:(\d+)|^\{\s*['\"]['\"]\s*:\s*(\d+)\s*\}$|^(\d+)$")
 MAX_STATEMENTS = 6_000
 """Statements that are gone through in one file, loops counted twice"""
@@ -217,7 +219,9 @@ def _moves_to_cpu(call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute):
         return False
     given = " ".join(ast.unparse(arg) for arg in (*call.args, *(k.value for k in call.keywords)))
-    return call.func.attr == "cpu" or (call.func.attr == "to" and re.search("cpu|meta", given) is not None)
+    return call.func.attr == "cpu" or (
+        call.func.attr == "to" and re.search("cpu|meta", given) is not None
+    )
 
 
 class _Walk:
@@ -300,9 +304,7 @@ class _Walk:
         self._uses(statement.test, state)
         if isinstance(statement.test, ast.Constant):
             # `if False:` marks cells that are switched off.
-            return self._block(
-                statement.body if statement.test.value else statement.orelse, state
-            )
+            return self._block(statement.body if statement.test.value else statement.orelse, state)
         test = ast.unparse(statement.test)
         outer = self.conditions
         # `if __name__ == "__main__"` always holds for a script.
@@ -336,7 +338,7 @@ class _Walk:
         self._uses(statement, state)
         self._frees(statement, state)
         loaded = self._loads(statement, state)
-        # A trainer moves its model to the GPU before its name is bound: that of the pass before still holds the old one.
+        # A trainer moves its model to the GPU before its name is bound: the pass before still holds the old one.
         self._places_later(statement, state)
         self._binds(statement, state, loaded)
         state.is_left = isinstance(
@@ -369,7 +371,9 @@ class _Walk:
             for target in statement.targets:
                 self._forget(ast.unparse(target), state)
         for call in _calls_in(statement):
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            name = (
+                call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            )
             if FREEING_CALLS.search(name):
                 state.held.clear()
             elif _moves_to_cpu(call) and isinstance(call.func, ast.Attribute):
@@ -429,7 +433,11 @@ class _Walk:
         """Does a value that was loaded here hold the model: itself, or through a function of the file?"""
         if value in self.places and isinstance(value, ast.Call):
             is_own = self.module.flow.call(value).named(*MODEL_LOADS, *TRAINERS)
-            return is_own or bool(self.module.flow.types(value) & HOLDING_TYPES) or self._is_pair(value)
+            return (
+                is_own
+                or bool(self.module.flow.types(value) & HOLDING_TYPES)
+                or self._is_pair(value)
+            )
         return True
 
     def _is_pair(self, value: ast.Call) -> bool:
@@ -454,7 +462,11 @@ class _Walk:
             known = state.held.get(ast.unparse(value))
             if known is not None:
                 return known
-            return self._held_by(value.value, state) if value.attr in HOLDING_ATTRIBUTES else frozenset()
+            return (
+                self._held_by(value.value, state)
+                if value.attr in HOLDING_ATTRIBUTES
+                else frozenset()
+            )
         if isinstance(value, ast.Tuple | ast.List):
             return frozenset().union(*(self._held_by(part, state) for part in value.elts))
         if isinstance(value, ast.IfExp):
@@ -474,7 +486,9 @@ class _Walk:
     def _held_in(self, part: ast.expr, state: _State) -> frozenset[HeldModel]:
         """The models of any name in an argument: `AdamW(model.parameters())` has them too."""
         names = [
-            one for one in ast.walk(part) if isinstance(one, ast.Name) and not self._reads_little(one)
+            one
+            for one in ast.walk(part)
+            if isinstance(one, ast.Name) and not self._reads_little(one)
         ]
         return frozenset().union(*(state.held.get(name.id, frozenset()) for name in names))
 
