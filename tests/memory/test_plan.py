@@ -122,7 +122,7 @@ def test_every_stack_spells_every_change() -> None:
                 from truetune.settings.training_settings import Lora
 
                 assert isinstance(yaml.safe_load(line.format(Lora())), dict), line
-    assert len(ORDER) == 12
+    assert len(ORDER) == 13
 
 
 def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:

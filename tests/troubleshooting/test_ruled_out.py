@@ -28,6 +28,8 @@ BF16 = "steps are rounded away: all weights in bfloat16, at rates of 5e-7 to 1e-
 MERGED = "the adapter of the DPO was trained on the merged SFT model and is put on the hub's base"
 ALIVE = "keep_alive is 0 (or OLLAMA_KEEP_ALIVE=0): Ollama unloads the model"
 BASE = "the evaluation names the base twice: lm_eval's model_args have no peft="
+WHOLE = "embeddings and head are trained whole (modules_to_save, lora_modules_to_save)"
+FROZEN = "the adapter is frozen"
 ONE = "the server answers one request at a time: OLLAMA_NUM_PARALLEL=1"
 
 
@@ -175,7 +177,7 @@ def test_causes_of_another_phase_or_card(
 
 
 NO_LABEL = "no token has a label: the loss is 0 or NaN"
-FROZEN = "nothing is trainable: an adapter that was loaded frozen"
+UNTRAINABLE = "nothing is trainable: an adapter that was loaded frozen"
 ENDED = "the schedule has ended, or never leaves its warm-up"
 SCALED = "the adapter is scaled away: lora_alpha far below its rank"
 SLOW = "the learning rate is far too small"
@@ -192,11 +194,11 @@ def two_curves(loss: list[float], norms: list[float]) -> RunLog:
 def test_a_loss_with_gradients_rules_out_that_nothing_is_learned_from() -> None:
     sound = two_curves([2.0] * 20, [1.5] * 20)
     assert reason(NO_LABEL, "", sound)
-    assert "1.5" in reason(FROZEN, "", sound)
+    assert "1.5" in reason(UNTRAINABLE, "", sound)
     assert not reason(NO_LABEL, "", two_curves([0.0] * 20, [1.5] * 20))
     assert not reason(NO_LABEL, "", two_curves([2.0] * 20, [0.0] * 20))
-    assert not reason(FROZEN, "", two_curves([2.0] * 20, [0.0] * 20))
-    assert not reason(FROZEN, "", log("loss", [2.0] * 20))
+    assert not reason(UNTRAINABLE, "", two_curves([2.0] * 20, [0.0] * 20))
+    assert not reason(UNTRAINABLE, "", log("loss", [2.0] * 20))
 
 
 def test_a_rate_that_lives_rules_out_a_schedule_that_ended() -> None:
@@ -237,3 +239,29 @@ def test_a_usual_scale_rules_out_that_the_adapter_is_scaled_away(
 )
 def test_a_usual_rate_rules_out_one_that_is_far_too_small(text: str, is_ruled_out: bool) -> None:
     assert bool(reason(SLOW, text)) is is_ruled_out
+
+
+@pytest.mark.parametrize(
+    ("text", "is_out"),
+    [
+        ("lora = LoraConfig(r=16, target_modules=['q_proj'])", True),
+        ("finetuning_type: lora\nlora_target: all", True),
+        ("adapter: lora\nlora_r: 8", True),
+        ("LoraConfig(modules_to_save=['lm_head'])", False),
+        ("adapter: lora\nlora_modules_to_save: [embed_tokens]", False),
+        ("finetuning_type: lora\nadditional_target: embed_tokens", False),
+        ("model.train()", False),
+    ],
+)
+def test_an_adapter_without_saved_modules_trains_no_embeddings(text: str, is_out: bool) -> None:
+    assert bool(reason(WHOLE, text)) is is_out
+
+
+def test_an_adapter_whose_loss_fell_is_not_frozen() -> None:
+    lora, fell = "peft_config = LoraConfig(r=8)", [2.0 - 0.1 * step for step in range(15)]
+    assert reason(FROZEN, lora, log("loss", fell))
+    assert not reason(FROZEN, lora, log("loss", [0.6931] * 15))
+    assert not reason(FROZEN, lora, log("loss", [2.0 - 0.01 * step for step in range(15)]))
+    assert not reason(FROZEN, lora)
+    # of two trainings nobody knows which one is meant
+    assert not reason(FROZEN, lora, log("loss", fell), log("loss", [0.6931] * 15))

@@ -1,4 +1,9 @@
-"""Boilerplate: tokens that most examples have, word for word, wherever they stand in them."""
+"""Boilerplate: tokens that most examples have, word for word, wherever they stand in them.
+
+Long documents of one kind (contracts, reports) have each phrase of their trade in most examples, in any order, and are
+no shared text. So a short stretch counts only where it follows the same stretch, or the beginning, in most examples, or
+is followed by the same one or the end.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,11 @@ BYTES_IN_A_ROW = 32
 """Where each token is a byte: as long as eight tokens of English"""
 SHARE = 0.5
 """Share of the examples that have it"""
+LONG_STRETCH = 4
+"""So many times as long as the least stretch, it is no phrase of the language, wherever it stands. Chosen, not
+measured: a sentence of two lines"""
+BEGINNING, END = np.uint64(1), np.uint64(2)
+"""Neighbours of the first and of the last stretch of an example"""
 # Odd factors: multiplying by an even one loses bits of a token. The seed is fixed, so that hashes stay the same.
 FACTORS = np.random.default_rng(8).integers(1, 2**63, BYTES_IN_A_ROW, dtype=np.uint64) | np.uint64(
     1
@@ -57,9 +67,14 @@ def find_boilerplate_tokens(
         np.concatenate([np.unique(one) for one in grams]), return_counts=True
     )
     common = values[counts >= SHARE * len(grams)]
+    stretches = [_stretches_of(one, np.isin(one, common)) for one in grams]
+    links = _common_links(stretches)
     masks = [
-        _covered_tokens(np.isin(one, common), len(example.ids), in_a_row) & example.is_prompt
-        for one, example in zip(grams, examples, strict=True)
+        _covered_tokens(
+            _kept_grams(of_example, links, in_a_row, len(one)), len(example.ids), in_a_row
+        )
+        & example.is_prompt
+        for of_example, one, example in zip(stretches, grams, examples, strict=True)
     ]
     learned = [example.is_learned for example in examples]
     return BoilerplateTokens(
@@ -81,6 +96,45 @@ def _hash_grams(ids: NDArray[np.int32], in_a_row: int) -> NDArray[np.uint64]:
         # + 1, for token 0 would add nothing, whatever its place.
         grams += (ids[step : len(grams) + step].astype(np.uint64) + np.uint64(1)) * factor
     return grams
+
+
+class _Stretches(NamedTuple):
+    """The stretches of common text in one example."""
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    """Behind the last gram of each"""
+    links: NDArray[np.uint64]
+    """(stretches + 1,) which stretch stands before and which behind each gap, as one number"""
+
+
+def _stretches_of(grams: NDArray[np.uint64], is_common: NDArray[np.bool_]) -> _Stretches:
+    """Runs of common grams, with what each of them follows."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_common, [False]]).astype(np.int8)))
+    starts, stops = edges[::2], edges[1::2]
+    before = np.concatenate([[BEGINNING], grams[stops - 1]]).astype(np.uint64)
+    behind = np.concatenate([grams[starts], [END]]).astype(np.uint64)
+    return _Stretches(starts, stops, before * FACTORS[0] + behind * FACTORS[1])
+
+
+def _common_links(stretches: Sequence[_Stretches]) -> NDArray[np.uint64]:
+    """Pairs of stretches that follow each other in most examples."""
+    links, counts = np.unique(
+        np.concatenate([np.unique(one.links) for one in stretches]), return_counts=True
+    )
+    return links[counts >= SHARE * len(stretches)]
+
+
+def _kept_grams(
+    stretches: _Stretches, links: NDArray[np.uint64], in_a_row: int, grams: int
+) -> NDArray[np.bool_]:
+    """(grams,) those of stretches that are long, or have a common neighbour."""
+    is_common = np.isin(stretches.links, links)
+    is_long = stretches.stops - stretches.starts + in_a_row > LONG_STRETCH * in_a_row
+    kept = np.zeros(grams, dtype=np.bool_)
+    for i in np.flatnonzero(is_common[:-1] | is_common[1:] | is_long):
+        kept[stretches.starts[i] : stretches.stops[i]] = True
+    return kept
 
 
 def _covered_tokens(begins: NDArray[np.bool_], tokens: int, in_a_row: int) -> NDArray[np.bool_]:

@@ -281,7 +281,9 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
     elif rows and log.last_step and not log.is_numbered:
         yield (
             "an optimizer step has",
-            f"{rows / log.last_step:,.3g} rows ({rows:,.0f} rows in {log.last_step:,.0f} optimizer steps)",
+            # The rate is printed with three digits: the product is no count of rows.
+            f"about {rows / log.last_step:,.3g} rows ({float(f'{rows:.3g}'):,.0f} in {log.last_step:,.0f} optimizer"
+            " steps, by the printed rate)",
         )
     shares = measure_time_shares(log)
     seconds = step_seconds_of_training(log)

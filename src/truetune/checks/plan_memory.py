@@ -8,12 +8,20 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from truetune.checks.filled_row_length import filled_rows
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
+from truetune.checks.source.model_loaded_beside_another import (
+    list_names,
+    place_in_file,
+    second_model_gb,
+)
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.out_of_memory_message import read_memory_error
 from truetune.logs.read_run import read_run
+from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.parsing.shell_commands import read_commands
@@ -24,7 +32,7 @@ from truetune.settings.settings_files import merge_settings, spec_of
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import read_module
+from truetune.source.module import Module, read_module
 from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
 
 ADAPTER = "adapter_config.json"
@@ -54,13 +62,34 @@ def plan(
     length: int | None = None,
 ) -> Plan:
     """The memory of the run at a path; see `truetune.plan`."""
-    named = None if model is None else fspath(model)
-    return plan_of(
+    return plan_of_config(
         config_with_training(path, training),
-        model=named,
+        model=None if model is None else fspath(model),
         gpu_memory=gpu_memory,
         gpus=gpus,
         length=length,
+    )
+
+
+def plan_of_config(
+    config: Config,
+    *,
+    model: str | None = None,
+    gpu_memory: str | float | None = None,
+    gpus: int | None = None,
+    length: int | None = None,
+) -> Plan:
+    """The memory of a run, with what fills its rows; see `truetune.plan`."""
+    filled = None if length else filled_rows(config)
+    if filled is not None:
+        config = replace(config, notes=(*config.notes, filled.note))
+    return plan_of(
+        config,
+        model=model,
+        gpu_memory=gpu_memory,
+        gpus=gpus,
+        length=length,
+        needed_length=0 if filled is None else filled.needed,
     )
 
 
@@ -115,7 +144,24 @@ def _of_script(path: Path) -> Config | None:
             spec=config.spec.model_copy(update={"training": training}),
             notes=(*config.notes, CAST),
         )
-    return replace(config, notes=(*config.notes, *_memory_errors_of_notebook(path)))
+    return replace(
+        config,
+        notes=(*config.notes, *_loads_beside(module), *_memory_errors_of_notebook(path)),
+    )
+
+
+def _loads_beside(module: Module) -> Iterator[str]:
+    """A second model that the script loads while it holds the first one: a moment of its own, in no column."""
+    for one in second_loads(module):
+        size = second_model_gb(module, one)
+        line, _ = module.place(one.second.node)
+        weights = "" if size is None else f" of {size * 1e9 / GIB:.1f} GiB"
+        place = place_in_file(module, one.second.node, line)
+        holds = "holds" if len(set(one.names)) == 1 else "hold"
+        yield (
+            f"not in the table: {place} loads a second model{weights} onto the GPU, while {list_names(one.names)} still"
+            f" {holds} the first one; free it before (truetune lint {Path(module.path).name}), or load to the CPU"
+        )
 
 
 def _memory_errors_of_notebook(path: Path) -> Iterator[str]:

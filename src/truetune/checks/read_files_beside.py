@@ -22,6 +22,7 @@ from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
 from truetune.checks.source.labels_cut_at_the_pads import LabelsCutAtThePads
+from truetune.checks.source.model_loaded_beside_another import ModelLoadedBesideAnother
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
@@ -220,7 +221,7 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
         elif name not in config.raw:
             yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
     yield from _engine_of_rollouts(config)
-    yield from _limit_of_config(config)
+    yield from limit_of_config(config)
     yield from model_of_config(config)
     for name in WORD_FIELDS:
         place = config.places.get(f"training.{name}")
@@ -245,7 +246,7 @@ def _engine_of_rollouts(config: Config) -> Iterator[SettingBeside]:
         )
 
 
-def _limit_of_config(config: Config) -> Iterator[SettingBeside]:
+def limit_of_config(config: Config) -> Iterator[SettingBeside]:
     """The tokens at which rows are cut, and what fills every row to them: packing, or padding to the limit."""
     place = config.places.get("max_length")
     if place is None or config.limit is None:
@@ -318,6 +319,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
     yield from _labels_of_pads(module)
+    yield from _second_model(module)
     yield from _reference_without_adapter(module)
     for call in module.all_calls:
         for name in CAP_ARGUMENTS:
@@ -418,6 +420,15 @@ def _labels_of_pads(module: Module) -> Iterator[SettingBeside]:
         case = finding.cases[0]
         yield SettingBeside(
             LABELS_OF_PADS, finding.message, case.file or module.path, case.line or 0, case.text
+        )
+
+
+def _second_model(module: Module) -> Iterator[SettingBeside]:
+    """Loads of a second model while the first one is held on the GPU."""
+    for finding in ModelLoadedBesideAnother(module).findings():
+        case, rule = finding.cases[0], ModelLoadedBesideAnother.name()
+        yield SettingBeside(
+            "second_model_loaded", rule, case.file or module.path, case.line or 0, finding.message
         )
 
 

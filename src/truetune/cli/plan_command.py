@@ -68,12 +68,11 @@ def plan(
       truetune plan train.py --gpu 24GB --html plan.html
       truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set training.lora.r=16
     """
-    from truetune.checks.plan_memory import config_with_training
-    from truetune.memory.plan_memory import plan_memory as run
+    from truetune.checks.plan_memory import config_with_training, plan_of_config
     from truetune.report.memory_plan_terminal import plan_json, render_plan
     from truetune.settings.settings_files import merge_settings
 
-    made = run(
+    made = plan_of_config(
         config_with_training(path, merge_settings(*_split_training(parse_nested_settings(pairs)))),
         model=model,
         gpu_memory=gpu,

@@ -60,6 +60,20 @@ _NO_TEXT = (
 NO_TEXT_PARTS = frozenset(_NO_TEXT.split())
 """Parts of the names of columns that say something about a text, and are none"""
 CURVE_COLUMNS = frozenset(("loss", "train_loss", "eval_loss", "learning_rate", "grad_norm"))
+_ABOUT_AN_ANSWER = (
+    "comment comments note notes reason reasoning explanation rationale thinking thought analysis judge judgement"
+    " judgment verdict critique feedback review error errors warning title name model system annotator raw baseline"
+    " base before after parsed"
+)
+ABOUT_AN_ANSWER = frozenset(_ABOUT_AN_ANSWER.split())
+"""Parts of the names of columns whose text is about an answer, or is another one"""
+MIN_PROMPT_WORDS = 3
+"""Words of the median text from which a column of an unknown name may hold prompts: ids, names and labels have fewer"""
+MIN_DISTINCT = 0.9
+"""Share of different texts from which they differ from row to row"""
+MIN_ROWS = 5
+MAX_LOOKED_AT = 1_000
+"""Rows that are looked at for a prompt of an unknown name"""
 ID_COLUMNS = frozenset(("output_ids", "token_ids", "generated_ids", "input_ids"))
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OTHER_SEPARATORS = re.compile(r"[;\t|]")
@@ -92,12 +106,46 @@ def recognise_prediction_columns(
     if "prediction" not in taken and taken.get("prompt") in ("messages", "conversations"):
         # Chats whose last turn is the model's: one column holds the question and the answer.
         taken["prediction"] = taken["prompt"]
+    if "prediction" in taken and "prompt" not in taken and not columns:
+        prompts = list(_columns_like_prompts(rows[:MAX_LOOKED_AT], names, taken))
+        if len(prompts) == 1:
+            taken["prompt"] = prompts[0]
     if "prediction" not in taken:
         raise DataError(
             f"{where}: no column of predictions; the rows have {name_list(names)}"
             f"{_advise_on_missing_column(rows, names, taken)}"
         )
     return taken
+
+
+def _columns_like_prompts(
+    rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
+) -> Iterator[str]:
+    """Columns of an unknown name whose texts may be the prompts: sentences that differ from row to row.
+
+    Only in front of the prediction, for scripts write what they ask before what they get.
+    """
+    answers = {taken[kind] for kind in ("prediction", "reference") if kind in taken}
+    ahead = names[: names.index(taken["prediction"])] if taken["prediction"] in names else []
+    for name in ahead:
+        parts = set(normalize_column_name(name).split("_"))
+        if name in taken.values() or parts & (NO_TEXT_PARTS | ABOUT_AN_ANSWER):
+            continue
+        if _differ_like_prompts(rows, name, answers):
+            yield name
+
+
+def _differ_like_prompts(rows: Sequence[Row], name: str, answers: set[str]) -> bool:
+    """Are they texts of several words, different in nearly all rows, and none of the row's answers?"""
+    texts = [row.get(name) for row in rows]
+    found = [text for text in texts if isinstance(text, str) and text.strip()]
+    if len(found) < MIN_ROWS or len(found) < MIN_DISTINCT * len(rows):
+        return False
+    if len(set(found)) < MIN_DISTINCT * len(found):
+        return False
+    if sorted(len(text.split()) for text in found)[len(found) // 2] < MIN_PROMPT_WORDS:
+        return False
+    return not any(row.get(name) == row.get(answer) for row in rows for answer in answers)
 
 
 def _refuse_other_csv_separator(names: Sequence[str], where: str) -> None:

@@ -37,6 +37,25 @@ def row_text_sizes(sources: Iterable[Source]) -> list[int] | None:
     return sizes
 
 
+def first_row_text_sizes(sources: Iterable[Source]) -> tuple[list[int], bool]:
+    """The bytes of the texts of the first rows, and whether these are all.
+
+    Args:
+        sources: The files; one that can't be read ends the list.
+    """
+    sizes: list[int] = []
+    try:
+        for source in sources:
+            with open_raw(source.path) as raw:
+                for record in read_records(source, raw):
+                    if len(sizes) == MAX_ROWS:
+                        return sizes, False
+                    sizes.append(_size_of_texts(record.row))
+    except (DataError, *UNREADABLE):
+        return sizes, False
+    return sizes, True
+
+
 def _size_of_texts(value: object, depth: int = 0) -> int:
     """The bytes of all texts in a value; the names of its fields are no text of it."""
     if isinstance(value, str):

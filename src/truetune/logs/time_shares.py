@@ -86,18 +86,28 @@ def _whole_time(log: RunLog) -> _Whole | None:
     """The time of the run, by the surest source."""
     runtime = log.number("train_runtime")
     if runtime:
-        return _Whole(runtime, "train_runtime", log.last_step)
+        return _Whole(runtime, "train_runtime", _steps_of_time(log, runtime))
     by_bar = _time_by_bar(log)
     if by_bar is not None:
         return by_bar
     wall = log.curve("wall_time").finite()
     if wall and wall.step.size > 1:
-        steps = float(wall.step[-1] - wall.step[0])
+        # Records without steps are counted, and each may be one of many steps.
+        steps = 0.0 if log.is_numbered else float(wall.step[-1] - wall.step[0])
         return _Whole(float(wall.value[-1] - wall.value[0]), "the times of its records", steps)
     output = log.output
     if output is not None and output.aside.clock_seconds:
-        return _Whole(output.aside.clock_seconds, "the clock of its lines", log.last_step)
+        steps = 0.0 if log.is_numbered else log.last_step
+        return _Whole(output.aside.clock_seconds, "the clock of its lines", steps)
     return None
+
+
+def _steps_of_time(log: RunLog, seconds: float) -> float:
+    """Steps of the whole training: by its records' numbers, else by the rate that the Trainer printed; else 0."""
+    if not log.is_numbered:
+        return log.last_step
+    rate = log.number("train_steps_per_second")
+    return float(round(rate * seconds)) if rate else 0.0
 
 
 def _time_by_bar(log: RunLog) -> _Whole | None:

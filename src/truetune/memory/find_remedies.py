@@ -278,7 +278,19 @@ def _use_offload(settings: MemorySettings, fits: Fits) -> Proposal | None:
     )
 
 
+def _unfilled_length(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """The length that the rows themselves need, where packing or padding fills them to a longer one."""
+    if not settings.needed_length or 2 * settings.needed_length > settings.length:
+        return None
+    return Proposal(
+        f"{settings.needed_length:,} tokens instead of {settings.length:,}, to which rows are filled (more steps of"
+        " accumulation keep the tokens of a step)",
+        {"length": settings.needed_length},
+    )
+
+
 ORDER: tuple[Propose, ...] = (
+    _unfilled_length,
     _smaller_batch,
     _single_eval_row,
     _use_checkpointing,

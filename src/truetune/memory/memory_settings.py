@@ -76,6 +76,8 @@ class MemorySettings:
     reference: bool
     """A second copy of the model is held (DPO, KTO)."""
     evaluates: bool
+    needed_length: int = 0
+    """Tokens that hold each row by itself, where packing or padding makes all rows longer; 0: nothing does"""
     notes: tuple[str, ...] = ()
     """What was assumed"""
 
@@ -130,6 +132,7 @@ def resolve_settings(
     *,
     length: int | None = None,
     gpus: int | None = None,
+    needed_length: int = 0,
 ) -> MemorySettings:
     """What `config` means for the memory of one GPU.
 
@@ -138,6 +141,7 @@ def resolve_settings(
         architecture: of its model.
         length: tokens of a row; wins over the run's.
         gpus: wins over the run's.
+        needed_length: tokens that hold each row, where rows are filled to a longer length; else 0.
     """
     run = config if isinstance(config, Config) else Config("truetune", "", "", config)
     training, other = run.spec.training, flatten_settings(run.spec.training.other)
@@ -180,6 +184,7 @@ def resolve_settings(
         offload=find_offload(other),
         reference=_holds_reference(training),
         evaluates=(training.eval_strategy or "no") != "no",
+        needed_length=needed_length,
         notes=(
             *architecture.notes,
             *run.notes,

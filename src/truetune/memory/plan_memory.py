@@ -106,6 +106,7 @@ def plan_memory(
     gpu_memory: str | float | None = None,
     gpus: int | None = None,
     length: int | None = None,
+    needed_length: int = 0,
 ) -> Plan:
     """The memory that a run takes on one GPU.
 
@@ -115,6 +116,7 @@ def plan_memory(
         gpu_memory: `24GB`, or a number in GiB.
         gpus: wins over the run's.
         length: tokens of a row; wins over the run's.
+        needed_length: tokens that hold each row, where packing or padding fills rows to a longer length.
 
     Raises:
         UsageError: no model is named, or the memory is no size.
@@ -127,7 +129,13 @@ def plan_memory(
         raise UsageError("no model is named; give a model folder or a config.json")
     is_architecture = isinstance(named, Architecture)
     architecture = named if isinstance(named, Architecture) else _find_architecture(str(named))
-    settings = resolve_settings(config, architecture, length=length, gpus=gpus)
+    settings = resolve_settings(
+        config,
+        architecture,
+        length=length,
+        gpus=gpus,
+        needed_length=0 if length else needed_length,
+    )
     estimate = estimate_memory(architecture, settings)
     memory = None if gpu_memory is None else parse_gpu_memory(gpu_memory)
     remedies: tuple[Remedy, ...] = ()

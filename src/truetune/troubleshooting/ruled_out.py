@@ -30,6 +30,10 @@ RISE = 1.1
 LATE_RISE = 1.02
 """Times its least value, from which on an evaluation loss has risen again"""
 MIN_LOSSES = 10
+LEARNED = 0.8
+"""Of its start, below which a loss shows that something was trained"""
+MIN_FITTED_STEPS = 10
+"""Steps behind which the optimizer's states were there"""
 HIGH_RATE = 1e-5
 """From which on a step is not rounded away in bfloat16"""
 MAX_LOADS = 2
@@ -70,6 +74,9 @@ LABEL_IS_BOOLEAN = re.compile(
 )
 ADAPTER = re.compile(
     r"LoraConfig|peft_config|get_peft_model|finetuning_type\W+lora|^\s*adapter\s*:|use_peft"
+)
+WHOLE_MODULES = re.compile(
+    r"modules_to_save|additional_target|embed_tokens|lm_head|\bwte\b|train_embeddings|trainable_token"
 )
 KEPT_ALIVE_ZERO = re.compile(r"keep_?alive\W{1,4}0\b", re.IGNORECASE)
 MODEL_LOADS = re.compile(
@@ -350,6 +357,31 @@ def _rate_is_usual(evidence: Evidence) -> str:
     return f"the rate is {min(rates):g}" if rates and min(rates) >= usual else ""
 
 
+def _adapter_alone(evidence: Evidence) -> str:
+    if evidence.has(ADAPTER) and not evidence.has(WHOLE_MODULES):
+        return "no line names modules_to_save: the adapter alone is trained"
+    return ""
+
+
+def _adapter_has_learned(evidence: Evidence) -> str:
+    curves = [log.curve("loss").finite().value for log in evidence.logs]
+    known = [values for values in curves if values.size >= MIN_LOSSES]
+    for values in known:
+        parts = np.array_split(values, MIN_LOSSES // 2)
+        first, last = float(parts[0].mean()), float(parts[-1].mean())
+        if 0 < last <= LEARNED * first and len(known) == 1 and evidence.has(ADAPTER):
+            return f"the training's loss fell from {first:.3g} to {last:.3g}"
+    return ""
+
+
+def _states_were_made(evidence: Evidence) -> str:
+    for log in evidence.logs:
+        failed = log.output is not None and log.output.failure is not None
+        if failed and not log.is_numbered and log.last_step >= MIN_FITTED_STEPS:
+            return f"{log.last_step:,.0f} steps of the optimizer were made before"
+    return ""
+
+
 class _Row(NamedTuple):
     """Which causes, and what speaks against them."""
 
@@ -445,5 +477,8 @@ RULES = (
     _row(r"was trained on the merged SFT model", _no_merged_start),
     _row(r"^keep_alive is 0", _model_stays_loaded),
     _row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
+    _row(r"^embeddings and head are trained whole", _adapter_alone),
+    _row(r"^the adapter is frozen$", _adapter_has_learned),
+    _row(r"^states of the optimizer, and gradients", _states_were_made),
     _row(r"^the server answers one request at a time", _one_user),
 )

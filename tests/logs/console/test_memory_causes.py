@@ -401,3 +401,81 @@ def test_ranks_that_read_a_checkpoint_onto_one_gpu_are_told_of_map_location(tmp_
     text = found(tmp_path, output + terminated)[ENDED]
     assert "map_location" in text
     assert "end process" not in text
+
+
+def test_processes_on_a_gpu_are_counted_from_the_message(tmp_path: Path) -> None:
+    launcher = (
+        "W1118 21:07:34 3490 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 3502 closing signal SIGTERM\n"
+        "E1118 21:07:34 3490 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 1 (pid: 3503) of binary: python\n"
+    )
+    text = found(tmp_path, of_rank(1, 0, BESIDE_OWN, "14.1") + launcher)[ENDED]
+    assert "3 processes are on GPU 0 together, at least 2 of them of this run" in text
+    both = of_rank(2, 0, FOUR, "7.1") + of_rank(3, 0, FOUR, "6.7")
+    assert "4 processes are on GPU 0" in found(tmp_path, both)[ENDED]
+
+
+LOAD = '  File "/w/run.py", line 90, in <module>\n    base = AutoModel.from_pretrained(base_id{})\n'
+LOAD += f'  File "{SITE}/transformers/modeling_utils.py", line 311, in _wrapper\n    return func(*args)\n'
+LOAD += f'  File "{SITE}/transformers/modeling_utils.py", line 5, in from_pretrained\n    load()\n'
+FULL = ASKED.replace("1.20 GiB is free", "75.38 MiB is free")
+FULL += "Process 5210 has 23.5 GiB memory in use. " + IN_USE
+
+
+def loading(steps: str, arguments: str, error: str = FULL) -> str:
+    return f"{steps}Traceback (most recent call last):\n{LOAD.format(arguments)}{error}\n"
+
+
+def test_a_load_behind_steps_finds_the_run_s_own_memory(tmp_path: Path) -> None:
+    text = found(tmp_path, loading(STEPS, ", dtype=torch.bfloat16"))[ENDED]
+    assert "another model was loaded onto the GPU behind the training" in text
+    assert "del model, trainer" in text
+    assert "before any row" not in text
+    assert "nvidia-smi" not in text
+    assert "dtype=torch.bfloat16 (" not in text
+
+
+def test_a_notebook_is_one_process(tmp_path: Path) -> None:
+    log = loading(STEPS, "").replace("/w/run.py", "/tmp/ipykernel_71/401.py")
+    assert "program of its own" not in found(tmp_path, log)[ENDED]
+    assert "program of its own" in found(tmp_path, loading(STEPS, ""))[ENDED]
+
+
+def test_a_load_before_any_step_is_too_large_by_itself(tmp_path: Path) -> None:
+    text = found(tmp_path, loading(RESULT.partition("{")[0], ""))[ENDED]
+    assert "before any row" in text
+    assert "dtype=torch.bfloat16 (" in text
+    # this process holds all that is in use
+    assert "nvidia-smi" not in text
+    others = (
+        ASKED
+        + "Process 77 has 20.1 GiB memory in use. this process has 2.1 GiB memory in use. Of the allocated memory 1.60 GiB is allocated by PyTorch, and 2.11 MiB is reserved by PyTorch but unallocated."
+    )
+    assert "nvidia-smi" in found(tmp_path, loading("", "", others))[ENDED]
+
+
+def test_what_the_failing_line_has_is_not_advised(tmp_path: Path) -> None:
+    text = found(tmp_path, loading("", ", quantization_config=bnb"))[ENDED]
+    assert "BitsAndBytesConfig" not in text
+    assert "more GPUs" in text
+    half = found(tmp_path, loading("", ', torch_dtype="auto"'))[ENDED]
+    assert "dtype=torch.bfloat16 (" not in half
+    assert "BitsAndBytesConfig" in half
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        '  File "/w/loop.py", line 83, in evaluate\n    out = model(**batch)\n',
+        '  File "/w/loop.py", line 83, in validation_step\n    out = model(**batch)\n',
+        '  File "/w/loop.py", line 83, in run_eval\n    out = model(**batch)\n',
+        f'  File "/w/loop.py", line 83, in evaluate\n    out = model(**batch)\n  File "{SITE}/accelerate/utils/operations.py", line 8, in forward\n    return f(*a)\n',
+        f'  File "/w/loop.py", line 83, in eval_loop\n    out = model(**batch)\n  File "{SITE}/deepspeed/runtime/engine.py", line 8, in forward\n    return f(*a)\n',
+    ],
+)
+def test_settings_of_the_trainer_are_none_of_an_evaluation_of_ones_own(
+    frames: str, tmp_path: Path
+) -> None:
+    text = found(tmp_path, failed_late(frames))[ENDED]
+    assert "per_device_eval_batch_size" not in text
+    assert "prediction_loss_only" not in text
+    assert "no_grad" in text

@@ -323,6 +323,10 @@ GUIDES = (
                   ("visible-devices-set-too-late",)),
             Cause("states of the optimizer, and gradients of what is trained",
                   "out of memory at the first optimizer step"),
+            Cause("a second model is loaded (a merge, an evaluation, the next stage) while the first one, its trainer"
+                  " and its optimizer are still held",
+                  "out of memory at the end, when merging or loading the model again behind the training",
+                  ("model-loaded-beside-another", "run-ended-in-an-exception")),
             Cause("an evaluation with larger batches, or that keeps its logits", "out of memory during evaluation",
                   ("evaluation-keeps-all-logits", "eval-oom-logits-kept")),
             Cause("one row far longer than the others", "out of memory after some hours, at random"),

@@ -62,11 +62,14 @@ from truetune.logs.console.failure_phase import find_phase
 from truetune.logs.console.messages import KnownMessage
 from truetune.logs.console.out_of_memory_causes import (
     ATTENTION_MASK,
+    LOADED_AFTER_TRAINING,
+    MODEL_LOADING,
     cause_behind_evaluation,
     find_engine_beside,
     find_memory_cause,
     settings_with_frames,
 )
+from truetune.logs.console.out_of_memory_loading import loading_cause
 from truetune.logs.console.out_of_memory_message import (
     HELD_BY_OTHERS,
     SHARED_BY_RANKS,
@@ -81,6 +84,7 @@ from truetune.logs.console.out_of_memory_story import (
 )
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
+SECOND_LOAD = "another model was loaded onto the GPU behind the training"
 NODES_APART = "nodes-did-not-meet"
 DIFFERENT_VALUES = re.compile(r"^- (ds \S.{0,200} vs hf .{1,200})$", re.MULTILINE)
 """The lines in which the Trainer says which values of the DeepSpeed file are not its own"""
@@ -140,6 +144,12 @@ class RunEndedInAnException(OutputRule):
             return 0.0
         return steps_made(self.subject, output)
 
+    def _trained_before(self, output: ConsoleOutput) -> float:
+        """Steps of this launch, or its records where no record has a step."""
+        if output.is_relaunched or self._is_resuming(output):
+            return 0.0
+        return steps_made(self.subject, output) or self.subject.last_step
+
     def _is_resuming(self, output: ConsoleOutput) -> bool:
         """Was a checkpoint of a training being read, so that no step of this launch had been made?"""
         failure = output.failure
@@ -159,7 +169,17 @@ class RunEndedInAnException(OutputRule):
                 return SHARED_BY_RANKS
             if figures.is_mostly_others:
                 return HELD_BY_OTHERS
+            if self._is_second_load(failure):
+                return SECOND_LOAD
         return known.title
+
+    def _is_second_load(self, failure: Failure) -> bool:
+        """Was another model being loaded behind the training?"""
+        output = self.subject.output
+        if output is None:
+            return False
+        cause = self._memory_story(failure, output).cause
+        return cause is not None and cause.name == LOADED_AFTER_TRAINING.name
 
     def _memory_figures(self, failure: Failure) -> MemoryFigures:
         """The figures of an out-of-memory message, with the processes of the run that share the GPU."""
@@ -197,6 +217,8 @@ class RunEndedInAnException(OutputRule):
         figures = read_memory_error(raised.text)
         engine = find_engine_beside(output.settings, figures)
         cause = engine or find_memory_cause(raised.frames, raised.text)
+        if cause is MODEL_LOADING:
+            cause = loading_cause(raised.frames, figures, self._trained_before(output))
         is_behind = is_first_step_after_evaluation(self.subject, raised.frames)
         if is_behind and not engine and cause is not ATTENTION_MASK:
             beside = self.subject.files_beside

@@ -202,10 +202,18 @@ BEHIND_EVALUATION = (AFTER_EVALUATION, LEFT_IN_EVALUATION_MODE, AFTER_EVALUATION
 """Causes of a step that fails behind an evaluation"""
 MODEL_LOADING = MemoryCause(
     "loading",
-    "the weights alone do not fit into what is free: they are being loaded, before any row",
-    "dtype=torch.bfloat16 (transformers before 5 loads float32 by default), 4-bit (a BitsAndBytesConfig that"
-    " from_pretrained is given as quantization_config: one that is only built does nothing), or more GPUs;"
-    " end what else runs on the GPU (nvidia-smi)",
+    "the weights alone do not fit into what is free: they are being loaded",
+    # What fits the failing line is put together in `out_of_memory_loading`.
+    "",
+    by_rows=False,
+)
+LOADED_AFTER_TRAINING = MemoryCause(
+    "loaded-after-training",
+    "another model is being loaded behind the training: the model that was trained, its trainer and its optimizer still"
+    " hold the memory, for it is PyTorch's own of this process",
+    "free them above the load: del model, trainer; gc.collect(); torch.cuda.empty_cache() (every name that holds them;"
+    ' in a notebook restart the kernel, and load from what was saved); or merge on the CPU: device_map="cpu" for the'
+    " second load",
     by_rows=False,
 )
 WEIGHTS_GATHERED = MemoryCause(
@@ -299,9 +307,13 @@ FRAME_SIGNS = (
     _FrameSign(CACHE_IN_GENERATION, file=r"cache_utils\.py$", within=GENERATION_FUNCTION),
     _FrameSign(CACHE_IN_TRAINING, file=r"cache_utils\.py$"),
     _FrameSign(REFERENCE_MODEL, function=r"^(?:compute_ref|compute_reference|null_ref_context)"),
+    # An `evaluate` of one's own has no settings of the Trainer.
     _FrameSign(
-        EVALUATION_BATCH, function=r"^(?:evaluate|evaluation_loop|prediction_step|validation_step)$"
+        EVALUATION_BATCH,
+        file=r"transformers/trainer\w*\.py$|/trl/|lightning",
+        function=r"^(?:evaluate|evaluation_loop|prediction_step|validation_step)$",
     ),
+    _FrameSign(EVALUATION_BATCH, function=r"^(?:evaluation_loop|prediction_step)$"),
     _FrameSign(CACHE_IN_GENERATION, function=GENERATION_FUNCTION),
     _FrameSign(
         OWN_EVALUATION,

@@ -75,6 +75,8 @@ class MemoryFigures:
     """Of the GPU that is full, as this process counts them"""
     listed: tuple[str, ...] = ()
     """Numbers of all processes that the message names, be it this one or another"""
+    on_gpu: int = 1
+    """Processes on this GPU that the message names, this one with them"""
     ranks: int = 1
     """Processes of the run itself that are proved to be on this GPU; see `count_ranks`"""
 
@@ -93,6 +95,14 @@ class MemoryFigures:
         """Do other processes hold more than this one, and more than it asked for?"""
         own = (self.allocated or 0.0) + (self.idle or 0.0)
         return self.is_shared and (self.others or 0.0) > max(own, self.asked or 0.0)
+
+    @property
+    def is_held_by_itself(self) -> bool:
+        """Does this process hold what is in use, so that no other one could be ended for it?"""
+        if self.is_shared or None in (self.allocated, self.capacity, self.free):
+            return False
+        in_use = (self.capacity or 0.0) - (self.free or 0.0)
+        return in_use - (self.allocated or 0.0) - (self.idle or 0.0) <= MAX_CONTEXT_GIB
 
     @property
     def pieces_suffice(self) -> bool:
@@ -143,10 +153,11 @@ class MemoryFigures:
     def sharing(self) -> str:
         """What other processes hold, one line; only where they do."""
         if self.is_shared_by_ranks:
-            return (
-                f"{self.ranks} processes of this run are on GPU {self.gpu_number or '0'} together; beside the"
-                f" one that failed they hold {_format_size(self.others or 0.0)} of it"
-            )
+            where = f"on GPU {self.gpu_number or '0'} together"
+            are = f"{self.ranks} processes of this run are {where}"
+            if self.on_gpu > self.ranks:
+                are = f"{self.on_gpu} processes are {where}, at least {self.ranks} of them of this run"
+            return f"{are}; beside the one that failed they hold {_format_size(self.others or 0.0)} of it"
         return (
             f"other processes hold {_format_size(self.others or 0.0)} of this GPU: an earlier run that has"
             " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
@@ -236,6 +247,8 @@ def read_memory_error(text: str) -> MemoryFigures:
         processes=processes,
         gpu_number=number[1] if number else "",
         listed=tuple(sorted(listed)),
+        # Newer messages leave the process itself out of the list.
+        on_gpu=len(listed) + (set(processes) == set(listed)),
     )
 
 

@@ -19,8 +19,10 @@ from truetune.logs.console.out_of_memory_causes import (
     GRADIENT_CLIPPING,
     KEPT_LOGITS,
     KEPT_OUTPUTS,
+    LOADED_AFTER_TRAINING,
     LOGITS_CAST,
     LOSS_LOGITS,
+    MODEL_LOADING,
     OPTIMIZER_STATES,
     OWN_EVALUATION,
     MemoryCause,
@@ -68,6 +70,7 @@ USUAL_LIMIT = 2_048
 MODE_OF_EVALUATION = "left_in_eval_mode"
 PADDED_WITHOUT_LIMIT = "padded_without_limit"
 KEPT_BY_EVALUATION = "kept_by_evaluation"
+SECOND_MODEL = "second_model_loaded"
 
 
 def memory_growth(memory: Curve) -> tuple[float, float] | None:
@@ -287,6 +290,15 @@ class MemoryStory:
                 yield f"{setting.place} puts the model into eval() mode, and nothing puts it back"
             for setting in self.beside.all_named(KEPT_BY_EVALUATION):
                 yield f"{setting.place}: {setting.text}"
+        if self.cause is OWN_EVALUATION:
+            for setting in self.beside.all_named(KEPT_BY_EVALUATION):
+                yield f"{setting.place}: {setting.text} (see {setting.value})"
+        if self.cause is not None and self.cause.name in (
+            MODEL_LOADING.name,
+            LOADED_AFTER_TRAINING.name,
+        ):
+            for setting in self.beside.all_named(SECOND_MODEL):
+                yield f"{setting.place}: {setting.text} (see {setting.value})"
         checkpointing = self.beside.setting("gradient_checkpointing")
         is_set = checkpointing is not None and checkpointing.value is True
         if is_set and is_training_step(self.frames) and passes_plain_layer(self.frames):
@@ -307,6 +319,9 @@ class MemoryStory:
                 " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
                 " (`truetune lint SCRIPT`); smaller batches only delay it"
             )
+        if self.cause is not None and self.cause.name == LOADED_AFTER_TRAINING.name:
+            # An estimate of the training knows nothing of a second model.
+            return "; ".join(self._changes())
         return "; ".join((*self._changes(), plan))
 
     def _changes(self) -> Iterator[str]:

@@ -1,0 +1,573 @@
+"""Which loaded models a script still holds on the GPU where it loads another one.
+
+How it works: each function, and the file itself, is gone through statement by statement with a table of which names
+hold which loaded model. A name holds a model that it was bound to, and through wrappers, trainers and optimizers too.
+Branches are gone through apart and put together again; the body of a loop twice, since its second pass meets what the
+first one left. Nothing is run, and a branch that frees a model counts as if it were taken.
+
+The trade-off: a model that is used again behind the second load is needed there (a teacher, a reference, a
+comparison), so that only what is held and never used again counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from truetune.checks.source.evidence.execution_order import FUNCTIONS, LOOPS, routes_to
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+MODEL_LOADS = (
+    "transformers.AutoModelForCausalLM.from_pretrained",
+    "transformers.*ForCausalLM.from_pretrained",
+    "transformers.*LMHeadModel.from_pretrained",
+    "transformers.AutoModelForImageTextToText.from_pretrained",
+    "transformers.AutoModelForVision2Seq.from_pretrained",
+    "transformers.*ForConditionalGeneration.from_pretrained",
+    "peft.AutoPeftModel*.from_pretrained",
+    "unsloth.Fast*Model.from_pretrained",
+)
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
+OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
+BITS = ("quantization_config", "load_in_4bit", "load_in_8bit")
+"""Arguments of a load that bitsandbytes does on the GPU"""
+HOLDING_TYPES = frozenset(("model", "peft-model", "trainer", "optimizer"))
+"""Types of objects that hold the models which they are made from"""
+HOLDING_CALLS = ("transformers.pipeline", "torch.compile", "copy.*", "deepspeed.initialize")
+HOLDING_ATTRIBUTES = frozenset(("model", "base_model", "module", "model_wrapped"))
+MODEL_GIVING_METHODS = frozenset(
+    ("to", "cuda", "merge_and_unload", "unload", "get_base_model", "prepare", "eval", "train")
+)
+FREEING_CALLS = re.compile(r"^(?:free_memory|release_memory|clear)$")
+READ_ONLY_ATTRIBUTES = frozenset(("state", "args", "config", "device", "dtype"))
+"""What is read of a model or trainer without its weights"""
+ENDS_PROCESS = re.compile(
+    r"do_shutdown|os\.kill|os\._exit|os\.exec|%reset|restart the (?:kernel|runtime|session)", re.I
+)
+NO_GPU = re.compile(
+    r"use_cpu\s*=\s*True|no_cuda\s*=\s*True|CUDA_VISIBLE_DEVICES\W{1,6}[\"']-?1?[\"']"
+)
+DEVICE_NUMBER = re.compile(r"cuda:(\d+)|^\{\s*['\"]['\"]\s*:\s*(\d+)\s*\}$|^(\d+)$")
+MAX_STATEMENTS = 6_000
+"""Statements that are gone through in one file, loops counted twice"""
+
+
+@dataclass(eq=False)
+class HeldModel:
+    """One model that was loaded, as one pass through the code made it."""
+
+    load: ast.Call
+    """What loads it, or the trainer that is given its name"""
+    node: ast.AST
+    """The same, or the call of a function that loads it"""
+    conditions: tuple[str, ...]
+    """What must hold for the code to get there"""
+    is_placed: bool
+    is_trained: bool = False
+
+
+@dataclass(eq=False)
+class SecondLoad:
+    """A model that is put onto the GPU while another one is held there."""
+
+    first: HeldModel
+    second: HeldModel
+    names: tuple[str, ...]
+    """Names that hold the first one"""
+    is_used_again: bool = False
+
+
+@dataclass
+class _State:
+    """What the names of a function hold at a place."""
+
+    held: dict[str, frozenset[HeldModel]] = field(default_factory=dict)
+    is_left: bool = False
+    """The branch has returned, raised or ended the process"""
+
+    def copy(self) -> _State:
+        """The same table, for a branch."""
+        return _State(dict(self.held), self.is_left)
+
+    def names_of(self, model: HeldModel) -> tuple[str, ...]:
+        """The names that hold a model."""
+        return tuple(name for name, models in self.held.items() if model in models)
+
+    def live(self) -> set[HeldModel]:
+        """All models that any name holds."""
+        return {model for models in self.held.values() for model in models}
+
+    def drop(self, models: frozenset[HeldModel]) -> None:
+        """Models that are freed, or moved to the CPU."""
+        self.held = {name: kept - models for name, kept in self.held.items()}
+
+
+def second_loads(module: Module) -> list[SecondLoad]:
+    """Models that are loaded onto a GPU which still holds one that nothing uses again; the first of each place."""
+    if NO_GPU.search(module.text) or ENDS_PROCESS.search(module.file_text):
+        return []
+    places = _places_of_loads(module)
+    if not places:
+        return []
+    placed = _Placements(module)
+    scopes = dict.fromkeys(scope for scope, _ in places)
+    walks = [_Walk(module, scope, places, placed) for scope in scopes]
+    found = [one for walk in walks for one in walk.run()]
+    unique: dict[ast.AST, SecondLoad] = {}
+    for one in found:
+        if not one.is_used_again:
+            unique.setdefault(one.second.load, one)
+    return list(unique.values())
+
+
+def model_loads_of(module: Module) -> Iterator[Call]:
+    """Calls that load a language model whole."""
+    return module.calls(*MODEL_LOADS)
+
+
+def _places_of_loads(module: Module) -> dict[tuple[ast.AST, ast.AST], ast.Call]:
+    """Function or file and node in it -> the load that happens there, itself or in functions that are called there."""
+    places: dict[tuple[ast.AST, ast.AST], ast.Call] = {}
+    for call in model_loads_of(module):
+        for route in routes_to(module, call.node):
+            for stop in route:
+                places.setdefault((stop.scope, stop.node), call.node)
+    for call in module.calls(*TRAINERS):
+        named = call.argument(0, "model")
+        if named is not None and isinstance(module.flow.value(named), str):
+            for route in routes_to(module, call.node):
+                for stop in route:
+                    places.setdefault((stop.scope, stop.node), call.node)
+    return places
+
+
+class _Placements:
+    """Which loads put their model onto a GPU, and onto which."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def is_on_gpu(self, load: ast.Call) -> bool:
+        """Does the load itself, or a method on its result, put the model onto a GPU?"""
+        call = self.module.flow.call(load)
+        if call.named(*TRAINERS):
+            return True
+        if "device_map" in call.keywords:
+            return self._names_gpu(call.keywords["device_map"])
+        if any(self._is_on(call.keywords.get(name)) for name in BITS):
+            return True
+        return call.named("unsloth.*") or self._is_moved_at_once(load)
+
+    def _is_on(self, given: ast.expr | None) -> bool:
+        """Is an argument given, and neither None nor False?"""
+        return given is not None and self.module.flow.value(given) not in (None, False)
+
+    def _names_gpu(self, given: ast.expr) -> bool:
+        """Does a device map name a GPU? One that is not known does not."""
+        value = self.module.flow.value(given)
+        if value is UNKNOWN:
+            origins = [origin.node for origin in self.module.flow.origins(given)]
+            return bool(origins) and all(
+                isinstance(node, ast.Dict) and "cpu" not in ast.unparse(node) for node in origins
+            )
+        text = repr(value)
+        return value is not None and "cpu" not in text and "meta" not in text and "disk" not in text
+
+    def _is_moved_at_once(self, load: ast.Call) -> bool:
+        """`from_pretrained(...).eval().to("cuda")`"""
+        node: ast.AST = load
+        parent = self.module.scopes.parent.get(node)
+        while isinstance(parent, ast.Attribute):
+            called = self.module.scopes.parent.get(parent)
+            if not isinstance(called, ast.Call) or called.func is not parent:
+                return False
+            if moves_to_gpu(called):
+                return True
+            node, parent = called, self.module.scopes.parent.get(called)
+        return False
+
+    def number(self, load: ast.Call) -> str:
+        """The number of the GPU that a load names; empty where it names none, or the first."""
+        call = self.module.flow.call(load)
+        given = call.keywords.get("device_map")
+        text = "" if given is None else repr(self.module.flow.value(given))
+        statement = self.module.statement(load)
+        match = DEVICE_NUMBER.search(text.strip("'")) or (
+            DEVICE_NUMBER.search(ast.unparse(statement)) if statement is not None else None
+        )
+        number = next((group for group in match.groups() if group), "") if match else ""
+        return "" if number == "0" else number
+
+
+def moves_to_gpu(call: ast.Call) -> bool:
+    """`.cuda()`, `.to("cuda")`, `.to(device)`: a move to what is no CPU and no dtype."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "cuda":
+        return True
+    given = " ".join(ast.unparse(arg) for arg in (*call.args, *(k.value for k in call.keywords)))
+    is_device = re.search(r"cuda|device|^\d$", given) is not None
+    return call.func.attr == "to" and is_device and "cpu" not in given
+
+
+def _moves_to_cpu(call: ast.Call) -> bool:
+    """`.cpu()`, `.to("cpu")`"""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    given = " ".join(ast.unparse(arg) for arg in (*call.args, *(k.value for k in call.keywords)))
+    return call.func.attr == "cpu" or (
+        call.func.attr == "to" and re.search("cpu|meta", given) is not None
+    )
+
+
+class _Walk:
+    """One pass through a function or a file."""
+
+    def __init__(
+        self,
+        module: Module,
+        scope: ast.AST,
+        places: dict[tuple[ast.AST, ast.AST], ast.Call],
+        placements: _Placements,
+    ) -> None:
+        self.module, self.scope, self.placements = module, scope, placements
+        self.places = {node: load for (at, node), load in places.items() if at is scope}
+        self.found: list[SecondLoad] = []
+        self.conditions: tuple[str, ...] = ()
+        self.left = MAX_STATEMENTS
+
+    def run(self) -> list[SecondLoad]:
+        """Go through the body; gives the second loads in order."""
+        body = getattr(self.scope, "body", [])
+        if isinstance(body, list):
+            self._block(body, _State())
+        self._count_uses_elsewhere()
+        return self.found
+
+    def _count_uses_elsewhere(self) -> None:
+        """A function that reads a name of the file, and is called behind the load, uses what the name holds."""
+        if not isinstance(self.scope, ast.Module):
+            return
+        for one in self.found:
+            rebound = set(_names_bound_by(self.module.statement(one.second.node)))
+            line = getattr(one.second.node, "lineno", 0)
+            reads = [read for name in one.names for read in self.module.name_reads.get(name, [])]
+            inside = [read for read in reads if read.id not in rebound and self._is_global(read)]
+            if any(self._runs_behind(read, line) for read in inside):
+                one.is_used_again = True
+
+    def _is_global(self, name: ast.Name) -> bool:
+        """Is it a name of the file that a function reads?"""
+        home = self.module.scopes.home_of(name)
+        is_inside = any(isinstance(around, FUNCTIONS) for around in self.module.parents(name))
+        return is_inside and home.of_file is home
+
+    def _runs_behind(self, name: ast.Name, line: int) -> bool:
+        """May the function around a name run below a line of the file? One that nothing calls may."""
+        for route in routes_to(self.module, name):
+            last = route[-1]
+            if last.scope is not self.scope or getattr(last.node, "lineno", 0) > line:
+                return True
+        return False
+
+    def _block(self, body: Sequence[ast.stmt], state: _State) -> _State:
+        """The statements of a block, one after the other."""
+        for statement in body:
+            if state.is_left or self.left <= 0:
+                return state
+            self.left -= 1
+            state = self._statement(statement, state)
+        return state
+
+    def _statement(self, statement: ast.stmt, state: _State) -> _State:
+        """One statement, with the blocks inside."""
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            return state
+        if isinstance(statement, ast.If):
+            return self._branches(statement, state)
+        if isinstance(statement, ast.Try):
+            return self._attempt(statement, state)
+        if isinstance(statement, LOOPS):
+            return self._loop(statement, state)
+        if isinstance(statement, ast.With | ast.AsyncWith):
+            for item in statement.items:
+                self._uses(item.context_expr, state)
+            return self._block(statement.body, state)
+        return self._simple(statement, state)
+
+    def _branches(self, statement: ast.If, state: _State) -> _State:
+        """Both ways of a condition, from the same start."""
+        self._uses(statement.test, state)
+        if isinstance(statement.test, ast.Constant):
+            # `if False:` marks cells that are switched off.
+            return self._block(statement.body if statement.test.value else statement.orelse, state)
+        test = ast.unparse(statement.test)
+        outer = self.conditions
+        # `if __name__ == "__main__"` always holds for a script.
+        self.conditions = outer if "__name__" in test else (*outer, test)
+        taken = self._block(statement.body, state.copy())
+        self.conditions = outer if not statement.orelse else (*outer, f"not ({test})")
+        other = self._block(statement.orelse, state.copy())
+        self.conditions = outer
+        return _merged(taken, other, state)
+
+    def _attempt(self, statement: ast.Try, state: _State) -> _State:
+        """What is tried, and the other ways where it fails."""
+        tried = self._block([*statement.body, *statement.orelse], state.copy())
+        for handler in statement.handlers:
+            tried = _merged(tried, self._block(handler.body, state.copy()), state)
+        return self._block(statement.finalbody, tried)
+
+    def _loop(self, statement: ast.stmt, state: _State) -> _State:
+        """The body twice: its second pass meets what the first one left."""
+        head = getattr(statement, "iter", None) or getattr(statement, "test", None)
+        if head is not None:
+            self._uses(head, state)
+        body = getattr(statement, "body", [])
+        first = self._block(body, state.copy())
+        if first.is_left:
+            return state
+        return _merged(self._block(body, first.copy()), first, state)
+
+    def _simple(self, statement: ast.stmt, state: _State) -> _State:
+        """A statement without blocks: uses, frees, loads and bindings, in this order."""
+        self._uses(statement, state)
+        self._frees(statement, state)
+        loaded = self._loads(statement, state)
+        # A trainer moves its model to the GPU before its name is bound: the pass before still holds the old one.
+        self._places_later(statement, state)
+        self._binds(statement, state, loaded)
+        state.is_left = isinstance(
+            statement, ast.Return | ast.Raise | ast.Break | ast.Continue
+        ) or _ends_run(statement)
+        return state
+
+    def _uses(self, node: ast.AST, state: _State) -> None:
+        """What reads a name that holds the first model of a second load before: that one is needed there."""
+        if not self.found or isinstance(node, ast.Delete):
+            return
+        for name in ast.walk(node):
+            if not isinstance(name, ast.Name) or not isinstance(name.ctx, ast.Load):
+                continue
+            if self._reads_little(name):
+                continue
+            models = state.held.get(name.id, frozenset())
+            for one in self.found:
+                if one.first in models:
+                    one.is_used_again = True
+
+    def _reads_little(self, name: ast.Name) -> bool:
+        """`model.device`, `trainer.state`: what is read needs no weights."""
+        parent = self.module.scopes.parent.get(name)
+        return isinstance(parent, ast.Attribute) and parent.attr in READ_ONLY_ATTRIBUTES
+
+    def _frees(self, statement: ast.stmt, state: _State) -> None:
+        """`del model`, `model.cpu()`, `accelerator.free_memory()`."""
+        if isinstance(statement, ast.Delete):
+            for target in statement.targets:
+                self._forget(ast.unparse(target), state)
+        for call in _calls_in(statement):
+            name = (
+                call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            )
+            if FREEING_CALLS.search(name):
+                state.held.clear()
+            elif _moves_to_cpu(call) and isinstance(call.func, ast.Attribute):
+                state.drop(self._held_by(call.func.value, state))
+
+    def _forget(self, name: str, state: _State) -> None:
+        """A name that holds nothing any more; `trainer.model` is what `trainer` held."""
+        owner, _, attribute = name.partition(".")
+        if attribute in HOLDING_ATTRIBUTES:
+            state.held.pop(owner, None)
+        state.held.pop(name, None)
+
+    def _loads(self, statement: ast.stmt, state: _State) -> list[HeldModel]:
+        """The models that a statement loads, each compared with what is held."""
+        loaded = []
+        for node in ast.walk(statement):
+            load = self.places.get(node)
+            if load is None:
+                continue
+            is_trained = self.module.flow.call(load).named(*TRAINERS)
+            model = HeldModel(load, node, self.conditions, False, is_trained)
+            if self.placements.is_on_gpu(load):
+                self._place(model, state)
+            loaded.append(model)
+        return loaded
+
+    def _place(self, model: HeldModel, state: _State) -> None:
+        """A model that gets onto the GPU, beside others that are held there."""
+        if model.is_placed:
+            return
+        model.is_placed = True
+        for other in sorted(state.live(), key=_line_of):
+            if other is model or not other.is_placed or _excludes(other, model):
+                continue
+            if self.placements.number(other.load) != self.placements.number(model.load):
+                continue
+            self.found.append(SecondLoad(other, model, state.names_of(other)))
+
+    def _binds(self, statement: ast.stmt, state: _State, loaded: list[HeldModel]) -> None:
+        """The names that a statement binds, with what they hold from now on."""
+        if isinstance(statement, ast.Assign):
+            targets, value = statement.targets, statement.value
+        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+            targets, value = [statement.target], statement.value
+        else:
+            return
+        models = frozenset(loaded) if self._gives_model(value) else frozenset()
+        models |= self._held_by(value, state)
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            for part in parts:
+                self._forget(ast.unparse(part), state)
+                if models and not isinstance(part, ast.Subscript) and self._may_hold(part):
+                    state.held[ast.unparse(part)] = models
+
+    def _gives_model(self, value: ast.expr) -> bool:
+        """Does a value that was loaded here hold the model: itself, or through a function of the file?"""
+        if value in self.places and isinstance(value, ast.Call):
+            is_own = self.module.flow.call(value).named(*MODEL_LOADS, *TRAINERS)
+            return (
+                is_own
+                or bool(self.module.flow.types(value) & HOLDING_TYPES)
+                or self._is_pair(value)
+            )
+        return True
+
+    def _is_pair(self, value: ast.Call) -> bool:
+        """Does a function of the file return a tuple with a model in it?"""
+        return any(
+            isinstance(returned, ast.Tuple)
+            and any(self.module.flow.types(part) & HOLDING_TYPES for part in returned.elts)
+            for origin in self.module.flow.origins(value.func)
+            for returned in self.module.flow.returns.get(origin.node, [])
+        )
+
+    def _may_hold(self, target: ast.expr) -> bool:
+        """Is a name not known to hold something else, such as the tokenizer of a pair?"""
+        types = self.module.flow.types(target)
+        return not types or bool(types & HOLDING_TYPES) or "accelerator" in types
+
+    def _held_by(self, value: ast.expr, state: _State) -> frozenset[HeldModel]:
+        """The models that an object holds which an expression gives."""
+        if isinstance(value, ast.Name):
+            return state.held.get(value.id, frozenset())
+        if isinstance(value, ast.Attribute):
+            known = state.held.get(ast.unparse(value))
+            if known is not None:
+                return known
+            return (
+                self._held_by(value.value, state)
+                if value.attr in HOLDING_ATTRIBUTES
+                else frozenset()
+            )
+        if isinstance(value, ast.Tuple | ast.List):
+            return frozenset().union(*(self._held_by(part, state) for part in value.elts))
+        if isinstance(value, ast.IfExp):
+            return self._held_by(value.body, state) | self._held_by(value.orelse, state)
+        if isinstance(value, ast.Call) and self._holds_arguments(value):
+            given = [*value.args, *(keyword.value for keyword in value.keywords)]
+            if isinstance(value.func, ast.Attribute):
+                # `batch.to(model.device)` is no model.
+                is_prepared = value.func.attr == "prepare"
+                given = [*(given if is_prepared else ()), value.func.value]
+                if value.func.attr not in MODEL_GIVING_METHODS:
+                    given += value.args
+                    given += [keyword.value for keyword in value.keywords]
+            return frozenset().union(*(self._held_in(part, state) for part in given))
+        return frozenset()
+
+    def _held_in(self, part: ast.expr, state: _State) -> frozenset[HeldModel]:
+        """The models of any name in an argument: `AdamW(model.parameters())` has them too."""
+        names = [
+            one
+            for one in ast.walk(part)
+            if isinstance(one, ast.Name) and not self._reads_little(one)
+        ]
+        return frozenset().union(*(state.held.get(name.id, frozenset()) for name in names))
+
+    def _holds_arguments(self, value: ast.Call) -> bool:
+        """Does what a call gives hold the models that it is given?"""
+        call = self.module.flow.call(value)
+        if call.method == "train" and "trainer" in self.module.flow.types(call.receiver):
+            return False
+        if self.module.flow.types(value) & HOLDING_TYPES or call.named(*HOLDING_CALLS):
+            return True
+        if call.method is not None:
+            return call.method in MODEL_GIVING_METHODS
+        name = ast.unparse(value.func).rpartition(".")[2]
+        # A class of the project's own holds what it is given, as far as anybody can tell.
+        return name[:1].isupper() and not name.isupper()
+
+    def _places_later(self, statement: ast.stmt, state: _State) -> None:
+        """Moves to the GPU behind the load: `.to("cuda")`, a trainer, `accelerator.prepare`."""
+        for node in _calls_in(statement):
+            call = self.module.flow.call(node)
+            models: frozenset[HeldModel] = frozenset()
+            if call.named(*OPTIMIZERS):
+                for model in self._held_in(node, state):
+                    model.is_trained = True
+            if call.named(*TRAINERS):
+                models = frozenset().union(
+                    *(self._held_by(p, state) for p in (*call.args[:1], *call.keywords.values()))
+                )
+                for model in models:
+                    model.is_trained = True
+            elif moves_to_gpu(node) and isinstance(node.func, ast.Attribute):
+                models = self._held_by(node.func.value, state)
+            elif call.method == "prepare":
+                models = frozenset().union(*(self._held_by(part, state) for part in call.args))
+            for model in sorted(models, key=_line_of):
+                self._place(model, state)
+
+
+def _line_of(model: HeldModel) -> int:
+    """The line of what loads a model."""
+    return getattr(model.node, "lineno", 0)
+
+
+def _names_bound_by(statement: ast.stmt | None) -> Iterator[str]:
+    """The names that an assignment binds."""
+    for node in ast.walk(statement) if isinstance(statement, ast.Assign) else ():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _merged(one: _State, other: _State, start: _State) -> _State:
+    """What holds behind two branches: what a branch has freed counts as freed."""
+    if one.is_left and other.is_left:
+        return _State({}, is_left=True)
+    if one.is_left or other.is_left:
+        return other if one.is_left else one
+    held: dict[str, frozenset[HeldModel]] = {}
+    for name in {*one.held, *other.held}:
+        first, second = one.held.get(name, frozenset()), other.held.get(name, frozenset())
+        freed = start.held.get(name, frozenset()) - (first & second)
+        held[name] = (first | second) - freed
+    return _State(held)
+
+
+def _excludes(one: HeldModel, other: HeldModel) -> bool:
+    """Do two places depend on conditions of their own each, which need not hold together?"""
+    first, second = set(one.conditions), set(other.conditions)
+    return bool(first - second and second - first)
+
+
+def _calls_in(node: ast.AST) -> list[ast.Call]:
+    """The calls of a statement, functions inside it left out."""
+    return [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+
+
+def _ends_run(statement: ast.stmt) -> bool:
+    """`sys.exit()`, `exit()`, `quit()`"""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and ast.unparse(statement.value.func) in ("sys.exit", "exit", "quit")
+    )

@@ -1,0 +1,208 @@
+"""A second model is loaded onto the GPU while the first one, which nothing uses again, is still held there.
+
+## What it does
+Follows which names hold a language model that lies on the GPU: the model itself, its wrappers, a trainer, an optimizer.
+It fires where another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the
+next pass of a loop) before these names are deleted, bound to something else or moved to the CPU. A model that is used
+again behind the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note where
+the size of the second model is not known, and nothing is said of a small one.
+
+## Why it is bad
+Python frees a model only when no name holds it any more. A trainer holds its model, the gradients and the optimizer's
+states. The second model must fit into what they leave, and the run that trained well ends with CUDA out of memory, or
+with `device_map="auto"` a part of the second model is put into the machine's memory.
+
+## Example
+```python
+import torch
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", device_map={"": 0})
+trainer = SFTTrainer(model=model, train_dataset=rows, peft_config=LoraConfig(r=16))
+trainer.train()
+trainer.save_model("adapter")
+base = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype=torch.bfloat16, device_map={"": 0})
+PeftModel.from_pretrained(base, "adapter").merge_and_unload().save_pretrained("merged")
+```
+
+## Use instead
+```python
+import gc
+
+import torch
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", device_map={"": 0})
+trainer = SFTTrainer(model=model, train_dataset=rows, peft_config=LoraConfig(r=16))
+trainer.train()
+trainer.save_model("adapter")
+del model, trainer
+gc.collect()
+torch.cuda.empty_cache()
+base = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype=torch.bfloat16, device_map="cpu")
+PeftModel.from_pretrained(base, "adapter").merge_and_unload().save_pretrained("merged")
+```
+
+## Fix safety
+There is no automatic fix: what is deleted must not be needed below. A merge on the CPU needs the machine's memory for
+one model.
+
+## References
+- https://docs.pytorch.org/docs/stable/notes/faq.html#my-gpu-memory-isn-t-freed-properly
+- https://huggingface.co/docs/accelerate/package_reference/utilities#accelerate.utils.release_memory
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.models_held_on_the_gpu import (
+    HeldModel,
+    SecondLoad,
+    model_loads_of,
+    second_loads,
+)
+from truetune.errors import TruetuneError
+from truetune.memory.architecture import parse_architecture
+from truetune.memory.published_model_shapes import published_config
+from truetune.source.module import Module
+
+MIN_GB, MIN_LARGE_GB = 3.0, 8.0
+"""GB of a second model's weights from which it is a note, and a warning. Chosen, not measured: a third of a card of 24
+GB that a training has to leave free"""
+BYTES_OF_WEIGHT = 2.0
+BYTES_IN_8_BITS, BYTES_IN_4_BITS = 1.1, 0.65
+"""Of each parameter, with embeddings that stay in 16 bits"""
+SIZE_IN_NAME = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,2})?)(?:x(\d{1,2}))?[bB](?![a-zA-Z])")
+"""`7B`, `0.5b`, `8x7B` in a model's name"""
+MILLIONS_IN_NAME = re.compile(r"(?<![\w.])\d{2,3}[mM](?![a-zA-Z])")
+SMALL_NAMES = re.compile(r"gpt2|tiny|distil|t5-small|t5-base|opt-350m|smollm", re.I)
+
+
+class ModelLoadedBesideAnother(SourceRule):
+    code = "SRC272"
+    symptoms = ("out-of-memory",)
+    severity = "warning"
+    looks_at = CodePlaces("loads of language models", model_loads_of)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for one in second_loads(module):
+            size = second_model_gb(module, one)
+            if size is not None and size < MIN_GB:
+                continue
+            yield self.finding(
+                _message(module, one),
+                _remedy(module, one),
+                severity="info" if size is None or size < MIN_LARGE_GB else "warning",
+                cases=[case_at(module, one.second.node), case_at(module, one.first.node)],
+            )
+
+
+def _message(module: Module, one: SecondLoad) -> str:
+    """What is loaded, and what is held there meanwhile."""
+    held = "the one that was trained" if one.first.is_trained else "the first one"
+    names = list_names(one.names)
+    if one.first.node is one.second.node:
+        verb = "holds" if len(one.names) == 1 else "hold"
+        return (
+            f"each pass of the loop loads a model onto the GPU while {names} still {verb} that of the pass before:"
+            " both must fit"
+        )
+    line, _ = module.place(one.first.node)
+    verb = "holds" if len(one.names) == 1 else "hold"
+    return (
+        f"a second model is loaded onto the GPU while {names} still {verb} {held}"
+        f" ({place_in_file(module, one.first.node, line)}), which nothing uses again: both must fit"
+    )
+
+
+def place_in_file(module: Module, node: ast.AST, line: int) -> str:
+    """Where a node stands, as a reader finds it."""
+    return module.cell_of(node) or f"line {line}"
+
+
+def list_names(names: tuple[str, ...]) -> str:
+    """Names in a sentence."""
+    shown = sorted(dict.fromkeys(names))[:4]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _remedy(module: Module, one: SecondLoad) -> str:
+    """The edit above the second load, or a merge on the CPU."""
+    names = ", ".join(sorted(dict.fromkeys(one.names))[:4])
+    line, _ = module.place(one.second.node)
+    if one.first.node is one.second.node:
+        return f"at the end of the loop's body: del {names}; gc.collect(); torch.cuda.empty_cache()"
+    free = f"above {place_in_file(module, one.second.node, line)}: del {names}; gc.collect(); torch.cuda.empty_cache()"
+    if module.cells:
+        free += " (or restart the kernel and run from this cell on)"
+    if _is_merged(module):
+        free += '; or merge on the CPU: device_map="cpu" for the second load'
+    return free
+
+
+def _is_merged(module: Module) -> bool:
+    """Does the script merge an adapter?"""
+    return module.mentions("merge_and_unload", "merge_adapter")
+
+
+def second_model_gb(module: Module, one: SecondLoad) -> float | None:
+    """Gigabytes of the second model's weights; None where its size is not known."""
+    parameters = _parameters(module, one)
+    if parameters is None:
+        return None
+    return parameters * _bytes_of_weight(module, one.second) / 1e9
+
+
+def _bytes_of_weight(module: Module, model: HeldModel) -> float:
+    """Bytes of a parameter as it is loaded."""
+    call = module.flow.call(model.load)
+    config = module.flow.producing_call(call.keywords.get("quantization_config"))
+    given = {**(config.keywords if config is not None else {}), **call.keywords}
+    if module.flow.value(given.get("load_in_4bit")) is True:
+        return BYTES_IN_4_BITS
+    if module.flow.value(given.get("load_in_8bit")) is True:
+        return BYTES_IN_8_BITS
+    is_quantized = "quantization_config" in call.keywords or call.named("unsloth.*")
+    return BYTES_IN_4_BITS if is_quantized else BYTES_OF_WEIGHT
+
+
+def _parameters(module: Module, one: SecondLoad) -> float | None:
+    """Parameters of the second model by its name, else of the first one; None where no name says it."""
+    for model in (one.second, one.first):
+        known = _parameters_of(module, model)
+        if known is not None:
+            return known
+    return None
+
+
+def _parameters_of(module: Module, model: HeldModel) -> float | None:
+    """Parameters of a model, by its published shape or the number in its name."""
+    call = module.flow.call(model.load)
+    given = call.argument(0, "pretrained_model_name_or_path")
+    if given is None:
+        given = call.keywords.get("model_name", call.keywords.get("model"))
+    name = module.flow.value(given)
+    if not isinstance(name, str):
+        return None
+    published = published_config(name)
+    if published is not None:
+        try:
+            return float(parse_architecture(published).parameters)
+        except TruetuneError:
+            pass
+    size = SIZE_IN_NAME.search(name)
+    if size is not None:
+        return float(size[1]) * float(size[2] or 1) * 1e9
+    return 0.0 if MILLIONS_IN_NAME.search(name) or SMALL_NAMES.search(name) else None
