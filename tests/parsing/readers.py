@@ -524,6 +524,7 @@ OWN = {
     "checks.commands.server_offers_no_adapter": TYPES_ALONE,
     "checks.commands.server_template_of_another_family": SWALLOWS,
     "checks.config.evidence.run_rows": SWALLOWS,
+    "checks.adapters_beside": SWALLOWS,
     "checks.base_below_adapter": SWALLOWS,
     "checks.source.training_computed_in_float32": SWALLOWS,
     "checks.config.chat_model_trained_on_plain_strings": SWALLOWS,
