@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from truetune.checks.rule_catalogue import find_rule
@@ -156,3 +158,18 @@ def test_what_still_holds_it_is_named() -> None:
 def test_a_size_that_is_not_known_is_a_note() -> None:
     code = HELD["merge"].replace("from_pretrained(B", "from_pretrained(args.base")
     assert [severity for severity, _ in messages(code)] == ["info"]
+
+
+def test_in_a_notebook_it_is_a_note() -> None:
+    """A tutorial fits the card that it was written for."""
+    cell: dict[str, object] = {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+    }
+    cell["source"] = HEAD + HELD["merge"]
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    module = parse_module(json.dumps(notebook), "s.ipynb")
+    judged = run_rule(module, find_rule("model-loaded-beside-another"))
+    assert [one.severity for one in judged.findings] == ["info"]

@@ -4,8 +4,8 @@
 Follows which names hold a language model that lies on the GPU: the model itself, its wrappers, a trainer, an optimizer.
 It fires where another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the
 next pass of a loop) before these names are deleted, bound to something else or moved to the CPU. A model that is used
-again behind the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note where
-the size of the second model is not known, and nothing is said of a small one.
+again behind the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note in
+a notebook and where the size of the second model is not known, and nothing is said of a small one.
 
 ## Why it is bad
 Python frees a model only when no name holds it any more. A trainer holds its model, the gradients and the optimizer's
@@ -75,6 +75,7 @@ from truetune.checks.source.evidence.models_held_on_the_gpu import (
 from truetune.errors import TruetuneError
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.published_model_shapes import published_config
+from truetune.settings.run_spec import Severity
 from truetune.source.module import Module
 
 MIN_GB, MIN_LARGE_GB = 3.0, 8.0
@@ -104,9 +105,16 @@ class ModelLoadedBesideAnother(SourceRule):
             yield self.finding(
                 _message(module, one),
                 _remedy(module, one),
-                severity="info" if size is None or size < MIN_LARGE_GB else "warning",
+                severity=_severity(module, size),
                 cases=[case_at(module, one.second.node), case_at(module, one.first.node)],
             )
+
+
+def _severity(module: Module, size: float | None) -> Severity:
+    """How sure it is that the second model is a burden, by the GB of its weights."""
+    # A tutorial's notebook fits the card that it was written for, and shows both models on purpose.
+    is_large = size is not None and size >= MIN_LARGE_GB
+    return "warning" if is_large and not module.path.endswith(".ipynb") else "info"
 
 
 def _message(module: Module, one: SecondLoad) -> str:

@@ -77,7 +77,7 @@ class PatternStopsAtLineEnd(SourceRule):
         module = self.subject
         is_reward = any(True for _ in module.calls(*TRAINERS))
         for stopped in stopped_patterns(module):
-            effect = "gets no reward" if is_reward else "counts as wrong"
+            effect = "gets no reward from it" if is_reward else "counts as wrong"
             yield self.finding(
                 f"the pattern `{stopped.pattern}` never matches the form that the text in line"
                 f" {stopped.form.lineno} asks for: its `.` stops at the end of a line, and the form"
@@ -85,5 +85,4 @@ class PatternStopsAtLineEnd(SourceRule):
                 "give re.DOTALL to the pattern, then call the function on an answer in that form"
                 " before the run",
                 cases=[case_at(module, stopped.search), case_at(module, stopped.form)],
-                severity="error" if is_reward else None,
             )
