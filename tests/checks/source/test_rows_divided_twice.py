@@ -62,7 +62,8 @@ ONCE = {
     "all files": "rows = load_dataset('json', data_files=[f'p{rank}.jsonl' for rank in range(4)])"
     + TRAINER,
     "seed": "rows = rows.shuffle(seed=1)\ntorch.manual_seed(1 + rank)" + TRAINER,
-    "evaluation": "mine = rows.shard(world, rank)\nfor r in mine:\n    model.generate(**r)" + TRAINER,
+    "evaluation": "mine = rows.shard(world, rank)\nfor r in mine:\n    model.generate(**r)"
+    + TRAINER,
     "one replica": "rows = rows.shard(world, rank)\ns = DistributedSampler(rows, num_replicas=1, rank=0)",
     "own sampler": "rows = rows.shard(world, rank)\nclass T(Trainer):\n    def get_train_dataloader(self):\n"
     "        return DataLoader(self.train_dataset)\nT(model, train_dataset=rows).train()",

@@ -124,5 +124,7 @@ def _case_of_number(module: Module, accumulation: Accumulation) -> Iterator[Case
     if accumulation.node is not None:
         yield case_at(module, accumulation.node)
     elif accumulation.file:
-        text = f"gradient_accumulation_steps: {accumulation.text} ({PurePath(accumulation.file).name})"
+        text = (
+            f"gradient_accumulation_steps: {accumulation.text} ({PurePath(accumulation.file).name})"
+        )
         yield Case(text, file=accumulation.file, line=accumulation.line)

@@ -211,7 +211,9 @@ def _remainder_of(module: Module, node: ast.AST) -> ast.BinOp | None:
     return None
 
 
-def _remainder_of_continue(loop: ast.For | ast.AsyncFor | ast.While, node: ast.AST) -> ast.BinOp | None:
+def _remainder_of_continue(
+    loop: ast.For | ast.AsyncFor | ast.While, node: ast.AST
+) -> ast.BinOp | None:
     """`if (i + 1) % n != 0: continue` before a call in the same loop"""
     for statement in loop.body:
         if statement.lineno >= getattr(node, "lineno", 0):
