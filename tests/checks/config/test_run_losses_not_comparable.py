@@ -24,18 +24,32 @@ ROWS = [
 ]
 PAIRS = [{"prompt": f"Where is order {n}?", "completion": f"In hall {n}."} for n in range(30)]
 TRL = {
-    "model_name_or_path": "some/model", "dataset_name": "rows", "max_length": 2048, "eval_strategy": "steps",
+    "model_name_or_path": "some/model",
+    "dataset_name": "rows",
+    "max_length": 2048,
+    "eval_strategy": "steps",
     "learning_rate": 1e-5,
-}  # fmt: skip
+}
 AXOLOTL = {
-    "base_model": "some/model", "sequence_len": 2048, "micro_batch_size": 1, "adapter": "lora",
-    "val_set_size": 0.05, "eval_steps": 10,
+    "base_model": "some/model",
+    "sequence_len": 2048,
+    "micro_batch_size": 1,
+    "adapter": "lora",
+    "val_set_size": 0.05,
+    "eval_steps": 10,
     "datasets": [{"path": "org/chats", "type": "chat_template"}],
-}  # fmt: skip
+}
 FACTORY = {
-    "model_name_or_path": "some/model", "stage": "sft", "do_train": True, "finetuning_type": "lora",
-    "dataset": "chats", "cutoff_len": 2048, "val_size": 0.1, "eval_strategy": "steps", "eval_steps": 10,
-}  # fmt: skip
+    "model_name_or_path": "some/model",
+    "stage": "sft",
+    "do_train": True,
+    "finetuning_type": "lora",
+    "dataset": "chats",
+    "cutoff_len": 2048,
+    "val_size": 0.1,
+    "eval_strategy": "steps",
+    "eval_steps": 10,
+}
 SCRIPT = """
 from datasets import load_dataset
 from transformers import AutoModelForCausalLM
@@ -69,21 +83,76 @@ def pair(base: dict[str, Any], one: dict[str, Any], other: dict[str, Any]) -> di
 @pytest.mark.parametrize(
     ("files", "named", "severity"),
     [
-        (pair(TRL, {}, {"assistant_only_loss": True}), "assistant_only_loss: false and true", "warning"),
-        (pair(TRL, {"assistant_only_loss": True}, {"assistant_only_loss": False}), "different tokens", "warning"),
-        (pair(TRL, {}, {"completion_only_loss": False}) | {"rows": PAIRS}, "completion_only_loss: none and false", "warning"),
+        (
+            pair(TRL, {}, {"assistant_only_loss": True}),
+            "assistant_only_loss: false and true",
+            "warning",
+        ),
+        (
+            pair(TRL, {"assistant_only_loss": True}, {"assistant_only_loss": False}),
+            "different tokens",
+            "warning",
+        ),
+        (
+            pair(TRL, {}, {"completion_only_loss": False}) | {"rows": PAIRS},
+            "completion_only_loss: none and false",
+            "warning",
+        ),
         (pair(TRL, {}, {"label_smoothing_factor": 0.1}), "different quantities", "warning"),
         (pair(TRL, {"packing": True}, {}), "weighed in two ways", "info"),
-        (pair(AXOLOTL, {"train_on_inputs": True}, {}), "train_on_inputs: true and false", "warning"),
-        (pair(AXOLOTL, {}, {"datasets": [{"path": "org/chats", "type": "chat_template", "roles_to_train": ["user", "assistant"]}]}), "roles_to_train", "warning"),
+        (
+            pair(AXOLOTL, {"train_on_inputs": True}, {}),
+            "train_on_inputs: true and false",
+            "warning",
+        ),
+        (
+            pair(
+                AXOLOTL,
+                {},
+                {
+                    "datasets": [
+                        {
+                            "path": "org/chats",
+                            "type": "chat_template",
+                            "roles_to_train": ["user", "assistant"],
+                        }
+                    ]
+                },
+            ),
+            "roles_to_train",
+            "warning",
+        ),
         (pair(AXOLOTL, {}, {"val_set_size": 0.2}), "different evaluation rows", "warning"),
-        (pair(FACTORY, {}, {"train_on_prompt": True}), "train_on_prompt: false and true", "warning"),
+        (
+            pair(FACTORY, {}, {"train_on_prompt": True}),
+            "train_on_prompt: false and true",
+            "warning",
+        ),
         (pair(FACTORY, {}, {"mask_history": True}), "mask_history", "warning"),
-        ({"a.py": SCRIPT.format(out="a", more=""), "b.py": SCRIPT.format(out="b", more=", assistant_only_loss=True")}, "assistant_only_loss", "warning"),
-        (pair(TRL, {"model_name_or_path": "Qwen/Qwen3-4B"}, {"model_name_or_path": "meta-llama/Llama-3.1-8B"}), "different vocabularies", "info"),
-        (pair(TRL | {"eval_strategy": "no"}, {}, {"assistant_only_loss": True}), "different tokens", "info"),
+        (
+            {
+                "a.py": SCRIPT.format(out="a", more=""),
+                "b.py": SCRIPT.format(out="b", more=", assistant_only_loss=True"),
+            },
+            "assistant_only_loss",
+            "warning",
+        ),
+        (
+            pair(
+                TRL,
+                {"model_name_or_path": "Qwen/Qwen3-4B"},
+                {"model_name_or_path": "meta-llama/Llama-3.1-8B"},
+            ),
+            "different vocabularies",
+            "info",
+        ),
+        (
+            pair(TRL | {"eval_strategy": "no"}, {}, {"assistant_only_loss": True}),
+            "different tokens",
+            "info",
+        ),
     ],
-)  # fmt: skip
+)
 def test_losses_of_different_tokens(
     files: dict[str, Any], named: str, severity: str, tmp_path: Path
 ) -> None:
@@ -118,8 +187,11 @@ def test_shares_and_lines(tmp_path: Path) -> None:
         pair(TRL, {"model_name_or_path": "Qwen/Qwen3-4B"}, {"model_name_or_path": "Qwen/Qwen3-8B"}),
         pair(TRL, {}, {"model_name_or_path": "other/model", "assistant_only_loss": True}),
         {"a.yaml": TRL | {"output_dir": "out/a"}, "train.sh": "python train.py --config a.yaml\n"},
-        {f"{n}.yaml": TRL | {"output_dir": f"out/{n}", "assistant_only_loss": n % 2 == 0} for n in range(8)},
+        {
+            f"{n}.yaml": TRL | {"output_dir": f"out/{n}", "assistant_only_loss": n % 2 == 0}
+            for n in range(8)
+        },
     ],
-)  # fmt: skip
+)
 def test_runs_that_may_be_compared(files: dict[str, Any], tmp_path: Path) -> None:
     assert losses(tmp_path, files) == []

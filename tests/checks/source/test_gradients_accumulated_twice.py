@@ -62,23 +62,36 @@ TWICE = {
     "or the last": (engine(body=STEP.replace(" == 0", " == 0 or i == last")), "engine.step()"),
     "n - 1": (engine(body=STEP.replace("(i + 1) % 8 == 0", "i % 8 == 7")), "engine.step()"),
     "continue": (
-        engine(body="    engine.backward(engine(**batch).loss)\n    if (i + 1) % 8 != 0:\n"
-               "        continue\n    engine.step()"), "engine.step()"),
+        engine(
+            body="    engine.backward(engine(**batch).loss)\n    if (i + 1) % 8 != 0:\n"
+            "        continue\n    engine.step()"
+        ),
+        "engine.step()",
+    ),
     "a file": (engine(config='"ds.json"'), "8 x 8"),
     "a file that is loaded": (engine("c = json.load(open('ds.json'))", "c"), "8 x 8"),
     "unknown, by one name": (
-        engine("args = argparse.Namespace(**x)", '{"gradient_accumulation_steps": args.n}', STEP.replace("8", "args.n")),
+        engine(
+            "args = argparse.Namespace(**x)",
+            '{"gradient_accumulation_steps": args.n}',
+            STEP.replace("8", "args.n"),
+        ),
         "args.n",
     ),
     "set afterwards": (engine("c = dict()\nc['gradient_accumulation_steps'] = 8", "c"), "8 x 8"),
     "named by the command": (engine("", "None").replace(", config=None", ", args=args"), "8 x 8"),
-    "loss": (engine(body="    engine.backward(engine(**batch).loss / 8)\n    engine.step()"), "8 times too small"),
+    "loss": (
+        engine(body="    engine.backward(engine(**batch).loss / 8)\n    engine.step()"),
+        "8 times too small",
+    ),
     "accelerate's loss": (accelerate(divided=" / 8"), "8 times too small"),
     "accelerate's attribute": (
-        accelerate("args.n", divided=" / accelerator.gradient_accumulation_steps"), "too small"),
+        accelerate("args.n", divided=" / accelerator.gradient_accumulation_steps"),
+        "too small",
+    ),
     "accelerate never steps": (accelerate(test="i % 8 == 0"), "never change"),
     "lightning": (LIGHTNING.format(divided=" / 4", count="4"), "4 times too small"),
-}  # fmt: skip
+}
 ONCE = {
     "each batch": engine(body=ALWAYS),
     "the engine counts one": engine(config='{"gradient_accumulation_steps": 1}'),

@@ -107,8 +107,9 @@ class HarnessRunsNotComparable(CommandRule):
         for one, other, path in pairs:
             if not _measure_one_task(one, other):
                 continue
-            setups = [_setup(one, self.subject.path), _setup(other, path)]
-            differences = list(_setup_differences(*setups, _tasks_of(one) & _tasks_of(other)))
+            own_setup, other_setup = _setup(one, self.subject.path), _setup(other, path)
+            shared = _tasks_of(one) & _tasks_of(other)
+            differences = list(_setup_differences(own_setup, other_setup, shared))
             if differences:
                 yield self.finding(
                     "two models are measured in two ways, and their scores can't be compared:"

@@ -667,8 +667,8 @@ GUIDES = (
                   " compute_metrics, ROUGE",
                   ("metrics-count-ignored-labels", "run-ended-in-an-exception")),
             Cause("sacrebleu.corpus_bleu takes a list of reference streams: corpus_bleu(predictions, [references])",
-                  "BLEU is 100 or near zero though translations differ or are right; hyp_len of one sentence; sacrebleu,"
-                  " chrF", ("references-nested-wrongly",)),
+                  "BLEU is 100 or near zero though translations differ or are right; hyp_len of one sentence;"
+                  " sacrebleu, chrF", ("references-nested-wrongly",)),
             Cause("logits are compared with a threshold for probabilities: logits > 0.5 without sigmoid is a"
                   " probability of 0.62; compare with 0",
                   "multi-label recall is low, few labels predicted; threshold 0.5; BCEWithLogitsLoss"),

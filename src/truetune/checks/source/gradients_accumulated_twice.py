@@ -3,9 +3,9 @@
 ## What it does
 Reads how many micro-batches the engine of a loop counts: `gradient_accumulation_steps` of DeepSpeed's settings, of
 `Accelerator`, or Lightning's `accumulate_grad_batches`. It fires where DeepSpeed's `engine.step()` or
-`engine.backward()` stands under a remainder of the loop's own (`if micro % 8 == 0`), where a remainder lets Accelerate's
-optimizer step at batches at which `accumulate` keeps it from stepping, and where the loss is divided by the number by
-which the library divides it. Silent where the engine counts one batch, or its number is not known.
+`engine.backward()` stands under a remainder of the loop's own (`if micro % 8 == 0`), where a remainder lets
+Accelerate's optimizer step at batches at which `accumulate` keeps it from stepping, and where the loss is divided by
+the number by which the library divides it. Silent where the engine counts one batch, or its number is not known.
 
 ## Why it is bad
 DeepSpeed counts the calls of `step`. With 8 of its own and 8 of the loop, the weights change once in 64 micro-batches:
@@ -80,7 +80,7 @@ class GradientsAccumulatedTwice(SourceRule):
 
 def _message(found: CountedTwice) -> str:
     """What is counted twice, and what comes of it."""
-    number = found.engine.count
+    number = found.engine.number
     if found.kind == "loss":
         factor = f"{number} times " if number is not None else f"{found.by} times "
         return (

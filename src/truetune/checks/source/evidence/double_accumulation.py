@@ -36,7 +36,7 @@ MAX_JSON_FILES = 30
 class Accumulation(NamedTuple):
     """The number of micro-batches that an engine counts."""
 
-    count: int | None
+    number: int | None
     """None where only the program knows it"""
     text: str
     """As it is written: `8`, `args.accum`"""
@@ -78,7 +78,7 @@ def engine_calls(module: Module) -> Iterator[Call]:
 
 def _of_deepspeed(module: Module) -> Iterator[CountedTwice]:
     accumulation = _accumulation_of_deepspeed(module)
-    if accumulation is None or accumulation.count == 1:
+    if accumulation is None or accumulation.number == 1:
         return
     for call in module.methods("step", "backward"):
         if not _is_engine(module, call.receiver):
@@ -258,7 +258,7 @@ def _counts(module: Module, remainder: ast.BinOp, accumulation: Accumulation) ->
     by = module.flow.value(remainder.right)
     if isinstance(by, int) and by == 1:
         return False
-    if accumulation.count is not None:
+    if accumulation.number is not None:
         return True
     return ast.unparse(remainder.right) == accumulation.text
 
@@ -271,7 +271,7 @@ def _divided(
         if not isinstance(origin_node, ast.BinOp) or not isinstance(origin_node.op, ast.Div):
             continue
         number = module.flow.value(origin_node.right)
-        is_same_number = accumulation.count not in (None, 1) and number == accumulation.count
+        is_same_number = accumulation.number not in (None, 1) and number == accumulation.number
         text = ast.unparse(origin_node.right)
         if is_same_number or text == accumulation.text or text.endswith(f".{KEY}"):
             yield CountedTwice(origin_node, accumulation, "loss", library, text)
@@ -304,7 +304,7 @@ def _told(module: Module, pattern: str, key: str) -> Accumulation | None:
     calls = list(module.calls(pattern))
     value = calls[0].keywords.get(key) if len(calls) == 1 else None
     accumulation = None if value is None else _of_expression(module, value)
-    return None if accumulation is None or accumulation.count == 1 else accumulation
+    return None if accumulation is None or accumulation.number == 1 else accumulation
 
 
 def _is_in_accumulate(module: Module, node: ast.AST) -> bool:
