@@ -17,7 +17,7 @@ losses says nothing of which run is better.
 ## Example
 ```yaml
 beside:
-  run_a.yaml:
+  a.yaml:
     model_name_or_path: some/model
     dataset_name: some/chats
     output_dir: runs/a
@@ -36,7 +36,7 @@ config:
 ## Use instead
 ```yaml
 beside:
-  run_a.yaml:
+  a.yaml:
     model_name_or_path: some/model
     dataset_name: some/chats
     output_dir: runs/a

@@ -114,8 +114,8 @@ def _remedy(found: CountedTwice) -> str:
             " optimizer.zero_grad() for each batch"
         )
     return (
-        "call engine.step() after each engine.backward(), without the condition, and let the engine count; count"
-        " updates by engine.global_steps"
+        f"take the condition (`if ... % {found.times or found.by}`) out, so that engine.step() comes after each"
+        " engine.backward(), and let the engine count; count updates by engine.global_steps"
     )
 
 
