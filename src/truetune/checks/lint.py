@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +33,7 @@ from truetune.parsing.shell_commands import CommandFile, is_command_file, read_c
 from truetune.settings.config import WeightUse
 from truetune.settings.run_spec import RunSpec, Severity
 from truetune.settings.stacks.command_options import configs_of_commands
-from truetune.source.find_source_files import find_source_files
+from truetune.source.find_source_files import SOURCE_SUFFIXES, find_source_files
 from truetune.source.ignore_comments import IgnoreComment, find_ignore_comments
 from truetune.source.import_groups import Program, group_by_imports
 from truetune.source.import_search import ImportSearch
@@ -462,6 +463,20 @@ def _fix_module(
     )
 
 
+MAX_NAMED_FILES = 100
+"""Files of a folder that are looked at for what it is called"""
+
+
+def _folder_in_words(folder: Path) -> str:
+    """What a folder is, by the files in it that are read."""
+    files = [file for _, file in islice(find_source_files([str(folder)]), MAX_NAMED_FILES)]
+    if not files or any(file.suffix in SOURCE_SUFFIXES for file in files):
+        return "folder of Python sources"
+    if all(file.suffix == ".json" for file in files):
+        return "folder of results of lm_eval"
+    return "folder of shell scripts"
+
+
 def _kind_in_words(name: str) -> str:
     """What a path is, as the report says it."""
     path = Path(name)
@@ -469,10 +484,6 @@ def _kind_in_words(name: str) -> str:
         if path.suffix == ".json":
             return "results of lm_eval"
         return "compose file" if is_compose_file(path) else "shell script"
-    return (
-        "folder of Python sources"
-        if path.is_dir()
-        else "notebook"
-        if path.suffix == ".ipynb"
-        else "Python source"
-    )
+    if path.is_dir():
+        return _folder_in_words(path)
+    return "notebook" if path.suffix == ".ipynb" else "Python source"

@@ -6,16 +6,20 @@ settings of LLaMA-Factory, Axolotl and TRL, commands that train by options, and 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from truetune.checks.loss_bases import loss_basis
+from truetune.checks.source.evidence.training_row_files import READERS, training_files
 from truetune.parsing.shell_commands import is_command_file, read_commands
 from truetune.settings.config import Config, TrainingStage
 from truetune.settings.recognise_input_kind import recognise_kinds
 from truetune.settings.stacks.command_options import configs_of_commands
 from truetune.settings.stacks.config_file import read_config
 from truetune.settings.stacks.registry import config_readers
-from truetune.source.module import read_module
+from truetune.source.module import Module, read_module
 from truetune.source.script_configs import extract_configs
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -47,7 +51,21 @@ def _configs_of(path: Path, trained_by: TrainerName | None) -> Iterable[Config]:
 def _configs_of_script(path: Path) -> Iterable[Config]:
     """The settings that a script makes by calls."""
     text = path.read_bytes()
-    return extract_configs(read_module(path)) if all(word in text for word in TRAINS) else ()
+    if not all(word in text for word in TRAINS):
+        return ()
+    module = read_module(path)
+    rows = training_files(module) or _published_rows(module)
+    return [replace(config, row_files=rows) for config in extract_configs(module)]
+
+
+def _published_rows(module: Module) -> tuple[str, ...]:
+    """The data sets of the hub that a script loads, by the names that stand in its calls."""
+    names = (
+        call.args[0].value
+        for call in module.calls("datasets.load_dataset")
+        if call.args and isinstance(call.args[0], ast.Constant)
+    )
+    return tuple(name for name in names if isinstance(name, str) and name not in READERS)
 
 
 def stage_of(config: Config) -> TrainingStage | None:
@@ -66,5 +84,11 @@ def stage_of(config: Config) -> TrainingStage | None:
         name.strip() for name in str(training.adapter or "").split(",") if name.strip()
     )
     return TrainingStage(
-        config.path, training.method, model, adapters, output, training.lora is not None
+        config.path,
+        training.method,
+        model,
+        adapters,
+        output,
+        training.lora is not None,
+        loss_basis(config),
     )

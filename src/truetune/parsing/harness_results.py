@@ -6,6 +6,8 @@ results alike. Only what the file says is written: an option that it does not re
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,23 +17,36 @@ from truetune.parsing.input_limits import LOG, InputLimitError
 from truetune.parsing.json_reader import read_json
 
 HARNESS_KEYS = frozenset(
-    ("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn")
+    (
+        "lm_eval_version",
+        "chat_template",
+        "chat_template_sha",
+        "n-shot",
+        "task_hashes",
+        "fewshot_as_multiturn",
+    )
 )
 """Keys of which its results hold some, beside `results` and `config`"""
-FOLDERS = ("results", "evals", "eval_results", "evaluation")
-"""Folders in which results files may have any name"""
+FIRST_KEY = re.compile(rb'\s*\{\s*"(results|config_general|groups|group_subtasks|versions)"\s*:')
+"""How results begin: both harnesses write one of these keys first"""
+HEAD_BYTES = 256
+NAMED = "results"
+"""In the name of a results file that somebody wrote anew, with its keys in another order"""
 OF_LIGHTEVAL = "config_general"
 """The key under which lighteval records what it was started with"""
 TEMPLATE_KEY = "chat_template"
 """The key that says which template was used; earlier releases write none, and nothing is known then"""
+TEMPLATE_HASH_KEY = "chat_template_sha"
+"""A hash of that template; null where none was used"""
+TEMPLATE_NOT_RECORDED = "--truetune-template-not-recorded"
+"""A word of ours, in the place of the option: the results do not say whether a template was used"""
+MAX_TASKS = 2000
+"""Tasks of one file whose examples are compared; MMLU has 57, BIG-bench 200"""
 
 
 def is_harness_results(path: Path) -> bool:
-    """Is it a results file of lm_eval or lighteval? By its name first, or that of its folder: others are not opened."""
-    # Results may be large: a name that can't be one saves reading them.
-    if path.suffix != ".json" or not path.is_file():
-        return False
-    if "results" not in path.name and path.absolute().parent.name not in FOLDERS:
+    """Is it a results file of lm_eval or lighteval? By its keys; only files that begin like one are read whole."""
+    if path.suffix != ".json" or not path.is_file() or not _begins_like_results(path):
         return False
     try:
         content = read_json(path, LOG)
@@ -44,8 +59,40 @@ def is_harness_results(path: Path) -> bool:
     return OF_LIGHTEVAL in content or is_of_lm_eval
 
 
+def _begins_like_results(path: Path) -> bool:
+    """May a file be results, by its name or its first key? Results may be large, and most JSON files are none."""
+    if NAMED in path.name:
+        return True
+    try:
+        with path.open("rb") as stream:
+            return FIRST_KEY.match(stream.read(HEAD_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def shots_by_task(path: Path) -> Mapping[str, int]:
+    """The few-shot examples of each task that results record; empty where they record none, or can't be read."""
+    try:
+        content = read_json(path, LOG)
+    except (OSError, ValueError, InputLimitError):
+        return {}
+    if not isinstance(content, dict):
+        return {}
+    results = content.get("results")
+    if OF_LIGHTEVAL in content:
+        tasks = [_lighteval_task(str(key)) for key in results or () if "|" in str(key)]
+        return {name: count for name, count in tasks[:MAX_TASKS] if count is not None}
+    shots = content.get("n-shot")
+    if not isinstance(shots, dict):
+        configs = content.get("configs")
+        entries = configs.items() if isinstance(configs, dict) else ()
+        shots = {key: one.get("num_fewshot") for key, one in entries if isinstance(one, dict)}
+    named = itertools.islice(shots.items(), MAX_TASKS)
+    return {str(name): count for name, count in named if type(count) is int}
+
+
 def harness_words(path: Path) -> tuple[str, ...]:
-    """The words of the command that the results were made by; empty where they do not say which template was used.
+    """The words of the command that the results were made by, as far as they say it.
 
     Raises DataError where the file can't be read.
     """
@@ -55,7 +102,7 @@ def harness_words(path: Path) -> tuple[str, ...]:
         raise DataError(f"{path}: {error}") from None
     if isinstance(content, dict) and OF_LIGHTEVAL in content:
         return tuple(_words_of_lighteval(content))
-    if not isinstance(content, dict) or TEMPLATE_KEY not in content:
+    if not isinstance(content, dict) or "results" not in content:
         return ()
     return tuple(_command_words(content))
 
@@ -81,8 +128,10 @@ def _command_words(content: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(limit, int | float):
         yield from ("--limit", f"{limit:g}")
     # Without a template the harness writes null here, so that only a text says that the option was given.
-    if content.get(TEMPLATE_KEY):
+    if content.get(TEMPLATE_KEY) or content.get(TEMPLATE_HASH_KEY):
         yield "--apply_chat_template"
+    elif TEMPLATE_KEY not in content and TEMPLATE_HASH_KEY not in content:
+        yield TEMPLATE_NOT_RECORDED
     if content.get("fewshot_as_multiturn") is True:
         yield "--fewshot_as_multiturn"
 

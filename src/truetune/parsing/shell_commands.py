@@ -16,7 +16,13 @@ from pathlib import Path
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.docker_compose_services import is_compose_file, services
-from truetune.parsing.harness_results import TEMPLATE_KEY, harness_words, is_harness_results
+from truetune.parsing.harness_results import (
+    TEMPLATE_HASH_KEY,
+    TEMPLATE_KEY,
+    TEMPLATE_NOT_RECORDED,
+    harness_words,
+    is_harness_results,
+)
 from truetune.parsing.input_limits import RESULT, SETTINGS, InputLimitError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.shell_arrays import ARRAY_WORD, is_array_line, is_open_array, plain_arrays
@@ -150,10 +156,11 @@ def read_commands(path: Path) -> CommandFile:
 def _commands_of_results(path: Path) -> CommandFile:
     """The command that an evaluation was started by, at the line that names its template. Raises DataError."""
     words = harness_words(path)
-    text = shlex.join(words)
+    text = shlex.join(word for word in words if word != TEMPLATE_NOT_RECORDED)
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     # The finding points to the line that says whether a template was used.
-    line = next((n for n, one in enumerate(lines, 1) if f'"{TEMPLATE_KEY}"' in one), 1)
+    keys = (f'"{TEMPLATE_KEY}"', f'"{TEMPLATE_HASH_KEY}"')
+    line = next((n for n, one in enumerate(lines, 1) if any(key in one for key in keys)), 1)
     command = ShellCommand(words, line, text)
     return CommandFile(str(path), text, (command,) if words else ())
 

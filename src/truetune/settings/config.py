@@ -43,6 +43,28 @@ class RenamedKey(NamedTuple):
     """Until which release it was taken; None where that is not known"""
 
 
+class LossSetting(NamedTuple):
+    """A setting that decides what a reported loss is a mean of."""
+
+    key: str
+    """As the file spells it; of a table in a list, the key alone (`roles_to_train`)"""
+    value: str
+    """As text; the default of the stack where the file does not set it"""
+    line: int
+    """1-based; 0 for a default"""
+
+
+class LossBasis(NamedTuple):
+    """What the loss that a training reports is a mean of, as far as its settings say."""
+
+    settings: tuple[LossSetting, ...]
+    learned: str
+    """The part of the rows that is learned (`all`, `assistant`); empty where settings and columns do not tell it"""
+    rows: tuple[str, ...]
+    """The training rows as they are named: files, folders, names of the hub"""
+    is_evaluated: bool
+
+
 class TrainingStage(NamedTuple):
     """A training of one of the files that are looked at together: what it starts from and what it writes."""
 
@@ -55,6 +77,7 @@ class TrainingStage(NamedTuple):
     """Adapters that it starts from"""
     output: str
     trains_adapter: bool
+    loss: LossBasis | None = None
 
 
 class WeightUse(NamedTuple):

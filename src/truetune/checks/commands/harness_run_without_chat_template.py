@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
+from truetune.parsing.harness_results import TEMPLATE_NOT_RECORDED
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
@@ -79,7 +80,12 @@ class HarnessRun(NamedTuple):
     @property
     def is_without_template(self) -> bool:
         """Does the harness load a chat model, and write its prompts without a template?"""
-        return not self.has_template and self.loads_a_chat_model
+        return not self.has_template and self.says_template and self.loads_a_chat_model
+
+    @property
+    def says_template(self) -> bool:
+        """Is it known whether the run asks by a template? Results of some releases do not record it."""
+        return TEMPLATE_NOT_RECORDED not in self.options
 
     @property
     def has_template(self) -> bool:

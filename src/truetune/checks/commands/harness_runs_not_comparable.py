@@ -1,10 +1,11 @@
 """Two runs of an evaluation harness measure two models in two ways: other examples, rows or templates.
 
 ## What it does
-Compares the commands that start lm_eval in one file, and the results files of lm_eval and lighteval of one folder: two
-that run the same task for two models, with another number of few-shot examples (`--num_fewshot`), on all rows and on a
-part (`--limit`, `max_samples`), or with and without the chat template. Silent for one model that is measured in several
-ways, and where an option is a variable.
+Compares the commands that start lm_eval in the files of one folder, and the results files of lm_eval and lighteval,
+which are known by their keys: two that run the same task for two models, with another number of few-shot examples
+(`--num_fewshot`), on all rows and on a part (`--limit`, `max_samples`), or with and without the chat template. Silent
+for one model that is measured in several ways, where an option is a variable, and where an option only says what is
+the default of the task.
 
 ## Why it is bad
 The difference of the two scores is that of the two measurements. Five examples or none move a score by ten points, the
@@ -33,28 +34,52 @@ There is no automatic fix: measure both in the same way, with all rows, and comp
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.checks.commands.harness_run_without_chat_template import HarnessRun
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError
-from truetune.parsing.harness_results import is_harness_results
-from truetune.parsing.shell_commands import CommandFile, last_option, read_commands
+from truetune.parsing.harness_results import is_harness_results, shots_by_task
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    is_command_file,
+    last_option,
+    read_commands,
+)
 
 STARTS = (("lm_eval",), ("lm-eval",), ("-m", "lm_eval"), ("lighteval",))
-OTHER_MODELS = (
-    "tokenizer",
-    "batch_size",
-    "dtype",
-    "trust_remote_code",
-    "parallelize",
-    "max_length",
+WEIGHT_ARGUMENTS = frozenset(
+    (
+        "pretrained",
+        "peft",
+        "lora_local_path",
+        "model",
+        "model_name",
+        "path",
+        "engine",
+        "revision",
+        "subfolder",
+        "delta",
+        "gguf_file",
+        "autogptq",
+    )
 )
-"""Arguments of a model that say nothing of which one it is"""
+"""Arguments that say which weights are asked; others say how they are loaded"""
+NO_EXAMPLES = re.compile(
+    r"arc_(easy|challenge)|hellaswag|winogrande|piqa|boolq|openbookqa|sciq|copa|mmlu(_\w+)?|truthfulqa_\w+"
+    r"|lambada\w*|ifeval|social_iqa|wikitext"
+)
+"""Tasks of lm_eval whose own default is no example"""
 MAX_FILES = 40
-"""Results files beside one that are read"""
+"""Results files, or files of commands, beside one that are read"""
+MAX_ENTRIES = 2_000
+"""Entries of a folder that are looked at"""
+SHOWN_TASKS = 4
+"""Tasks with other examples that a message names"""
 
 
 class HarnessRunsNotComparable(CommandRule):
@@ -68,19 +93,27 @@ class HarnessRunsNotComparable(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         own = list(_harness_runs(self.subject))
+        if not own:
+            return
+        here = Path(self.subject.path)
         pairs = [(one, other, self.subject.path) for one, other in itertools.combinations(own, 2)]
-        if is_harness_results(Path(self.subject.path)):
-            pairs += [
-                (one, other, file.path)
-                for file in _results_beside(Path(self.subject.path))
-                for other in _harness_runs(file)
-                for one in own
-            ]
+        beside = _results_beside(here) if is_harness_results(here) else _jobs_beside(here)
+        pairs += [
+            (one, other, file.path)
+            for file in beside
+            for other in _harness_runs(file)
+            for one in own
+        ]
         for one, other, path in pairs:
-            differences = "; ".join(_setup_differences(one, other))
-            if differences and _measure_one_task(one, other):
+            if not _measure_one_task(one, other):
+                continue
+            own_setup, other_setup = _setup(one, self.subject.path), _setup(other, path)
+            shared = _tasks_of(one) & _tasks_of(other)
+            differences = list(_setup_differences(own_setup, other_setup, shared))
+            if differences:
                 yield self.finding(
-                    f"two models are measured in two ways, and their scores can't be compared: {differences}",
+                    "two models are measured in two ways, and their scores can't be compared:"
+                    f" {'; '.join(differences)}",
                     "measure both with the same --num_fewshot and the same template, on all rows (no --limit), and"
                     " compare again",
                     cases=[
@@ -121,6 +154,22 @@ def _results_beside(path: Path) -> Iterator[CommandFile]:
                 continue  # who judges that file says what is wrong with it
 
 
+def _jobs_beside(path: Path) -> Iterator[CommandFile]:
+    """Other files of commands in the folder of one; each pair once."""
+    try:
+        entries = sorted(itertools.islice(path.parent.iterdir(), MAX_ENTRIES))
+    except OSError:
+        return
+    jobs = [file for file in entries if file.suffix != ".json" and is_command_file(file)]
+    own = path.resolve()
+    for file in jobs[:MAX_FILES]:
+        if file.resolve() > own:
+            try:
+                yield read_commands(file)
+            except DataError:
+                continue  # who judges that file says what is wrong with it
+
+
 def _measure_one_task(one: HarnessRun, other: HarnessRun) -> bool:
     """Do two runs share a task, and ask two models, as far as plain words say?"""
     is_plain = "$" not in " ".join(_measuring_options(one) + _measuring_options(other))
@@ -133,8 +182,8 @@ def _measure_one_task(one: HarnessRun, other: HarnessRun) -> bool:
 
 def _measuring_options(run: HarnessRun) -> tuple[str, ...]:
     """The options that make a difference, and what is measured."""
-    names = ("--tasks", "--num_fewshot", "--limit")
-    return tuple(last_option(run.options, name) or "" for name in names)
+    names = (("--tasks", "-t"), ("--num_fewshot", "-f"), ("--limit", "-L"))
+    return tuple(last_option(run.options, *spellings) or "" for spellings in names)
 
 
 def _tasks_of(run: HarnessRun) -> frozenset[str]:
@@ -144,20 +193,68 @@ def _tasks_of(run: HarnessRun) -> frozenset[str]:
 
 def _model_arguments(run: HarnessRun) -> frozenset[str]:
     """The arguments that say which model is asked."""
-    parts = run.model.split(",")
-    return frozenset(one for one in parts if one.partition("=")[0].strip() not in OTHER_MODELS)
+    parts = [part.strip(" '\"") for part in run.model.split(",") if part.strip()]
+    weights = [part for part in parts if part.partition("=")[0].strip() in WEIGHT_ARGUMENTS]
+    return frozenset(weights or parts)
 
 
-def _setup_differences(one: HarnessRun, other: HarnessRun) -> Iterator[str]:
-    """What two runs measure in two ways."""
-    for name, what, missing in (
-        ("--num_fewshot", "few-shot examples", "the default of the task"),
-        ("--limit", "rows", "all"),
-    ):
-        values = [last_option(run.options, name) for run in (one, other)]
-        if values[0] != values[1]:
-            first, second = (missing if value is None else value for value in values)
-            yield f"{what} {first} and {second}"
-    templates = [run.has_template for run in (one, other)]
-    if templates[0] != templates[1]:
-        yield f"the chat template {' and '.join('on' if on else 'off' for on in templates)}"
+class Setup(NamedTuple):
+    """How a run of a harness asks."""
+
+    shots: Mapping[str, str]
+    """By task; empty for a command, which has one number for all its tasks"""
+    shots_of_all: str | None
+    limit: str | None
+    has_template: bool
+    says_template: bool
+
+
+def _setup(run: HarnessRun, path: str) -> Setup:
+    """How a run asks, by its command or by its results."""
+    is_results = is_harness_results(Path(path))
+    by_task = shots_by_task(Path(path)) if is_results else {}
+    return Setup(
+        {task: str(count) for task, count in by_task.items()},
+        last_option(run.options, "--num_fewshot", "-f"),
+        last_option(run.options, "--limit", "-L"),
+        run.has_template,
+        run.says_template,
+    )
+
+
+def _setup_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Iterator[str]:
+    """What two runs measure in two ways, for the tasks that both measure."""
+    yield from _shot_differences(one, other, tasks)
+    if one.limit != other.limit:
+        first, second = ("all" if value is None else value for value in (one.limit, other.limit))
+        yield f"rows {first} and {second}"
+    says_both = one.says_template and other.says_template
+    if says_both and one.has_template != other.has_template:
+        states = ("on" if setup.has_template else "off" for setup in (one, other))
+        yield f"the chat template {' and '.join(states)}"
+
+
+def _shot_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Iterator[str]:
+    """The numbers of examples that differ; of results each task has its own."""
+    if one.shots and other.shots:
+        differing = [
+            f"{task} {one.shots[task]} and {other.shots[task]}"
+            for task in sorted(tasks)
+            if one.shots.get(task, "") != other.shots.get(task, "")
+            and task in one.shots
+            and task in other.shots
+        ]
+        if differing:
+            more = f", and {len(differing) - SHOWN_TASKS} more tasks"
+            shown = ", ".join(differing[:SHOWN_TASKS])
+            yield f"few-shot examples {shown}{more if len(differing) > SHOWN_TASKS else ''}"
+        return
+    numbers = (one.shots_of_all, other.shots_of_all)
+    if numbers[0] == numbers[1]:
+        return
+    # `--num_fewshot 0` only says aloud what most tasks do by themselves.
+    is_said_alone = {None, "0"} == set(numbers)
+    if is_said_alone and all(NO_EXAMPLES.fullmatch(task) for task in tasks):
+        return
+    first, second = ("the default of the task" if value is None else value for value in numbers)
+    yield f"few-shot examples {first} and {second}"

@@ -601,6 +601,12 @@ GUIDES = (
                   "stands in nearly any text, and a long answer that names all options is right each time. Compare "
                   "parsed answers", "accuracy 97 % but answers read wrong; substring match, contains",
                   ("parser-scores-shuffled-golds", "prompt-left-in-answers")),
+            Cause("the losses of two runs are means over different tokens or rows: assistant_only_loss,"
+                  " completion_only_loss, train_on_inputs, label smoothing or the evaluation rows differ. Evaluate both"
+                  " in one way, or compare answers",
+                  "run B has a higher eval_loss than run A but its answers are better; are two losses comparable;"
+                  " eval_loss or perplexity of two runs, settings differ, people prefer the other",
+                  ("run-losses-not-comparable",)),
             Cause("two models were measured in two ways: other few-shot examples, --limit or max_samples, or with and"
                   " without the chat template. Measure both alike, on all rows",
                   "lm_eval or lighteval score of the tuned model is lower or higher than the base's; --num_fewshot,"
@@ -665,7 +671,8 @@ GUIDES = (
                   " compute_metrics, ROUGE",
                   ("metrics-count-ignored-labels", "run-ended-in-an-exception")),
             Cause("sacrebleu.corpus_bleu takes a list of reference streams: corpus_bleu(predictions, [references])",
-                  "BLEU below 1 or near zero though translations are right; sacrebleu, chrF"),
+                  "BLEU is 100 or near zero though translations differ or are right; hyp_len of one sentence;"
+                  " sacrebleu, chrF", ("references-nested-wrongly",)),
             Cause("logits are compared with a threshold for probabilities: logits > 0.5 without sigmoid is a"
                   " probability of 0.62; compare with 0",
                   "multi-label recall is low, few labels predicted; threshold 0.5; BCEWithLogitsLoss"),

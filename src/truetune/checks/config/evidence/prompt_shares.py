@@ -6,7 +6,7 @@ tokenizer need not be here: a share in characters is close to that in tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ ANSWER_ROLES = frozenset(("assistant", "gpt", "model", "bot"))
 
 
 class PromptShare(NamedTuple):
-    """Characters of some rows."""
+    """Characters, or tokens, of some rows."""
 
     rows: int
     prompts: int
@@ -38,10 +38,15 @@ class PromptShare(NamedTuple):
 
 def prompt_share(config: Config) -> PromptShare | None:
     """The prompts and answers of the first local rows; None where no row with an answer is at hand."""
+    return measure_prompts(config, len)
+
+
+def measure_prompts(config: Config, measure: Callable[[str], int]) -> PromptShare | None:
+    """As `prompt_share`, with texts measured in characters or in tokens."""
     rows = prompts = answers = 0
     try:
         for row in islice(_rows_of_run(config), MAX_ROWS):
-            before, answer = _count_characters(row)
+            before, answer = _measure_row(row, measure)
             if answer:
                 rows, prompts, answers = rows + 1, prompts + before, answers + answer
     except (TruetuneError, OSError):
@@ -80,14 +85,14 @@ def _columns_of_recipe(config: Config) -> dict[str, str]:
     return {ours[key]: name for key, name in named.items() if key in ours and name != ours[key]}
 
 
-def _count_characters(row: Conversation) -> tuple[int, int]:
-    """The characters of a row before its answers and in them; no answer where it is one text."""
+def _measure_row(row: Conversation, measure: Callable[[str], int]) -> tuple[int, int]:
+    """What stands in a row before its answers and in them; no answer where it is one text."""
     if not row.is_chat:
-        return len(row.prompt or ""), len(row.completion or "")
+        return measure(row.prompt or ""), measure(row.completion or "")
     prompts = answers = 0
     for message in row.messages:
         content = message.get("content")
-        size = len(content) if isinstance(content, str) else 0
+        size = measure(content) if isinstance(content, str) else 0
         if message.get("role") in ANSWER_ROLES:
             answers += size
         else:

@@ -1,0 +1,277 @@
+"""The losses of two runs side by side are means over different tokens or rows.
+
+## What it does
+Compares the SFT runs of the given files: settings of TRL, Axolotl, LLaMA-Factory and torchtune, commands that train by
+options, scripts whose settings are calls. It fires where two of them train one model on the same rows, and a switch
+that decides what the loss is a mean of differs: which tokens are supervised (`assistant_only_loss`,
+`completion_only_loss`, `train_on_inputs`, `train_on_prompt`, `mask_history`, `roles_to_train`), what is added up for
+each (`label_smoothing_factor`, `loss_type`), or which rows are evaluated (`val_set_size`, `eval_dataset`). Packing and
+another vocabulary are a note. Silent where one run starts from the other, for other training rows or methods, and for
+collections of many settings.
+
+## Why it is bad
+A prompt that stands in every row is learned after some steps, and its tokens cost next to nothing then. A mean over
+all tokens is far below one over the answers alone, and falls although the answers are no better. The lower of two such
+losses says nothing of which run is better.
+
+## Example
+```yaml
+beside:
+  a.yaml:
+    model_name_or_path: some/model
+    dataset_name: some/chats
+    output_dir: runs/a
+    assistant_only_loss: false
+    eval_strategy: steps
+    max_length: 2048
+config:
+  model_name_or_path: some/model
+  dataset_name: some/chats
+  output_dir: runs/b
+  assistant_only_loss: true
+  eval_strategy: steps
+  max_length: 2048
+```
+
+## Use instead
+```yaml
+beside:
+  a.yaml:
+    model_name_or_path: some/model
+    dataset_name: some/chats
+    output_dir: runs/a
+    assistant_only_loss: true
+    eval_strategy: steps
+    max_length: 2048
+config:
+  model_name_or_path: some/model
+  dataset_name: some/chats
+  output_dir: runs/b
+  assistant_only_loss: true
+  eval_strategy: steps
+  max_length: 2048
+```
+
+## Fix safety
+There is no automatic fix: each run may be right as it is. Evaluate both checkpoints in one way before the comparison.
+
+## References
+- huggingface/trl documentation, "SFT Trainer" (`assistant_only_loss`, `completion_only_loss`)
+- Shi et al. 2024, Instruction Tuning With Loss Over Instructions, arXiv 2405.14394
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import NamedTuple
+
+from truetune.checks.config.evidence.prompt_shares import prompt_share
+from truetune.checks.config.evidence.supervised_counts import count_supervised
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.loss_bases import (
+    LEARNED_BY,
+    PACKING_SWITCHES,
+    ROW_SWITCHES,
+    SUM_SWITCHES,
+    TOKEN_SWITCHES,
+)
+from truetune.checks.rule import ConfigRule
+from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
+from truetune.checks.training_stages import stage_of
+from truetune.checks.weight_uses import is_same_folder, is_within
+from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
+
+MAX_RUNS = 5
+"""Runs on the same rows; more of them are a collection of examples or a sweep, which is compared by other measures"""
+NO_OTHER_RUN = Unmet(
+    "it is about two SFT runs on the same rows that are given together",
+    "give the settings of both: truetune check RUN_A RUN_B",
+)
+
+
+class Difference(NamedTuple):
+    """A switch that differs between two runs."""
+
+    own: LossSetting
+    other: LossSetting
+
+
+class RunLossesNotComparable(ConfigRule):
+    code = "CFG098"
+    severity = "warning"
+    methods = ("sft", "pretrain")
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        return None if runs_beside(self.subject) else NO_OTHER_RUN
+
+    def figure(self) -> str:
+        others = ", ".join(PurePath(one.file).name for one in runs_beside(self.subject))
+        return f"the loss is a mean over the same tokens and rows as in {others}"
+
+    def findings(self) -> Iterator[Finding]:
+        own = _own_stage(self.subject)
+        if own is None or own.loss is None:
+            return
+        for other in runs_beside(self.subject):
+            # Each pair once, from the file whose name comes last.
+            if other.loss is None or _place(own) < _place(other):
+                continue
+            differences = list(_differences(own.loss, other.loss))
+            strong = [one for one in differences if one.own.key not in PACKING_SWITCHES]
+            vocabularies = (vocabulary_group(own.model), vocabulary_group(other.model))
+            is_of_one_model = vocabularies[0] == vocabularies[1]
+            if not differences and is_of_one_model:
+                continue
+            both_evaluate = own.loss.is_evaluated and other.loss.is_evaluated
+            yield self.finding(
+                _message(own, other, differences),
+                _remedy(differences),
+                severity="warning" if strong and both_evaluate and is_of_one_model else "info",
+                evidence=_shares(self.subject, differences),
+                cases=_cases(own, other, differences),
+            )
+
+
+def runs_beside(config: Config) -> list[TrainingStage]:
+    """The other runs of the same method on the same rows, of which none starts from another."""
+    own = _own_stage(config)
+    if own is None or own.loss is None or not own.loss.rows:
+        return []
+    runs: list[TrainingStage] = []
+    for one in config.stages:
+        if one.file == own.file or one.method != own.method or one.loss is None:
+            continue
+        is_chain = _starts_from(one, own) or _starts_from(own, one)
+        if is_chain or one.loss.rows != own.loss.rows or not _are_peers(own, one):
+            continue
+        runs.append(one)
+    return runs if len(runs) < MAX_RUNS else []
+
+
+def _own_stage(config: Config) -> TrainingStage | None:
+    """The run that settings are, as it stands among the runs of the given files: its rows were read for these."""
+    own = stage_of(config)
+    if own is None:
+        return None
+    same = (one for one in config.stages if _place(one) == _place(own))
+    return next(same, own)
+
+
+def _are_peers(own: TrainingStage, other: TrainingStage) -> bool:
+    """Do two runs start from one model, or from two published ones whose vocabularies are known?"""
+    if is_same_folder(own.model, other.model):
+        return own.adapters == other.adapters
+    return None not in (vocabulary_group(own.model), vocabulary_group(other.model))
+
+
+def _starts_from(one: TrainingStage, other: TrainingStage) -> bool:
+    """Does a run start from what the other writes?"""
+    return any(is_within(name, other.output) for name in (one.model, *one.adapters))
+
+
+def _place(stage: TrainingStage) -> tuple[str, str]:
+    return stage.file, stage.output
+
+
+def _differences(own: LossBasis, other: LossBasis) -> Iterator[Difference]:
+    """The switches that differ, and come to another loss."""
+    is_same_part = bool(own.learned) and own.learned == other.learned
+    both_evaluate = own.is_evaluated and other.is_evaluated
+    others = {setting.key: setting for setting in other.settings}
+    for setting in own.settings:
+        there = others.get(setting.key)
+        if there is None or there.value == setting.value:
+            continue
+        if is_same_part and setting.key in LEARNED_BY:
+            continue
+        if setting.key in ROW_SWITCHES and not both_evaluate:
+            continue
+        # What a switch on the evaluation takes over from the training is told by that one.
+        if not setting.line and not there.line:
+            continue
+        yield Difference(setting, there)
+
+
+def _message(own: TrainingStage, other: TrainingStage, differences: list[Difference]) -> str:
+    """What differs, and what that makes of the two losses."""
+    names = f"{_name(other)} and {_name(own)}"
+    if not differences:
+        return (
+            f"{names} train models with different vocabularies ({other.model}, {own.model}) on the same rows: a loss"
+            " is a mean over tokens, and their tokens differ, so the two losses can't be compared"
+        )
+    told = "; ".join(f"{one.own.key}: {one.other.value} and {one.own.value}" for one in differences)
+    return (
+        f"{names} train on the same rows, and their losses are {_kind(differences)}, so the two can't be compared:"
+        f" {told}"
+    )
+
+
+def _kind(differences: list[Difference]) -> str:
+    """How two losses differ."""
+    keys = {one.own.key for one in differences}
+    if keys & TOKEN_SWITCHES.keys():
+        return "means over different tokens"
+    if keys & SUM_SWITCHES.keys():
+        return "means of different quantities"
+    if keys & ROW_SWITCHES.keys():
+        return "means over different evaluation rows"
+    return "weighed in two ways (a pack counts its tokens alike, a batch of single rows its rows)"
+
+
+def _remedy(differences: list[Difference]) -> str:
+    """How to compare two such runs."""
+    if not differences:
+        return (
+            "compare the answers to the same held-out prompts, or bits for each character instead of nats for each"
+            " token"
+        )
+    first = differences[0].own
+    return (
+        f"evaluate both checkpoints on the same rows with one value ({first.key}: {first.value} for both), or compare"
+        " their answers to the same held-out prompts; neither run need be trained again for it"
+    )
+
+
+def _shares(config: Config, differences: list[Difference]) -> Iterator[str]:
+    """What the switches on the supervised tokens come to, where the rows are on this machine."""
+    if not any(one.own.key in TOKEN_SWITCHES for one in differences):
+        return
+    counts = count_supervised(config)
+    if counts is not None:
+        yield (
+            f"tokens of the texts in the first {counts.rows:,} rows: {counts.prompts + counts.answers:,} in all,"
+            f" {counts.answers:,} of them in answers"
+        )
+        return
+    share = prompt_share(config)
+    if share is not None:
+        yield (
+            f"of the texts in the first {share.rows:,} rows, {share.share:.0%} of the characters stand in prompts and"
+            f" {1 - share.share:.0%} in answers"
+        )
+
+
+def _cases(
+    own: TrainingStage, other: TrainingStage, differences: list[Difference]
+) -> Iterator[Case]:
+    """Each differing setting in both files."""
+    if not differences:
+        yield Case(f"model: {other.model}", file=other.file)
+        yield Case(f"model: {own.model}", file=own.file)
+    for one in differences:
+        for setting, stage in ((one.other, other), (one.own, own)):
+            text = f"{setting.key}: {setting.value}"
+            if setting.line:
+                yield Case(text, file=stage.file, line=setting.line)
+            else:
+                yield Case(f"{text} by default", file=stage.file)
+
+
+def _name(stage: TrainingStage) -> str:
+    return PurePath(stage.file).name

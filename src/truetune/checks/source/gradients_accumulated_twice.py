@@ -1,0 +1,130 @@
+"""The loop accumulates gradients by hand, and its engine accumulates them as well.
+
+## What it does
+Reads how many micro-batches the engine of a loop counts: `gradient_accumulation_steps` of DeepSpeed's settings, of
+`Accelerator`, or Lightning's `accumulate_grad_batches`. It fires where DeepSpeed's `engine.step()` or
+`engine.backward()` stands under a remainder of the loop's own (`if micro % 8 == 0`), where a remainder lets
+Accelerate's optimizer step at batches at which `accumulate` keeps it from stepping, and where the loss is divided by
+the number by which the library divides it. Silent where the engine counts one batch, or its number is not known.
+
+## Why it is bad
+DeepSpeed counts the calls of `step`. With 8 of its own and 8 of the loop, the weights change once in 64 micro-batches:
+an eighth of the updates, an eightfold batch, and a schedule that ends in its beginning. A loss that is divided twice
+has gradients that are 8 times too small.
+
+## Example
+```python
+import deepspeed
+
+engine, _, _, _ = deepspeed.initialize(model=model, config={"gradient_accumulation_steps": 8})
+for micro, batch in enumerate(loader, 1):
+    loss = engine(**batch).loss
+    engine.backward(loss)
+    if micro % 8 == 0:
+        engine.step()
+```
+
+## Use instead
+```python
+import deepspeed
+
+engine, _, _, _ = deepspeed.initialize(model=model, config={"gradient_accumulation_steps": 8})
+for micro, batch in enumerate(loader, 1):
+    loss = engine(**batch).loss
+    engine.backward(loss)
+    engine.step()
+```
+
+## Fix safety
+There is no automatic fix: `step` after each `backward` gives the batch and the updates that the settings say. Counts
+that the loop prints by itself go on as before.
+
+## References
+- DeepSpeed documentation, "Training API" (`engine.step()` after each `engine.backward()`, "Gradient Accumulation")
+- huggingface/accelerate documentation, "Performing gradient accumulation"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.double_accumulation import (
+    Accumulation,
+    CountedTwice,
+    engine_calls,
+    find_counted_twice,
+)
+from truetune.source.module import Module
+
+
+class GradientsAccumulatedTwice(SourceRule):
+    code = "SRC268"
+    symptoms = ("loss-does-not-fall", "several-gpus", "nothing-is-learned")
+    severity = "error"
+    looks_at = CodePlaces("steps of engines that accumulate gradients", engine_calls)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in find_counted_twice(module):
+            yield self.finding(
+                _message(found),
+                _remedy(found),
+                cases=[case_at(module, found.node), *_case_of_number(module, found.engine)],
+            )
+
+
+def _message(found: CountedTwice) -> str:
+    """What is counted twice, and what comes of it."""
+    number = found.engine.number
+    if found.kind == "loss":
+        factor = f"{number} times " if number is not None else f"{found.by} times "
+        return (
+            f"the loss is divided by {found.by} here, and {found.library} divides it by {found.engine.text} as well:"
+            f" gradients are {factor}too small"
+        )
+    if found.kind == "never":
+        return (
+            f"the optimizer steps where the batch's number, counted from 0, divides by {found.by}; accumulate() lets it"
+            f" step one batch before each of them, so the weights never change"
+        )
+    product = ""
+    if number is not None and found.times is not None:
+        product = (
+            f"; {number} x {found.times} = {number * found.times} micro-batches are one update, and there are"
+            f" 1/{found.times} of the updates"
+        )
+    return (
+        f"engine.{found.kind}() is called at every {found.times or found.by} micro-batches only, and DeepSpeed's engine"
+        f" itself counts {found.engine.text} calls of step() before it updates the weights{product}"
+    )
+
+
+def _remedy(found: CountedTwice) -> str:
+    """The edit that leaves the counting to the library."""
+    if found.kind == "loss":
+        return f"take `/ {found.by}` out: {found.library} divides"
+    if found.kind == "never":
+        return (
+            "take the condition out: inside of accumulate(), call optimizer.step(), scheduler.step() and"
+            " optimizer.zero_grad() for each batch"
+        )
+    return (
+        f"take the condition (`if ... % {found.times or found.by}`) out, so that engine.step() comes after each"
+        " engine.backward(), and let the engine count; count updates by engine.global_steps"
+    )
+
+
+def _case_of_number(module: Module, accumulation: Accumulation) -> Iterator[Case]:
+    """Where the engine is told its number."""
+    if accumulation.node is not None:
+        yield case_at(module, accumulation.node)
+    elif accumulation.file:
+        text = (
+            f"gradient_accumulation_steps: {accumulation.text} ({PurePath(accumulation.file).name})"
+        )
+        yield Case(text, file=accumulation.file, line=accumulation.line)

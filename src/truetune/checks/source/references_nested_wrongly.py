@@ -1,0 +1,135 @@
+"""References are given to a corpus metric in the nesting of another library.
+
+## What it does
+Looks at the shape of the references at calls of `sacrebleu.corpus_bleu`, `corpus_chrf` and `corpus_ter`, of the
+`corpus_score` of sacrebleu's metrics, and of NLTK's `corpus_bleu`. sacrebleu takes streams: one list for each set of
+references, as long as the predictions. It fires where a list of one reference for each row is given (`[[r] for r in
+refs]`), and where NLTK gets the words of one reference for each row instead of a list of references
+(`[r.split() for r in refs]`). Silent for shapes that the code does not show.
+
+## Why it is bad
+sacrebleu takes `[[r] for r in refs]` for as many reference sets of one segment each, and scores the first prediction
+alone: BLEU is 100 or 0, whatever the model wrote. NLTK takes each word for a reference. Neither raises an error.
+
+## Example
+```python
+import sacrebleu
+
+references = [[row["reference"]] for row in rows]
+bleu = sacrebleu.corpus_bleu(predictions, references)
+```
+
+## Use instead
+```python
+import sacrebleu
+
+references = [row["reference"] for row in rows]
+bleu = sacrebleu.corpus_bleu(predictions, [references])
+```
+
+## Fix safety
+There is no automatic fix: scores that were reported before were of one segment, and have to be computed again.
+
+## References
+- mjpost/sacrebleu README, "Using SacreBLEU from Python"
+- NLTK documentation, `nltk.translate.bleu_score.corpus_bleu`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+SACREBLEU = ("sacrebleu.corpus_*", "sacrebleu.*.corpus_*")
+SACREBLEU_METRICS = ("sacrebleu.BLEU", "sacrebleu.CHRF", "sacrebleu.TER", "sacrebleu.metrics.*")
+NLTK = ("nltk.*.corpus_bleu", "nltk.corpus_bleu")
+
+
+def _corpus_scores(module: Module) -> Iterator[Call]:
+    """Calls that score a corpus by sacrebleu or NLTK."""
+    yield from module.calls(*SACREBLEU, *NLTK)
+    for call in module.methods("corpus_score"):
+        made = module.flow.producing_call(call.receiver)
+        if made is not None and made.named(*SACREBLEU_METRICS):
+            yield call
+
+
+class ReferencesNestedWrongly(SourceRule):
+    code = "SRC269"
+    symptoms = ("odd-metrics",)
+    severity = "error"
+    looks_at = CodePlaces("corpus scores of sacrebleu and NLTK", _corpus_scores)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in _corpus_scores(module):
+            if call.named(*NLTK):
+                yield from self._of_nltk(call)
+                continue
+            references = call.argument(1, "references")
+            shape = None if references is None else _one_list_for_each_row(module, references)
+            if shape is None:
+                continue
+            yield self.finding(
+                "sacrebleu is given one list for each row, and takes each for a whole set of references: it scores the"
+                " first row alone",
+                "give it one list of all references inside of a list: corpus_bleu(predictions, [[r1, r2, ...]])",
+                evidence=[
+                    "the printed hyp_len is then that of one sentence, however many rows there are"
+                ],
+                cases=[case_at(module, call.node), case_at(module, shape)],
+            )
+
+    def _of_nltk(self, call: Call) -> Iterator[Finding]:
+        module = self.subject
+        references = call.argument(0, "list_of_references")
+        shape = None if references is None else _words_for_each_row(module, references)
+        if shape is not None:
+            yield self.finding(
+                "NLTK's corpus_bleu is given the words of one reference for each row, and takes each word for a"
+                " reference of its own",
+                "give a list of references for each row: [[r.split()] for r in references]",
+                cases=[case_at(module, call.node), case_at(module, shape)],
+            )
+
+
+def _comprehensions(module: Module, node: ast.expr) -> Iterator[ast.ListComp]:
+    """The list comprehensions of one loop that an argument is made by, where it is made by nothing else."""
+    origins = [origin.node for origin in module.flow.origins(node) if not origin.path]
+    made = [node] if isinstance(node, ast.ListComp) else origins
+    if made and all(isinstance(one, ast.ListComp) for one in made):
+        for one in made:
+            if isinstance(one, ast.ListComp) and len(one.generators) == 1:
+                yield one
+
+
+def _one_list_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
+    """`[[row["reference"]] for row in rows]`"""
+    for made in _comprehensions(module, node):
+        inner = made.elt
+        if not isinstance(inner, ast.List) or len(inner.elts) != 1:
+            continue
+        # `[[*column] for column in streams]` has a whole stream in each list.
+        if not isinstance(inner.elts[0], ast.Starred):
+            return made
+    return None
+
+
+def _words_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
+    """`[r.split() for r in references]`"""
+    for made in _comprehensions(module, node):
+        is_split = isinstance(made.elt, ast.Call) and isinstance(made.elt.func, ast.Attribute)
+        if (
+            is_split
+            and isinstance(made.elt, ast.Call)
+            and ast.unparse(made.elt.func).endswith(".split")
+        ):
+            return made
+    return None

@@ -1,0 +1,52 @@
+"""Shapes of references at calls of corpus metrics."""
+
+from __future__ import annotations
+
+import pytest
+
+from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.rule_runner import run_rule
+from truetune.source.module import parse_module
+
+HEAD = """
+import sacrebleu
+from sacrebleu import corpus_bleu as score
+from sacrebleu.metrics import BLEU, CHRF
+from nltk.translate.bleu_score import corpus_bleu
+import evaluate
+"""
+WRONG = {
+    "streams": "refs = [[r['a'].strip()] for r in rows]\nsacrebleu.corpus_bleu(out, refs)",
+    "in place": "sacrebleu.corpus_chrf(out, [[r] for r in refs])",
+    "by name": "score(out, references=[[r] for r in refs])",
+    "a metric": "metric = CHRF()\nmetric.corpus_score(out, [[r] for r in refs])",
+    "a metric at once": "BLEU(lowercase=True).corpus_score(out, [[r] for r in refs])",
+    "nltk": "corpus_bleu([r.split() for r in refs], [o.split() for o in out])",
+    "nltk by a name": "words = [r.lower().split() for r in refs]\ncorpus_bleu(words, out)",
+}
+RIGHT = {
+    "one stream": "refs = [r['a'] for r in rows]\nsacrebleu.corpus_bleu(out, [refs])",
+    "two streams": "sacrebleu.corpus_bleu(out, [[r[i] for r in refs] for i in range(2)])",
+    "turned": "sacrebleu.corpus_bleu(out, list(zip(*refs)))",
+    "whole columns": "sacrebleu.corpus_bleu(out, [[*column] for column in streams])",
+    "evaluate": "evaluate.load('sacrebleu').compute(predictions=out, references=[[r] for r in refs])",
+    "nltk": "corpus_bleu([[r.split()] for r in refs], [o.split() for o in out])",
+    "a parameter": "def f(out, refs):\n    return sacrebleu.corpus_bleu(out, refs)",
+    "one sentence": "sacrebleu.sentence_bleu(out, [r for r in refs])",
+}
+
+
+def found(code: str) -> list[str]:
+    module = parse_module(HEAD + code, "score.py")
+    rule = find_rule("references-nested-wrongly")
+    return [one.message for one in run_rule(module, rule).findings]
+
+
+@pytest.mark.parametrize("code", WRONG.values(), ids=WRONG)
+def test_another_nesting(code: str) -> None:
+    assert len(found(code)) == 1
+
+
+@pytest.mark.parametrize("code", RIGHT.values(), ids=RIGHT)
+def test_the_right_nesting(code: str) -> None:
+    assert found(code) == []
