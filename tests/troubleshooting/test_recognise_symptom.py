@@ -1,0 +1,50 @@
+"""Symptoms are recognised by what other users say of them."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+
+from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.recognise_symptom import SENTENCES, recognise_symptom
+from truetune.troubleshooting.rank_causes import MAX_GUIDES, choose_guides
+
+SAID = (
+    ("training crawls on this card, I expected far more iterations", "slow-training"),
+    ("each epoch is super slow and the gpu is idle", "slow-training"),
+    ("the job is killed while the shards load", "out-of-memory"),
+    ("ranks hang at the first barrier", "several-gpus"),
+    ("rewards margins do not move", "dpo-without-effect"),
+    ("the benchmark score is the same for every checkpoint", "odd-metrics"),
+)
+
+
+@pytest.mark.parametrize(("question", "symptom"), SAID)
+def test_the_likeliest_symptom_is_that_of_the_words(question: str, symptom: str) -> None:
+    chances = recognise_symptom(question)
+    assert max(chances, key=lambda name: chances[name]) == symptom
+    assert sum(chances.values()) == pytest.approx(1.0)
+    assert choose_guides(question)[0][0].name == symptom
+
+
+@pytest.mark.parametrize("question", ["", "qqxzv", "the and of", "ドイツ語"])
+def test_words_that_nobody_says_recognise_nothing(question: str) -> None:
+    assert recognise_symptom(question) == {}
+    assert len(choose_guides(question)) == len(GUIDES)
+
+
+def test_few_guides_are_kept_and_the_best_comes_first() -> None:
+    chosen = choose_guides("evaluation loss is odd, slow steps, out of memory on two gpus")
+    shares = [share for _, share in chosen]
+    assert 1 <= len(chosen) <= MAX_GUIDES
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == 1.0
+
+
+def test_each_sentence_is_of_a_guide() -> None:
+    """A symptom without a guide would take the share of those that have one."""
+    text = files("truetune.checks.explaining").joinpath(SENTENCES).read_text(encoding="utf-8")
+    lines = [line.split("\t") for line in text.splitlines()]
+    assert all(len(parts) == 2 and parts[1].strip() for parts in lines)
+    assert {parts[0] for parts in lines} <= {guide.name for guide in GUIDES}
