@@ -71,9 +71,9 @@ NOT_FALLING = re.compile(
 )
 """Words that may say the opposite, or that it falls too little"""
 NO_FACTS = ProjectFacts({}, frozenset(), frozenset())
-# Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way. Measured on
-# `symptom_sentences.tsv` by cross-validation: the right guide is among those that are kept in 89 %, and 2.2 are kept on
-# average. By the search alone, from 0.6 on, it was among them in 73 %.
+# Of the best guide's score: a guide that fits nearly as well is about the same symptom, said in another way. Measured
+# on `symptom_sentences.tsv` by cross-validation: the right guide is among those that are kept in 89 %, and 2.2 are kept
+# on average. By the search alone, from 0.6 on, it was among them in 73 %.
 MIN_GUIDE_SHARE = 0.3
 SENTENCES_WEIGHT = 0.7
 MAX_GUIDES = 4

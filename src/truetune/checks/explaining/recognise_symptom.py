@@ -6,8 +6,8 @@ who had not seen the guides. A naive Bayes classifier over the stems of their wo
 
 Measured by five-fold cross-validation on the sentences: this alone has the right symptom first in 63 % and among the
 first two in 83 %, the search alone has it first in 54 %, and both together (`rank_causes.choose_guides`) in 66 %. Many
-sentences fit two symptoms. On 93 sentences of `bench.starts`, which are not in the table, both together have it first in
-80, and the search alone in 77.
+sentences fit two symptoms. On 93 sentences of `bench.starts`, which are not in the table, both together have it first
+in 80, and the search alone in 77.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from truetune.checks.explaining.stem_words import list_stems
 
 SENTENCES = "symptom_sentences.tsv"
 # Added to each count, as if every word stood in one more sentence of each symptom (Laplace). Measured as above: 0.3 has
-# 60 %, 1 and 2 have 63 %. 60 %, 1 and 2 have 63 %.
+# 60 %, 1 and 2 have 63 %.
 SMOOTHING = 1.0
 
 
