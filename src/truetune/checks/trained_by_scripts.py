@@ -1,6 +1,6 @@
 """What the Python scripts around a file of commands train, and which folders hold it afterwards.
 
-The trade-off: one training with plain names is compared. With two, or with a script that asks a model by itself, it is
+The trade-off: one training with plain names is compared. With two, or with a script that asks what was trained, it is
 not known what a command is meant for, and nothing is said.
 """
 
@@ -13,6 +13,8 @@ from truetune.checks.findings import Case
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.models_in_project_runs import trained_models
 from truetune.checks.source.evidence.prompt_forms import (
+    is_written_by_script,
+    loaded_names,
     scripts_around,
     trains_a_model,
     written_folders,
@@ -49,6 +51,8 @@ def trained_by_scripts(path: Path) -> TrainedByScripts | None:
     trained = trained_models(training)
     if trained is None or any(training.methods("push_to_hub")):
         return None
+    if any(_asks_what_was_trained(one, trained.outputs) for one in scripts if one is not training):
+        return None
     merged = [folder for one in scripts if one is not training for folder in _merged_folders(one)]
     merged += _merged_folders(training)
     outputs = {*trained.outputs, *merged}
@@ -61,6 +65,14 @@ def trained_by_scripts(path: Path) -> TrainedByScripts | None:
         plain_folder(best),
         case_at(training, trained.node),
     )
+
+
+def _asks_what_was_trained(module: Module, outputs: frozenset[str]) -> bool:
+    """Does a script load what was trained, and does not merge it? Then commands may use the base to compare."""
+    if trains_a_model(module) or any(module.methods(*MERGES)):
+        return False
+    names = {plain_folder(name) for name in loaded_names(module)}
+    return any(is_written_by_script(name, frozenset(map(plain_folder, outputs))) for name in names)
 
 
 def _merged_folders(module: Module) -> list[str]:

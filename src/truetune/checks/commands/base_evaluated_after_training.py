@@ -6,8 +6,8 @@ that it trains), with the model that they begin with and the folder that they wr
 `vllm serve` comes behind, names the model of the beginning without an adapter, and no later command uses the folder as
 a model.
 
-Of a project whose training is a script in Python, or a file of settings of Axolotl or LLaMA-Factory, it compares the
-commands of the other files: `lm_eval`, `vllm serve` and llama.cpp's `convert_hf_to_gguf.py`. It speaks where they name
+Of a project whose training is a script in Python, or a command in another file, it compares the commands of the other
+files: `lm_eval`, `vllm serve` and llama.cpp's `convert_hf_to_gguf.py`. It speaks where they name
 the base without an adapter, and no command of the project names what the training, or the merge after it, writes.
 Files and results that say they are about the base are left alone.
 
@@ -40,12 +40,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.adapter_servers import commands_around
+from truetune.checks.adapter_servers import command_files_around, commands_around
 from truetune.checks.commands.harness_run_without_chat_template import harness_runs
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.served_model_folders import served_names
-from truetune.checks.trained_by_scripts import plain_folder, trained_by_scripts
+from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder, trained_by_scripts
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -84,6 +84,10 @@ ABOUT_THE_BASE = re.compile(
     re.I,
 )
 """Signs that the base is used on purpose"""
+MODEL_WORDS = re.compile(
+    r"(?:pretrained|peft|delta|lora_local_path|lora-modules|--lora|--model\w*|--adapter\w*|merge\S*|\.py|serve)[ =]\S*\$"
+)
+"""A model that a variable names"""
 WRITING_OPTIONS = re.compile(r"^-+(?:output|out|log|save|results?|o$)")
 
 
@@ -129,11 +133,13 @@ class BaseEvaluatedAfterTraining(CommandRule):
         used = [one for one in _used_plainly(self.subject) if not _is_about_the_base(one.command)]
         if not used or ABOUT_THE_BASE.search(Path(self.subject.path).name):
             return
-        scripts = trained_by_scripts(Path(self.subject.path))
-        if scripts is None:
+        path = Path(self.subject.path)
+        scripts = trained_by_commands(path) or trained_by_scripts(path)
+        commands = list(commands_around(path))
+        if scripts is None or any(map(may_use_any_model, commands)):
             return
-        commands = list(commands_around(Path(self.subject.path)))
-        if any(_uses_as_model(one, folder) for one in commands for folder in scripts.outputs):
+        others = [one for one in commands if training_of(one, path.parent) is None]
+        if any(uses_as_model(one, folder) for one in others for folder in scripts.outputs):
             return
         for asked in used:
             if plain_folder(asked.model) not in scripts.bases:
@@ -151,7 +157,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
         file = self.subject
         for training in trainings:
             later = [one for one in file.commands if one.line > training.command.line]
-            if any(_uses_as_model(one, training.output) for one in later):
+            if any(uses_as_model(one, training.output) for one in later):
                 continue
             for asked in _asked_plainly(file):
                 if asked.command in later and asked.model == training.model:
@@ -170,9 +176,33 @@ class BaseEvaluatedAfterTraining(CommandRule):
 def _trainings_of(file: CommandFile) -> Iterator[Training]:
     """The trainings that commands of a file start."""
     for command in file.commands:
-        training = _training_of(command, Path(file.path).parent)
+        training = training_of(command, Path(file.path).parent)
         if training is not None:
             yield training
+
+
+def trained_by_commands(path: Path) -> TrainedByScripts | None:
+    """The one training that commands of other files of the project start; None where there is none, or several."""
+    found = [(file, one) for file in command_files_around(path) for one in _trainings_of(file)]
+    if len({(one.model, one.output) for _, one in found}) != 1:
+        return None
+    file, training = found[0]
+    if "$" in training.model + training.output:
+        return None
+    text = training.command.text.strip()
+    output = plain_folder(training.output)
+    return TrainedByScripts(
+        file.path,
+        frozenset((plain_folder(training.model),)),
+        frozenset((output,)),
+        output,
+        Case(text, file=file.path, line=training.command.line),
+    )
+
+
+def may_use_any_model(command: ShellCommand) -> bool:
+    """Does a command name a model by a variable that is not known?"""
+    return "$" in command.text and MODEL_WORDS.search(" ".join(command.words)) is not None
 
 
 def _used_plainly(file: CommandFile) -> Iterator[Asked]:
@@ -219,7 +249,7 @@ def _words_of_results(command: ShellCommand) -> Iterator[str]:
         before = word
 
 
-def _training_of(command: ShellCommand, folder: Path) -> Training | None:
+def training_of(command: ShellCommand, folder: Path) -> Training | None:
     """The training that a command starts; None where it starts none, or its model or output is not seen."""
     words = next(
         (found for one in TRAINING_PROGRAMS if (found := command.behind(*one)) is not None), None
@@ -268,7 +298,7 @@ def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
             yield Asked(server.command, model, text, remedy)
 
 
-def _uses_as_model(command: ShellCommand, output: str) -> bool:
+def uses_as_model(command: ShellCommand, output: str) -> bool:
     """Does a command name the folder of a training, or a model in it, but for what it writes there?"""
     before = ""
     for word in command.words:
