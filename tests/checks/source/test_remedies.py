@@ -39,6 +39,7 @@ UNNAMED = frozenset(
         "lora-target-names-joined",
         "visible-devices-set-too-late",
         "append-result-as-value",
+        "adapter-made-anew-after-training",
         "collective-call-on-one-rank",
         "gradients-never-used",
         "pattern-misses-the-answers",
