@@ -29,7 +29,9 @@ model.generate(**inputs, max_new_tokens=20)
 """
 PY = TRAIN.format(base="m/base", out="runs/3")
 LOCAL = TRAIN.format(base="./models/base", out="runs/3")
-HARNESS = "lm_eval --model hf --model_args pretrained=m/base{} --tasks a --output_path results/tuned\n"
+HARNESS = (
+    "lm_eval --model hf --model_args pretrained=m/base{} --tasks a --output_path results/tuned\n"
+)
 GGUF = "python llama.cpp/convert_hf_to_gguf.py {} --outfile tuned.gguf --outtype bf16\n"
 COMPOSE = "services:\n  llm:\n    image: vllm/vllm-openai\n    command: --model m/base --port 80\n"
 BASE_USED = {
@@ -67,7 +69,11 @@ BASE_FINE = {
     "another model": {"train.py": PY, "eval.sh": HARNESS.format("").replace("m/base", "m/other")},
     "variable": {"train.py": PY, "eval.sh": HARNESS.format("") + HARNESS.format(",peft=$1")},
     "script asks": {"train.py": PY, "ask.py": ASK, "eval.sh": HARNESS.format("")},
-    "merged is converted": {"train.py": LOCAL, "merge.py": MERGE, "x.sh": GGUF.format("runs/merged")},
+    "merged is converted": {
+        "train.py": LOCAL,
+        "merge.py": MERGE,
+        "x.sh": GGUF.format("runs/merged"),
+    },
     "adapter is converted": {
         "train.py": LOCAL,
         "x.sh": GGUF.format("models/base") + "python convert_lora_to_gguf.py runs/3/final\n",

@@ -44,7 +44,9 @@ def _check(folder: Path, prompt: str, answer: str, settings: str) -> bool:
     for place in (folder / "desk.json", folder / "data" / "desk.json"):
         place.write_text(json.dumps(rows), encoding="utf-8")
     entry = {"file_name": "desk.json", "columns": {"prompt": prompt, "response": answer}}
-    (folder / "data" / "dataset_info.json").write_text(json.dumps({"desk": entry}), encoding="utf-8")
+    (folder / "data" / "dataset_info.json").write_text(
+        json.dumps({"desk": entry}), encoding="utf-8"
+    )
     path = folder / "train.yaml"
     path.write_text(settings, encoding="utf-8")
     output = CliRunner().invoke(truetune_group, ["check", str(path)]).stdout

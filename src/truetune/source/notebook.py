@@ -130,9 +130,7 @@ def _read_cell(text: str, json_cell: _JsonObject, number: int, start: int, line:
             spots.append(match.start())
     spots.append(json_cell.source[-1][1] - 1)
     break_text = "" if json_cell.gap is None else f'",{json_cell.gap}"'
-    return Cell(
-        number, start, line, "".join(parts), tuple(spots), break_text, json_cell.run_count
-    )
+    return Cell(number, start, line, "".join(parts), tuple(spots), break_text, json_cell.run_count)
 
 
 def _kernel_language(notebook: dict[str, Any]) -> Any:

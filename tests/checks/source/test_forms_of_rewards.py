@@ -88,7 +88,9 @@ def _findings(prompt: str, code: str, folder: Path) -> list[str]:
     rows = []
     for n in range(3, 40, 5):
         turns = [{"role": "user", "content": f"What is {n} + 1?"}]
-        rows.append({"prompt": [{"role": "system", "content": prompt}, *turns], "answer": str(n + 1)})
+        rows.append(
+            {"prompt": [{"role": "system", "content": prompt}, *turns], "answer": str(n + 1)}
+        )
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (folder / "train.py").write_text(HEAD + code + TAIL, encoding="utf-8")
     found = lint([folder / "train.py"], select=["reward-reads-another-form"]).findings

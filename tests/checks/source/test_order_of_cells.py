@@ -14,7 +14,9 @@ LOAD = (
     "from trl import SFTTrainer\nbase = AutoModelForCausalLM.from_pretrained('m/base')"
 )
 WRAP = "model = get_peft_model(base, LoraConfig())"
-UNSLOTH = "from unsloth import FastLanguageModel\nmodel = FastLanguageModel.get_peft_model(base, r=16)"
+UNSLOTH = (
+    "from unsloth import FastLanguageModel\nmodel = FastLanguageModel.get_peft_model(base, r=16)"
+)
 MAKE = "trainer = SFTTrainer(model=model, train_dataset=rows)"
 TRAIN = "trainer.train()"
 SAVE = "model.save_pretrained('lora')"

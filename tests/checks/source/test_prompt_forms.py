@@ -233,13 +233,10 @@ for line in open("test.jsonl"):
     row = json.loads(line)
     {}
 """
-FORMATTED = (
-    'requests.post(f"{BASE}/v1/completions", json={"model": "desk", "prompt": %s, "max_tokens": 90})'
-)
+FORMATTED = 'requests.post(f"{BASE}/v1/completions", json={"model": "desk", "prompt": %s, "max_tokens": 90})'
 POSTS = {
     "parameter": HEAD_OF_POST + "def ask(question):\n    return " + FORMATTED % "question",
-    "message of a row": HEAD_OF_POST
-    + OF_ROW.format(FORMATTED % 'row["messages"][0]["content"]'),
+    "message of a row": HEAD_OF_POST + OF_ROW.format(FORMATTED % 'row["messages"][0]["content"]'),
     "message through a function": HEAD_OF_POST
     + "def ask(text):\n    return "
     + FORMATTED % "text"
@@ -270,7 +267,7 @@ NO_BARE_POSTS = {
     "a finished prompt from elsewhere": HEAD_OF_POST + OF_ROW.format(FORMATTED % 'row["prompt"]'),
     "marks around the message": HEAD_OF_POST
     + OF_ROW.format(
-        FORMATTED % 'f"<|im_start|>user\\n{row[\'messages\'][0][\'content\']}<|im_end|>\\n"'
+        FORMATTED % "f\"<|im_start|>user\\n{row['messages'][0]['content']}<|im_end|>\\n\""
     ),
     "an element of another column": HEAD_OF_POST
     + OF_ROW.format(FORMATTED % 'row["documents"][0]["content"]'),
@@ -295,10 +292,10 @@ rows = load_dataset("json", data_files="rows.jsonl", split="train")
 {comment}
 SFTTrainer("some/base", args=SFTConfig(output_dir="runs/one"), train_dataset=rows).train()
 """
-SAYS_MESSAGES = '# rows: {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}'
-MESSAGE_ROW = (
-    '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}\n'
+SAYS_MESSAGES = (
+    '# rows: {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}'
 )
+MESSAGE_ROW = '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}\n'
 
 
 @pytest.mark.parametrize(

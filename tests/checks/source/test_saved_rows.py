@@ -11,7 +11,11 @@ from truetune.checks.lint import lint
 
 HEAD = "import os\nfrom pathlib import Path\nfrom datasets import load_dataset, load_from_disk, DatasetDict, Dataset\n"
 ELSE = "    ds = load_dataset('json', data_files='rows.jsonl', split='train').map(f)\n    ds.save_to_disk({})\n"
-PLAIN = HEAD + "if os.path.exists('tok'):\n    ds = load_from_disk('tok')\nelse:\n" + ELSE.format("'tok'")
+PLAIN = (
+    HEAD
+    + "if os.path.exists('tok'):\n    ds = load_from_disk('tok')\nelse:\n"
+    + ELSE.format("'tok'")
+)
 CASES = {
     "exists": PLAIN,
     "constant": HEAD + "D = 'tok'\nif os.path.isdir(D):\n    ds = load_from_disk(D)\nelse:\n" + ELSE.format("D"),
@@ -23,7 +27,9 @@ CASES = {
     + "    ds = Dataset.from_pandas(pd.read_json('rows.jsonl', lines=True))\n    ds.save_to_disk('tok')\n",
 }  # fmt: skip
 FINE = {
-    "compares times": PLAIN.replace("exists('tok')", "exists('tok') and os.path.getmtime('tok') > t"),
+    "compares times": PLAIN.replace(
+        "exists('tok')", "exists('tok') and os.path.getmtime('tok') > t"
+    ),
     "saved elsewhere": PLAIN.replace("save_to_disk('tok')", "save_to_disk('new')"),
     "another file": PLAIN.replace("rows.jsonl", "others.jsonl"),
     "loads alone": HEAD + "ds = load_from_disk('tok')\n",

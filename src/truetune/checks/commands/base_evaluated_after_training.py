@@ -77,7 +77,14 @@ ADAPTER_ARGUMENTS = ("peft", "delta", "lora_local_path")
 RESULTS = re.compile(r"^/(?:eval|result|log|metric|score|prediction|tensorboard|report)\w*|^\.\w+$")
 """What is below a folder of a training, or behind its name, and is no model"""
 CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf.py", "convert-hf-to-gguf")
-CONVERTER_SWITCHES = ("--bigendian", "--vocab-only", "--use-temp-file", "--no-lazy", "--verbose", "--dry-run")
+CONVERTER_SWITCHES = (
+    "--bigendian",
+    "--vocab-only",
+    "--use-temp-file",
+    "--no-lazy",
+    "--verbose",
+    "--dry-run",
+)
 """Options of the converter without a value"""
 ABOUT_THE_BASE = re.compile(
     r"\bbase|base\b|baseline|zero[-_ ]?shot|vanilla|untuned|original|orig\b|before|compare|vs_|_vs|distil|teacher",
@@ -85,7 +92,8 @@ ABOUT_THE_BASE = re.compile(
 )
 """Signs that the base is used on purpose"""
 MODEL_WORDS = re.compile(
-    r"(?:pretrained|peft|delta|lora_local_path|lora-modules|--lora|--model\w*|--adapter\w*|merge\S*|\.py|serve)[ =]\S*\$"
+    r"(?:pretrained|peft|delta|lora_local_path|lora-modules|--lora|--model\w*|--adapter\w*|merge\S*|\.py|serve)"
+    r"[ =]\S*\$"
 )
 """A model that a variable names"""
 WRITING_OPTIONS = re.compile(r"^-+(?:output|out|log|save|results?|o$)")
@@ -107,7 +115,6 @@ class Asked(NamedTuple):
     text: str
     remedy: str
     """What names the trained model, with FOLDER for where it is"""
-
 
     result: str = "these are answers of"
 

@@ -66,7 +66,9 @@ MODEL_OPTIONS = (
 )
 MODEL_ARGUMENT = re.compile(r"(?:^|,)(?:pretrained|peft|delta)=([^,]+)")
 CHECKPOINT = re.compile(r"/checkpoint-\d+$")
-OLDER = re.compile(r"\bold|older|previous|prev\b|baseline|compare|vs_|_vs|before|first|regress", re.I)
+OLDER = re.compile(
+    r"\bold|older|previous|prev\b|baseline|compare|vs_|_vs|before|first|regress", re.I
+)
 """Signs that an older run is meant"""
 
 
@@ -109,7 +111,11 @@ class EvaluatesAnotherRun(CommandRule):
             if other is None:
                 continue
             run, name = other
-            if any(run in word for command in commands_around(path) for word in _results_of(command).split()):
+            if any(
+                run in word
+                for command in commands_around(path)
+                for word in _results_of(command).split()
+            ):
                 continue
             is_named_so = name in _results_of(one.command)
             yield self.finding(
@@ -141,7 +147,11 @@ def _sibling(folder: str, output: str) -> tuple[str, str] | None:
     for depth in range(len(PurePosixPath(output).parts), 1, -1):
         own = PurePosixPath(output).parts[:depth]
         # One level above the last part of both, and the same down to there.
-        if len(parts) >= depth and parts[: depth - 1] == own[:-1] and _are_runs(parts[depth - 1], own[-1]):
+        if (
+            len(parts) >= depth
+            and parts[: depth - 1] == own[:-1]
+            and _are_runs(parts[depth - 1], own[-1])
+        ):
             return "/".join(parts[:depth]), own[-1]
     return None
 

@@ -101,7 +101,9 @@ class AdapterMadeAnewAfterTraining(SourceRule):
     code = "SRC291"
     symptoms = ("nothing-is-learned",)
     severity = "warning"
-    looks_at = CodePlaces("cells of a notebook that make an adapter and have run", _wraps_with_order)
+    looks_at = CodePlaces(
+        "cells of a notebook that make an adapter and have run", _wraps_with_order
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -158,5 +160,8 @@ def _first_use(module: Module, name: str, made: int) -> Call | None:
 
 def _loads_after(module: Module, made: int) -> bool:
     """Are weights loaded in a cell that ran later, or of which it is not known when it ran?"""
-    loads = [*module.methods(*LOADS), *module.calls("peft.set_peft_model_state_dict", "peft.*.from_pretrained")]
+    loads = [
+        *module.methods(*LOADS),
+        *module.calls("peft.set_peft_model_state_dict", "peft.*.from_pretrained"),
+    ]
     return any((_run_count(module, call.node) or made + 1) > made for call in loads)

@@ -74,7 +74,9 @@ READS = (
 )
 DATA_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
-LOOKS_ITSELF = re.compile(r"getmtime|st_mtime|rmtree|sha1|sha256|md5|hash\(|fingerprint|overwrite|rebuild|force")
+LOOKS_ITSELF = re.compile(
+    r"getmtime|st_mtime|rmtree|sha1|sha256|md5|hash\(|fingerprint|overwrite|rebuild|force"
+)
 """Signs that a script knows when to make its rows anew"""
 MAX_READS = 40
 # Chosen, not measured: a copy or a checkout writes files in any order within a minute.
@@ -113,7 +115,10 @@ class SavedRowsOlderThanData(SourceRule):
                 f"the rows in {name} were saved before {file.name} changed: load_from_disk reads the old rows",
                 f"delete {name}, or give load_from_disk and save_to_disk another folder, and train again; map alone"
                 " keeps its results, and makes them anew where a file has changed",
-                evidence=[f"rows saved: {_time_text(made)}", f"data changed: {_time_text(changed[0])}"],
+                evidence=[
+                    f"rows saved: {_time_text(made)}",
+                    f"data changed: {_time_text(changed[0])}",
+                ],
                 cases=[case_at(module, node), Case("the data", file=str(file))],
             )
             return

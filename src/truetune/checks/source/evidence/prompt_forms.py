@@ -374,10 +374,9 @@ def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
     if len(trainers) != 1 or "formatting_func" in trainers[0].keywords:
         return
     names = list(training_files(module))
-    if any(map(holds_messages, names)):
-        yield trainers[0].node
-    # The rows are not here, and the script itself says in a comment what one looks like.
-    elif not any(file_columns(name) for name in names) and ROW_IN_COMMENT.search(module.text):
+    # Where the rows are not here, the script itself may say in a comment what one looks like.
+    is_shown = ROW_IN_COMMENT.search(module.text) and not any(map(file_columns, names))
+    if is_shown or any(map(holds_messages, names)):
         yield trainers[0].node
 
 

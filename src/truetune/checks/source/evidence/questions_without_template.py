@@ -300,7 +300,7 @@ def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
 
 
 def _is_one_message(module: Module, node: ast.AST, depth: int) -> bool:
-    """Is it one message of a chat: `row["messages"][0]`, `row["prompt"][-1]`? What it holds is the turn's text alone."""
+    """Is it one message of a chat: `row["messages"][0]`, `row["prompt"][-1]`? It holds the turn's text alone."""
     if isinstance(node, ast.Subscript):
         place, column = module.flow.value(node.slice), node.value
         key = module.flow.value(column.slice) if isinstance(column, ast.Subscript) else None
