@@ -536,6 +536,7 @@ OWN = {
     "checks.source.evidence.model_requests_in_runs": SWALLOWS,
     "checks.commands.server_leaves_the_adapter_out": SWALLOWS,
     "checks.commands.base_evaluated_after_training": SWALLOWS,
+    "checks.commands.evaluates_another_run": TYPES_ALONE,
     "checks.commands.command_asks_for_the_base": TYPES_ALONE,
     "checks.source.kv_cache_left_off": SWALLOWS,
     "data.text_files_beside": SWALLOWS,

@@ -52,6 +52,8 @@ MAGIC_ASSIGNMENT = re.compile(
 
 SOURCE_KEYS = ("source", "input")
 """Where a cell's code stands: in format 4, and in format 3 and before"""
+RUN_COUNT_KEYS = ("execution_count", "prompt_number")
+"""Where its place in the order of runs stands: in format 4, and in format 3 and before"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,12 @@ class Cell:
     """(characters + 1,) where each character stands in the file, and where the last string ends"""
     break_text: str
     """What goes between two lines in the file: `",\\n    "` where the source is a list, else nothing"""
+    run_count: int | None = None
+    """As which one the kernel ran it last; None where it was not run, or its outputs were cleared"""
+
+    def has_line(self, line: int) -> bool:
+        """Does a line of the module stand in it?"""
+        return self.first_line <= line < self.first_line + len(LineIndex(self.text))
 
 
 @dataclass(slots=True)
@@ -79,6 +87,7 @@ class _JsonObject:
     key: str | None = None
     """The last key that was read"""
     cell_type: str | None = None
+    run_count: int | None = None
     source: list[tuple[int, int]] = field(default_factory=list)
     """Where the strings of its source begin and end in the file, with their quotes"""
     gap: str | None = None
@@ -121,7 +130,7 @@ def _read_cell(text: str, json_cell: _JsonObject, number: int, start: int, line:
             spots.append(match.start())
     spots.append(json_cell.source[-1][1] - 1)
     break_text = "" if json_cell.gap is None else f'",{json_cell.gap}"'
-    return Cell(number, start, line, "".join(parts), tuple(spots), break_text)
+    return Cell(number, start, line, "".join(parts), tuple(spots), break_text, json_cell.run_count)
 
 
 def _kernel_language(notebook: dict[str, Any]) -> Any:
@@ -164,6 +173,8 @@ def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
         elif token[0] == '"':
             _note_string(stack, match, list_begin, is_key=expects_key)
             expects_key = False
+        elif isinstance(top, _JsonObject) and top.key in RUN_COUNT_KEYS and token.isdecimal():
+            top.run_count = int(token[:9])
 
 
 def _key_of_list(around: _JsonObject | str | None) -> str:

@@ -2,12 +2,13 @@
 
 A comment `# adapter/adapter_config.json: {...}` stands for such a file beside the script, `# run.sh: COMMAND` for a
 shell script, `# other.py: CODE` for a script of one line, `# rows.jsonl: {"rows": n, "words": w, "long": m,
-"long_words": v}` for n rows with a text of w words, m of them with v.
+"long_words": v}` for n rows with a text of w words, m of them with v, `# ages: {FILE: SECONDS}` for how old they are.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def lay_out(text: str, path: Path) -> None:
         (folder / name).write_text(content, encoding="utf-8")
     for name, form in re.findall(r"^# (\S+\.jsonl): (\{.*\})$", text, re.M):
         (folder / name).write_text(_rows(**json.loads(form)), encoding="utf-8")
+    for ages in re.findall(r"^# ages: (\{.*\})$", text, re.M):
+        for name, seconds in json.loads(ages).items():
+            now = path.stat().st_mtime
+            os.utime(folder / name, (now - seconds, now - seconds))
 
 
 def _rows(rows: int, words: int, long: int, long_words: int) -> str:

@@ -227,6 +227,101 @@ def test_a_client_that_may_be_right_is_left_alone(
     assert said_of_client(tmp_path, train, ask, serve) == []
 
 
+HEAD_OF_POST = "import json, os, requests, httpx, aiohttp, urllib.request\nBASE = os.environ.get('LLM', 'http://h:80')\n"
+OF_ROW = """
+for line in open("test.jsonl"):
+    row = json.loads(line)
+    {}
+"""
+FORMATTED = 'requests.post(f"{BASE}/v1/completions", json={"model": "desk", "prompt": %s, "max_tokens": 90})'
+POSTS = {
+    "parameter": HEAD_OF_POST + "def ask(question):\n    return " + FORMATTED % "question",
+    "message of a row": HEAD_OF_POST + OF_ROW.format(FORMATTED % 'row["messages"][0]["content"]'),
+    "message through a function": HEAD_OF_POST
+    + "def ask(text):\n    return "
+    + FORMATTED % "text"
+    + OF_ROW.format('turn = row["prompt"][-1]\n    ask(turn["content"])'),
+    "session": HEAD_OF_POST
+    + "client = httpx.Client(base_url=BASE)\ndef ask(question):\n    return client.post('/v1/completions',"
+    + " json=dict(model='desk', prompt=question))",
+    "dumped": HEAD_OF_POST
+    + "def ask(question):\n    return requests.post(BASE + '/v1/completions',"
+    + " data=json.dumps({'model': 'desk', 'prompt': question}))",
+    "standard library": HEAD_OF_POST
+    + "def ask(question):\n    body = json.dumps({'model': 'desk', 'prompt': question}).encode()\n"
+    + "    return urllib.request.urlopen(urllib.request.Request(BASE + '/v1/completions', data=body))",
+    "coroutine": HEAD_OF_POST
+    + "async def ask(s, question):\n    async with s.post(f'{BASE}/v1/completions',"
+    + " json={'model': 'desk', 'prompt': question}) as r:\n        return await r.json()",
+}
+NO_BARE_POSTS = {
+    "messages": HEAD_OF_POST
+    + "def ask(question):\n    return requests.post(f'{BASE}/v1/chat/completions',"
+    + " json={'model': 'desk', 'messages': [{'role': 'user', 'content': question}]})",
+    "rendered": HEAD_OF_POST
+    + "from transformers import AutoTokenizer\nt = AutoTokenizer.from_pretrained('runs/one')\n"
+    + OF_ROW.format(
+        "text = t.apply_chat_template(row['messages'][:-1], tokenize=False, add_generation_prompt=True)\n    "
+        + FORMATTED % "text"
+    ),
+    "a finished prompt from elsewhere": HEAD_OF_POST + OF_ROW.format(FORMATTED % 'row["prompt"]'),
+    "marks around the message": HEAD_OF_POST
+    + OF_ROW.format(
+        FORMATTED % "f\"<|im_start|>user\\n{row['messages'][0]['content']}<|im_end|>\\n\""
+    ),
+    "an element of another column": HEAD_OF_POST
+    + OF_ROW.format(FORMATTED % 'row["documents"][0]["content"]'),
+}
+
+
+@pytest.mark.parametrize("name", POSTS)
+def test_a_plain_request_sends_a_bare_text(name: str, tmp_path: Path) -> None:
+    (message,) = said_of_client(tmp_path, CHAT, POSTS[name] + "\n")
+    assert "a bare text" in message
+
+
+@pytest.mark.parametrize("name", NO_BARE_POSTS)
+def test_a_plain_request_that_may_be_right_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert said_of_client(tmp_path, CHAT, NO_BARE_POSTS[name] + "\n") == []
+
+
+COMMENTED = """
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+{comment}
+SFTTrainer("some/base", args=SFTConfig(output_dir="runs/one"), train_dataset=rows).train()
+"""
+SAYS_MESSAGES = (
+    '# rows: {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}]}'
+)
+MESSAGE_ROW = '{"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]}\n'
+
+
+@pytest.mark.parametrize(
+    ("comment", "row", "count"),
+    [
+        (SAYS_MESSAGES, "", 1),
+        ("", MESSAGE_ROW, 1),
+        ("", '{"messages": [{"role": "user", "content": "a"}]}\n', 1),
+        ("", "", 0),
+        ("# the prompt is a text", "", 0),
+        (SAYS_MESSAGES, '{"prompt": "a", "completion": "b"}\n', 0),
+        ("", '{"prompt": "a", "completion": "b"}\n', 0),
+    ],
+)
+def test_rows_of_messages_are_the_form_of_a_training(
+    comment: str, row: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(COMMENTED.format(comment=comment), encoding="utf-8")
+    (tmp_path / "serve.sh").write_text(SERVE, encoding="utf-8")
+    (tmp_path / "ask.py").write_text(POSTS["parameter"] + "\n", encoding="utf-8")
+    if row:
+        (tmp_path / "rows.jsonl").write_text(row, encoding="utf-8")
+    assert len(lint(["ask.py"], select=["asked-in-another-form"]).findings) == count
+
+
 QWEN = TRAIN.replace("some/base", "Qwen/Qwen2.5-7B-Instruct")
 ALPACA_TEMPLATE = 'TEMPLATE """### Instruction:\n{{ .Prompt }}\n\n### Response:\n"""\n'
 CHATML_TEMPLATE = (

@@ -1,10 +1,15 @@
-"""A script trains a model, and then evaluates or serves its base.
+"""A project trains a model, and its commands evaluate, serve or convert the base.
 
 ## What it does
 Reads scripts and job files that train (`trl sft`, `axolotl train`, `llamafactory-cli train`, a script whose name says
 that it trains), with the model that they begin with and the folder that they write. It speaks where `lm_eval` or
 `vllm serve` comes behind, names the model of the beginning without an adapter, and no later command uses the folder as
 a model.
+
+Of a project whose training is a script in Python, or a command in another file, it compares the commands of the other
+files: `lm_eval`, `vllm serve` and llama.cpp's `convert_hf_to_gguf.py`. It speaks where they name
+the base without an adapter, and no command of the project names what the training, or the merge after it, writes.
+Files and results that say they are about the base are left alone.
 
 ## Why it is bad
 Nothing fails. The scores are those of the base, and it looks as if the training had changed nothing.
@@ -35,10 +40,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.adapter_servers import command_files_around, commands_around
 from truetune.checks.commands.harness_run_without_chat_template import harness_runs
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.source.evidence.served_model_folders import served_names
+from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder, trained_by_scripts
 from truetune.checks.vllm_server_commands import adapters_by_served_name, find_vllm_server_commands
 from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
@@ -69,6 +76,26 @@ LOADED_BY_HARNESS = ("hf", "huggingface", "vllm", "hf-auto")
 ADAPTER_ARGUMENTS = ("peft", "delta", "lora_local_path")
 RESULTS = re.compile(r"^/(?:eval|result|log|metric|score|prediction|tensorboard|report)\w*|^\.\w+$")
 """What is below a folder of a training, or behind its name, and is no model"""
+CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf.py", "convert-hf-to-gguf")
+CONVERTER_SWITCHES = (
+    "--bigendian",
+    "--vocab-only",
+    "--use-temp-file",
+    "--no-lazy",
+    "--verbose",
+    "--dry-run",
+)
+"""Options of the converter without a value"""
+ABOUT_THE_BASE = re.compile(
+    r"\bbase|base\b|baseline|zero[-_ ]?shot|vanilla|untuned|original|orig\b|before|compare|vs_|_vs|distil|teacher",
+    re.I,
+)
+"""Signs that the base is used on purpose"""
+MODEL_WORDS = re.compile(
+    r"(?:pretrained|peft|delta|lora_local_path|lora-modules|--lora|--model\w*|--adapter\w*|merge\S*|\.py|serve)"
+    r"[ =]\S*\$"
+)
+"""A model that a variable names"""
 WRITING_OPTIONS = re.compile(r"^-+(?:output|out|log|save|results?|o$)")
 
 
@@ -89,25 +116,55 @@ class Asked(NamedTuple):
     remedy: str
     """What names the trained model, with FOLDER for where it is"""
 
+    result: str = "these are answers of"
+
 
 class BaseEvaluatedAfterTraining(CommandRule):
     code = "CMD051"
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "warning"
-    what = "commands that train with a folder for the result"
+    what = "commands that train with a folder for the result, or that evaluate, serve or convert a model"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Training]:
-        for command in file.commands:
-            training = _training_of(command, Path(file.path).parent)
-            if training is not None:
-                yield training
+    def places(file: CommandFile) -> Iterator[Training | Asked]:
+        trainings = list(_trainings_of(file))
+        yield from trainings or _used_plainly(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
-        for training in self.places(file):
+        trainings = list(_trainings_of(file))
+        yield from self._behind_trainings(trainings) if trainings else self._beside_scripts()
+
+    def _beside_scripts(self) -> Iterator[Finding]:
+        """Commands that use the base which a script of the project trains, where none uses what it writes."""
+        used = [one for one in _used_plainly(self.subject) if not _is_about_the_base(one.command)]
+        if not used or ABOUT_THE_BASE.search(Path(self.subject.path).name):
+            return
+        path = Path(self.subject.path)
+        scripts = trained_by_commands(path) or trained_by_scripts(path)
+        commands = list(commands_around(path))
+        if scripts is None or any(map(may_use_any_model, commands)):
+            return
+        others = [one for one in commands if training_of(one, path.parent) is None]
+        if any(uses_as_model(one, folder) for one in others for folder in scripts.outputs):
+            return
+        for asked in used:
+            if plain_folder(asked.model) not in scripts.bases:
+                continue
+            yield self.finding(
+                f"{asked.model} is the base that {Path(scripts.path).name} trains, and no command uses what is made of"
+                f" it ({scripts.best}): {asked.result} the base",
+                asked.remedy.replace("FOLDER", scripts.best),
+                cases=[self.case(asked.command, asked.text), scripts.case],
+            )
+            return
+
+    def _behind_trainings(self, trainings: list[Training]) -> Iterator[Finding]:
+        """Commands of one file that use the base behind the training."""
+        file = self.subject
+        for training in trainings:
             later = [one for one in file.commands if one.line > training.command.line]
-            if any(_uses_as_model(one, training.output) for one in later):
+            if any(uses_as_model(one, training.output) for one in later):
                 continue
             for asked in _asked_plainly(file):
                 if asked.command in later and asked.model == training.model:
@@ -123,7 +180,83 @@ class BaseEvaluatedAfterTraining(CommandRule):
                     return
 
 
-def _training_of(command: ShellCommand, folder: Path) -> Training | None:
+def _trainings_of(file: CommandFile) -> Iterator[Training]:
+    """The trainings that commands of a file start."""
+    for command in file.commands:
+        training = training_of(command, Path(file.path).parent)
+        if training is not None:
+            yield training
+
+
+def trained_by_commands(path: Path) -> TrainedByScripts | None:
+    """The one training that commands of other files of the project start; None where there is none, or several."""
+    found = [(file, one) for file in command_files_around(path) for one in _trainings_of(file)]
+    if len({(one.model, one.output) for _, one in found}) != 1:
+        return None
+    file, training = found[0]
+    if "$" in training.model + training.output:
+        return None
+    text = training.command.text.strip()
+    output = plain_folder(training.output)
+    return TrainedByScripts(
+        file.path,
+        frozenset((plain_folder(training.model),)),
+        frozenset((output,)),
+        output,
+        Case(text, file=file.path, line=training.command.line),
+    )
+
+
+def may_use_any_model(command: ShellCommand) -> bool:
+    """Does a command name a model by a variable that is not known?"""
+    return "$" in command.text and MODEL_WORDS.search(" ".join(command.words)) is not None
+
+
+def _used_plainly(file: CommandFile) -> Iterator[Asked]:
+    """The commands that evaluate, serve or convert a model without an adapter."""
+    yield from _asked_plainly(file)
+    for command in file.commands:
+        if "$" in command.text:
+            continue
+        places = [n for n, word in enumerate(command.words) if Path(word).name in CONVERTERS]
+        words = command.words[places[0] + 1 :] if places else ()
+        model = _first_argument(words)
+        if model:
+            yield Asked(
+                command,
+                model,
+                command.text.strip(),
+                "convert FOLDER: python convert_hf_to_gguf.py FOLDER --outfile ... (an adapter is merged first, or"
+                " converted by convert_lora_to_gguf.py)",
+                "the file holds the weights of",
+            )
+
+
+def _first_argument(words: tuple[str, ...]) -> str | None:
+    """The first word that is no option and no value of one; the model has no option of its own."""
+    before = ""
+    for word in words:
+        if not word.startswith("-") and (not before.startswith("--") or "=" in before):
+            return word
+        before = "" if word in CONVERTER_SWITCHES else word
+    return None
+
+
+def _is_about_the_base(command: ShellCommand) -> bool:
+    """Does a command say, by where it writes, that the base is meant?"""
+    return ABOUT_THE_BASE.search(" ".join(_words_of_results(command))) is not None
+
+
+def _words_of_results(command: ShellCommand) -> Iterator[str]:
+    """Where a command writes."""
+    before = ""
+    for word in command.words:
+        if WRITING_OPTIONS.search(before) or ("=" in word and WRITING_OPTIONS.search(word)):
+            yield word
+        before = word
+
+
+def training_of(command: ShellCommand, folder: Path) -> Training | None:
     """The training that a command starts; None where it starts none, or its model or output is not seen."""
     words = next(
         (found for one in TRAINING_PROGRAMS if (found := command.behind(*one)) is not None), None
@@ -172,7 +305,7 @@ def _asked_plainly(file: CommandFile) -> Iterator[Asked]:
             yield Asked(server.command, model, text, remedy)
 
 
-def _uses_as_model(command: ShellCommand, output: str) -> bool:
+def uses_as_model(command: ShellCommand, output: str) -> bool:
     """Does a command name the folder of a training, or a model in it, but for what it writes there?"""
     before = ""
     for word in command.words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import (
@@ -23,25 +24,40 @@ SAVED_DATA_SET_FILE = ("state.json", "dataset_dict.json")
 
 def training_columns(config: Config) -> frozenset[str]:
     """The columns of the first row; empty where no training file is at hand."""
-    found = (_columns_of_source(source) for source in training_sources(config))
-    return next((names for names in found if names), frozenset())
+    found = (_first_row_of_source(source) for source in training_sources(config))
+    return frozenset(map(str, next((row for row in found if row), {})))
 
 
 def file_columns(name: str) -> frozenset[str]:
     """The columns of the first row of a local file; empty where it holds none."""
-    found = (_columns_of_source(source) for source in data_files_of(name))
-    return next((names for names in found if names), frozenset())
+    return frozenset(map(str, _first_row(name)))
 
 
-def _columns_of_source(source: Source) -> frozenset[str]:
-    """The columns of the first row of one file."""
+def holds_messages(name: str) -> bool:
+    """Are the rows of a local file chats: a column of messages, or a prompt that is a list of them?"""
+    row = _first_row(name)
+    if not {"messages", "conversations"}.isdisjoint(row):
+        return True
+    prompt = row.get("prompt")
+    return isinstance(prompt, list) and all(
+        isinstance(one, dict) and "role" in one for one in prompt
+    )
+
+
+def _first_row(name: str) -> dict[Any, Any]:
+    """The first row of a local file; empty where it holds none."""
+    found = (_first_row_of_source(source) for source in data_files_of(name))
+    return next((row for row in found if row), {})
+
+
+def _first_row_of_source(source: Source) -> dict[Any, Any]:
+    """The first row of one file."""
     try:
         with open_raw(source.path) as raw:
             rows = (record.row for record in read_records(source, raw))
-            row = next((row for row in rows if isinstance(row, dict)), None)
+            return next((row for row in rows if isinstance(row, dict)), {})
     except (DataError, *UNREADABLE):
-        return frozenset()
-    return frozenset(map(str, row or ()))
+        return {}
 
 
 def training_sources(config: Config) -> list[Source]:

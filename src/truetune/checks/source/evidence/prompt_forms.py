@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import file_columns
+from truetune.checks.config.evidence.training_file_columns import file_columns, holds_messages
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
@@ -32,6 +32,10 @@ ANSWER_BEGINS = re.compile(
     r"\s{0,3}(?:\{[^{}]{0,60}\}|%s)?[^\n]{0,12}\s*$|\[/INST\]"
 )
 """The last mark of a prompt, with the answer's place behind it or without"""
+ROW_IN_COMMENT = re.compile(
+    r"^\s*#.*[\"'](?:messages|prompt|completion)[\"']\s*:\s*\[\s*\{\s*[\"']role[\"']\s*:", re.M
+)
+"""A comment that shows a row of messages"""
 OF_A_TURN = re.compile(
     r"#{2,4} ?[A-Z]\w+|\[INST\]|<\|?(?:user|human|system)\|?>|"
     r"(?:^|\n)\s*(?:User|Human|Question|Instruction|Customer|Input|Q|USER|HUMAN)\s*:"
@@ -367,9 +371,13 @@ def handwritten_prompts(module: Module) -> Iterator[tuple[str, ast.AST]]:
 def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
     """The trainer of a file whose rows are messages, which it renders by the chat template."""
     trainers = list(module.calls("trl.SFTTrainer"))
-    for name in training_files(module) if len(trainers) == 1 else ():
-        if not file_columns(name).isdisjoint(("messages", "conversations")):
-            yield trainers[0].node
+    if len(trainers) != 1 or "formatting_func" in trainers[0].keywords:
+        return
+    names = list(training_files(module))
+    # Where the rows are not here, the script itself may say in a comment what one looks like.
+    is_shown = ROW_IN_COMMENT.search(module.text) and not any(map(file_columns, names))
+    if is_shown or any(map(holds_messages, names)):
+        yield trainers[0].node
 
 
 def _constant_text(node: ast.AST) -> str:

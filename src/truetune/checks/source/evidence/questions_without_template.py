@@ -38,6 +38,10 @@ QUESTION_COLUMNS = frozenset(
     ("question", "questions", "query", "instruction", "user", "ticket", "message")
 )
 """Columns that hold what is asked; `prompt` and `text` may hold a finished prompt"""
+CHAT_COLUMNS = frozenset(
+    ("messages", "prompt", "conversation", "conversations", "chat", "turns", "dialog", "dialogue")
+)
+"""Columns and names that hold the messages of a chat, where an element of one is asked for its content"""
 QUESTION_NAMES = frozenset(
     ("question", "query", "user_input", "user_message", "user_query", "message", "msg")
 )
@@ -280,6 +284,8 @@ def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
         return all(_is_bare(module, part, depth - 1) for part in (node.left, node.right))
     if isinstance(node, ast.Subscript):
         key = module.flow.value(node.slice)
+        if key == "content" and _is_one_message(module, node.value, depth):
+            return True
         return (
             key in QUESTION_COLUMNS if isinstance(key, str) else _is_typed_name(module, node.value)
         )
@@ -291,6 +297,24 @@ def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
             return _is_bare(module, call.receiver, depth - 1)
         return module.flow.name(node.func) in TYPED_CALLS
     return False
+
+
+def _is_one_message(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is it one message of a chat: `row["messages"][0]`, `row["prompt"][-1]`? It holds the turn's text alone."""
+    if isinstance(node, ast.Subscript):
+        place, column = module.flow.value(node.slice), node.value
+        key = module.flow.value(column.slice) if isinstance(column, ast.Subscript) else None
+        is_chat = key in CHAT_COLUMNS or (
+            isinstance(column, ast.Name) and column.id in CHAT_COLUMNS
+        )
+        return isinstance(place, int) and is_chat
+    origins = [one for one in module.flow.origins(node) if one.node is not node and not one.path]
+    return (
+        depth > 0
+        and len(origins) == 1
+        and not origins[0].element
+        and _is_one_message(module, origins[0].node, depth - 1)
+    )
 
 
 def _is_typed_name(module: Module, node: ast.AST) -> bool:

@@ -44,6 +44,9 @@ FINAL = re.compile(r"####\s*([^\n]+?)\s*$|\\boxed\{([^{}]+)\}|<answer>\s*(.*?)\s
 NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
 TAG = re.compile(r"<(\w{2,30})>")
 MAX_TAGS = 4
+BOXED, HASHES = "\\boxed{", "####"
+OF_THOUGHTS = re.compile(r"think|thought|reason|scratch|work|step|explain|explan|analy|plan", re.I)
+"""Tags around what stands before the answer"""
 GSM8K = [
     {
         "question": f"Ann has {n} apples and buys {n} more. How many are there?",
@@ -67,6 +70,20 @@ class NeverRewarded:
     """What it compares that with"""
     node: ast.AST
     """The comparison"""
+
+
+@dataclass(frozen=True, slots=True)
+class PaidForm:
+    """A reward function that pays a form of the answer that the prompts don't ask for, and none that they ask for."""
+
+    function: Function
+    rows: int
+    asked: str
+    """The form that the prompts name"""
+    paid: str
+    """The form that gets a reward"""
+    prompt: str
+    """The first prompt, as text"""
 
 
 class _ConversionError(Exception):
@@ -124,6 +141,22 @@ def _is_number(text: str, kind: type[int] | type[float]) -> bool:
 
 def never_rewarded(module: Module) -> Iterator[NeverRewarded]:
     """The reward functions of a script that reject every row's own result."""
+    for run, function, rows in _functions_with_rows(module):
+        found = _judge(run, module, function, rows)
+        if found is not None:
+            yield found
+
+
+def paid_in_another_form(module: Module) -> Iterator[PaidForm]:
+    """The reward functions that pay only for a form which the prompts of the rows don't ask for."""
+    for run, function, rows in _functions_with_rows(module):
+        found = _judge_forms(run, module, function, rows)
+        if found is not None:
+            yield found
+
+
+def _functions_with_rows(module: Module) -> Iterator[tuple[RewardRun, Function, list[Row]]]:
+    """The reward functions of a script, each with some rows of its trainer."""
     folder = Path(module.path).resolve().parent
     run = RewardRun(module, RowFiles((folder, Path.cwd())))
     try:
@@ -132,11 +165,72 @@ def never_rewarded(module: Module) -> Iterator[NeverRewarded]:
             table = trainer.keywords.get("train_dataset")
             if isinstance(table, Table) and len(table.rows) >= MIN_ROWS:
                 for function in _reward_functions(trainer):
-                    found = _judge(run, module, function, table.rows[:MAX_ROWS])
-                    if found is not None:
-                        yield found
+                    yield run, function, table.rows[:MAX_ROWS]
     except (LimitReached, RecursionError):
         return
+
+
+def _judge_forms(
+    run: RewardRun, module: Module, function: Function, rows: list[Row]
+) -> PaidForm | None:
+    """The form that one function pays and no prompt asks for; None where it pays a form that one asks for."""
+    asked_forms, paid_forms, first = set[str](), set[str](), ""
+    for row in rows:
+        columns = {name: value for name, value in row.entries.items() if isinstance(name, str)}
+        prompt = _text_of_prompt(columns.get("prompt"))
+        final = _final_of_row(columns)
+        asked = _forms_named(prompt)
+        if final is None or len(asked) != 1:
+            # With two forms a prompt may show one as a warning, or ask for one inside of the other.
+            return None
+        by_form = _answers_by_form(module.text, final)
+        rewards = _rewards(run, function, columns, list(by_form.values()))
+        if len(rewards) != len(by_form):
+            return None
+        paid = {form for form, reward in zip(by_form, rewards, strict=True) if reward > 0}
+        if not paid or len(paid) == len(by_form) or any(_is_named(form, prompt) for form in paid):
+            return None
+        asked_forms |= asked
+        paid_forms |= paid
+        first = first or prompt
+    if len(asked_forms) != 1:
+        return None
+    return PaidForm(function, len(rows), min(asked_forms), min(paid_forms, key=len), first)
+
+
+def _text_of_prompt(value: Value | None) -> str:
+    """The texts of a prompt, of all its messages; empty where they are not known."""
+    plain = constant_of(value) if value is not None else None
+    if isinstance(plain, list):
+        contents = [one.get("content") for one in plain if isinstance(one, dict)]
+        return "\n".join(text for text in contents if isinstance(text, str))
+    return plain if isinstance(plain, str) else ""
+
+
+def _forms_named(prompt: str) -> set[str]:
+    """The forms of the final answer that a prompt names."""
+    tags = {f"<{tag}>" for tag in TAG.findall(prompt) if f"</{tag}>" in prompt}
+    # Thoughts stand beside the answer in any form.
+    tags = {tag for tag in tags if not OF_THOUGHTS.search(tag)}
+    return tags | {mark for mark in (BOXED, HASHES) if mark in prompt}
+
+
+def _is_named(form: str, prompt: str) -> bool:
+    """Does a prompt name a form, by its mark or in words: `in answer tags`?"""
+    word = re.escape(form.strip("<>"))
+    in_words = rf"\b{word}\W{{0,3}}(?:\s+\w+)?\s+tags?\b" if form.startswith("<") else word
+    return form in prompt or re.search(in_words, prompt, re.I) is not None
+
+
+def _answers_by_form(text: str, final: str) -> dict[str, str]:
+    """The mark of each form -> an answer in that form, with thoughts before it as the script's tags have them."""
+    tags = list(dict.fromkeys(TAG.findall(text)))[:MAX_TAGS]
+    thoughts = [tag for tag in tags if OF_THOUGHTS.search(tag)]
+    before = "".join(f"<{tag}>\nI add.\n</{tag}>\n" for tag in thoughts)
+    forms = {BOXED: f"\\boxed{{{final}}}", HASHES: f"#### {final}"}
+    for tag in ("answer", *(tag for tag in tags if tag not in thoughts)):
+        forms[f"<{tag}>"] = f"<{tag}>\n{final}\n</{tag}>"
+    return {mark: f"{before}{form}" for mark, form in forms.items()}
 
 
 def _reward_functions(trainer: CallEvent) -> list[Function]:

@@ -39,6 +39,9 @@ def requested_models(module: Module) -> Iterator[ast.expr]:
         }
         if "model" in entries and not BESIDE.isdisjoint(entries):
             yield entries["model"]
+    for call in module.calls("dict"):
+        if "model" in call.keywords and not BESIDE.isdisjoint(call.keywords):
+            yield call.keywords["model"]
 
 
 def servers_around(module: Module) -> Iterator[tuple[str, VllmServerCommand]]:

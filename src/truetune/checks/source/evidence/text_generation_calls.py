@@ -31,7 +31,7 @@ TRANSFORMERS_PIPELINE = "transformers.pipeline"
 OPENAI_CLIENTS = ("openai.*OpenAI",)
 CLIENT_FUNCTIONS = ("ollama.chat", "ollama.generate", "litellm.completion")
 """Functions of clients that need no object"""
-POST_FUNCTIONS = ("requests.post", "httpx.post")
+POST_FUNCTIONS = ("requests.post", "httpx.post", "urllib.request.Request")
 HTTP_SESSIONS = ("requests.Session", "httpx.Client")
 GENERATION_PATHS = ("/completions", "/generate", "/api/chat", "/responses", "/infer")
 """Parts of addresses at which servers generate"""
@@ -220,10 +220,22 @@ def completion_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         prompt = _prompt_of_client(module, call)
         if prompt is not None:
             yield call, prompt
-        body = call.keywords.get("json") if is_raw and _is_post(call) else None
+        body = _posted_body(module, call) if is_raw and _is_post(call) else None
         sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
         if sent is not None:
             yield call, sent
+
+
+def _posted_body(module: Module, call: Call) -> ast.expr | None:
+    """The body of a request: `json=body`, or `data=json.dumps(body)`, also in bytes; None where it has none."""
+    body = call.keywords.get("json")
+    if body is not None:
+        return body
+    given = call.keywords.get("data") or call.keywords.get("content")
+    made = module.flow.producing_call(given) if given is not None else None
+    if made is not None and made.method == "encode" and made.receiver is not None:
+        made = module.flow.producing_call(made.receiver)
+    return made.argument(0, "obj") if made is not None and made.named("json.dumps") else None
 
 
 def _prompt_of_client(module: Module, call: Call) -> ast.expr | None:
@@ -279,7 +291,7 @@ def _posted_prompt(module: Module, call: Call) -> ast.expr | None:
 
 
 def _is_post(call: Call) -> bool:
-    """Is it `requests.post`, or the `post` of a session?"""
+    """Is it `requests.post`, the `post` of a session, or a request of the standard library?"""
     return call.method == "post" or call.named(*POST_FUNCTIONS)
 
 

@@ -1,0 +1,167 @@
+"""A command evaluates the folder of another run than the one that the project trains.
+
+## What it does
+Compares what commands evaluate, serve, merge or convert (`--model`, `--checkpoint`, `pretrained=`, `peft=`) with what
+the training of the project writes. It fires where a folder is a sibling of that of the training (`outputs/run1` beside
+`outputs/run3`), no training of the project writes it, and no command uses what the training writes. Where the results
+bear the name of the trained run, or the folder is a checkpoint, it is a warning, else a note. Files and results that
+say they are about an older run are left alone.
+
+## Why it is bad
+The scores are those of the older run. The new training seems to change nothing, whatever its loss was.
+
+## Example
+```bash
+trl sft --model_name_or_path org/base-1b --dataset_name rows --max_length 2048 --output_dir outputs/run3
+python evaluate.py --model outputs/run1/checkpoint-50 --output results/run3.json
+```
+
+## Use instead
+```bash
+trl sft --model_name_or_path org/base-1b --dataset_name rows --max_length 2048 --output_dir outputs/run3
+python evaluate.py --model outputs/run3 --output results/run3.json
+```
+
+## Fix safety
+There is no automatic fix: an older run may be measured on purpose.
+
+## References
+- Transformers documentation, "Trainer", `output_dir` and checkpoints
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from truetune.checks.adapter_servers import commands_around
+from truetune.checks.commands.base_evaluated_after_training import (
+    WRITING_OPTIONS,
+    may_use_any_model,
+    trained_by_commands,
+    training_of,
+    uses_as_model,
+)
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.checks.trained_by_scripts import plain_folder, trained_by_scripts
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+
+MODEL_OPTIONS = (
+    "--model",
+    "--model_name_or_path",
+    "--model_path",
+    "--model_dir",
+    "--checkpoint",
+    "--checkpoint_path",
+    "--ckpt",
+    "--adapter",
+    "--adapter_path",
+    "--adapter_name_or_path",
+    "--lora",
+    "--lora_path",
+    "--peft_model",
+)
+MODEL_ARGUMENT = re.compile(r"(?:^|,)(?:pretrained|peft|delta)=([^,]+)")
+CHECKPOINT = re.compile(r"/checkpoint-\d+$")
+OLDER = re.compile(
+    r"\bold|older|previous|prev\b|baseline|compare|vs_|_vs|before|first|regress", re.I
+)
+"""Signs that an older run is meant"""
+
+
+class Evaluated(NamedTuple):
+    """A command that uses a folder as a model."""
+
+    command: ShellCommand
+    folder: str
+
+
+class EvaluatesAnotherRun(CommandRule):
+    code = "CMD096"
+    symptoms = ("nothing-is-learned", "odd-metrics")
+    severity = "warning"
+    what = "commands that use a local folder as a model"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[Evaluated]:
+        for command in file.commands:
+            if training_of(command, Path(file.path).parent) is not None:
+                continue
+            for folder in _folders_used(command):
+                yield Evaluated(command, plain_folder(folder))
+
+    def findings(self) -> Iterator[Finding]:
+        path = Path(self.subject.path)
+        used = [one for one in self.places(self.subject) if not OLDER.search(one.command.text)]
+        if not used or OLDER.search(path.name):
+            return
+        trained = trained_by_commands(path) or trained_by_scripts(path)
+        if trained is None:
+            return
+        commands = [one for one in commands_around(path) if training_of(one, path.parent) is None]
+        if any(map(may_use_any_model, commands)) or any(
+            uses_as_model(one, folder) for one in commands for folder in trained.outputs
+        ):
+            return
+        for one in used:
+            other = next(filter(None, (_sibling(one.folder, out) for out in trained.outputs)), None)
+            if other is None:
+                continue
+            run, name = other
+            if any(
+                run in word
+                for command in commands_around(path)
+                for word in _results_of(command).split()
+            ):
+                continue
+            is_named_so = name in _results_of(one.command)
+            yield self.finding(
+                f"{one.folder} is of the run {run}, and {Path(trained.path).name} writes {trained.best}, which no"
+                f" command uses: these are answers of {run}"
+                + (f", under the name of {name}" if is_named_so else ""),
+                f"name {trained.best} in place of it, or the checkpoint of this run that is meant",
+                severity="warning" if is_named_so or CHECKPOINT.search(one.folder) else "info",
+                cases=[self.case(one.command, one.folder), trained.case],
+            )
+            return
+
+
+def _folders_used(command: ShellCommand) -> Iterator[str]:
+    """The local folders that a command names as a model."""
+    for option in MODEL_OPTIONS:
+        value = last_option(command.words, option)
+        if value and "/" in value and "=" not in value and "$" not in value:
+            yield value
+    for word in command.words:
+        for match in MODEL_ARGUMENT.finditer(word):
+            if "/" in match[1] and "$" not in match[1]:
+                yield match[1]
+
+
+def _sibling(folder: str, output: str) -> tuple[str, str] | None:
+    """The run of a folder, and the name of the trained one, where both stand in the same folder; else None."""
+    parts = PurePosixPath(folder).parts
+    for depth in range(len(PurePosixPath(output).parts), 1, -1):
+        own = PurePosixPath(output).parts[:depth]
+        # One level above the last part of both, and the same down to there.
+        if (
+            len(parts) >= depth
+            and parts[: depth - 1] == own[:-1]
+            and _are_runs(parts[depth - 1], own[-1])
+        ):
+            return "/".join(parts[:depth]), own[-1]
+    return None
+
+
+def _are_runs(one: str, other: str) -> bool:
+    """Are two names of one series: the same but for numbers (`run1`, `run3`; `v2-lora`, `v3-lora`)?"""
+    return one != other and re.sub(r"\d+", "#", one) == re.sub(r"\d+", "#", other)
+
+
+def _results_of(command: ShellCommand) -> str:
+    """Where a command writes, as one text."""
+    words = zip(("", *command.words), command.words, strict=False)
+    return " ".join(word for before, word in words if WRITING_OPTIONS.search(before))

@@ -1,0 +1,167 @@
+"""In a notebook, the cell that makes the adapter ran again after the training, and its model was saved or asked.
+
+## What it does
+Reads the order in which the cells of a notebook ran last (the numbers in brackets beside them, in a script that was
+exported from one the comments `# In[4]:`). It fires where a cell
+with `get_peft_model` ran after the last `trainer.train()`, and a later cell saves or asks the model of that name.
+Notebooks that load weights afterwards, or whose numbers were cleared, are left alone.
+
+## Why it is bad
+A new adapter begins at zero: what is saved or asked is the base. Nothing fails, and hours of training are thrown away,
+though the trainer may still hold the trained model.
+
+## Example
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+base = AutoModelForCausalLM.from_pretrained("org/base")
+# In[4]:
+model = get_peft_model(base, LoraConfig())
+# In[2]:
+trainer = SFTTrainer(model=model, train_dataset=rows)
+# In[3]:
+trainer.train()
+# In[5]:
+model.save_pretrained("lora")
+```
+
+## Use instead
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+from trl import SFTTrainer
+
+base = AutoModelForCausalLM.from_pretrained("org/base")
+# In[1]:
+model = get_peft_model(base, LoraConfig())
+# In[2]:
+trainer = SFTTrainer(model=model, train_dataset=rows)
+# In[3]:
+trainer.train()
+# In[4]:
+model.save_pretrained("lora")
+```
+
+## Fix safety
+There is no automatic fix: the order of the runs is not part of the code.
+
+## References
+- Jupyter documentation, the notebook format: `execution_count`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+WRAPS = ("peft.get_peft_model", "unsloth.*.get_peft_model")
+TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+USES = ("save_pretrained*", "push_to_hub*", "generate", "merge_and_unload")
+MARK_OF_EXPORT = re.compile(r"# In ?\[(\d{1,9}| *)\]:?\s*$")
+LOADS = ("load_adapter", "load_state_dict", "set_peft_model_state_dict")
+
+
+def _wraps_with_order(module: Module) -> Iterator[Call]:
+    """The calls that make an adapter in a cell of which it is known when it ran."""
+    for call in module.calls(*WRAPS):
+        if _run_count(module, call.node) is not None:
+            yield call
+
+
+def _run_count(module: Module, node: ast.AST) -> int | None:
+    """As which one the cell of a node ran last; None where that is not known."""
+    line = getattr(node, "lineno", 0)
+    if module.cells:
+        return next((cell.run_count for cell in module.cells if cell.has_line(line)), None)
+    marks = [mark for mark in _marks_of_export(module) if mark[0] <= line]
+    return marks[-1][1] if marks else None
+
+
+def _marks_of_export(module: Module) -> list[tuple[int, int | None]]:
+    """The lines `# In[4]:` of a script that nbconvert made of a notebook, with their numbers; `# In[ ]:` has none."""
+    found = []
+    for number, line in enumerate(module.text.splitlines(), 1):
+        match = MARK_OF_EXPORT.match(line)
+        if match is not None:
+            found.append((number, int(match[1]) if match[1].strip() else None))
+    return found
+
+
+class AdapterMadeAnewAfterTraining(SourceRule):
+    code = "SRC291"
+    symptoms = ("nothing-is-learned",)
+    severity = "warning"
+    looks_at = CodePlaces(
+        "cells of a notebook that make an adapter and have run", _wraps_with_order
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        trainings = list(_trainings(module))
+        counts = [_run_count(module, call.node) for call in trainings]
+        known = [count for count in counts if count is not None]
+        if not known or len(known) < len(counts):
+            return
+        last = max(known)
+        training = trainings[counts.index(last)]
+        for wrap in _wraps_with_order(module):
+            made = _run_count(module, wrap.node) or 0
+            name = _name_bound(module, wrap.node)
+            used = _first_use(module, name, made) if name and made > last else None
+            if used is None or _loads_after(module, made):
+                continue
+            yield self.finding(
+                f"the cell that makes the adapter ran again as [{made}], after the training [{last}]: {name} has a new"
+                f" adapter at zero, and {used.method} [{_run_count(module, used.node)}] takes that one",
+                "run save_pretrained directly behind the training, before this cell runs again; of this run"
+                " trainer.model.save_pretrained(FOLDER) if the kernel still lives, else load the last checkpoint",
+                cases=[case_at(module, one) for one in (wrap.node, training.node, used.node)],
+            )
+            return
+
+
+def _trainings(module: Module) -> Iterator[Call]:
+    """The calls of a trainer's `train`."""
+    for call in module.methods("train"):
+        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
+        if made is not None and made.named(*TRAINERS):
+            yield call
+
+
+def _name_bound(module: Module, node: ast.AST) -> str:
+    """The name that the result of a call is bound to; empty where it is bound to none."""
+    parent = module.scopes.parent.get(node)
+    target = parent.targets[0] if isinstance(parent, ast.Assign) else None
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _first_use(module: Module, name: str, made: int) -> Call | None:
+    """The first call, in the order of the runs, that saves or asks the model of a name after its making."""
+    found = [
+        (count, call.node.lineno, call)
+        for call in module.methods(*USES)
+        if isinstance(call.receiver, ast.Name)
+        and call.receiver.id == name
+        and (count := _run_count(module, call.node)) is not None
+        and count > made
+    ]
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _loads_after(module: Module, made: int) -> bool:
+    """Are weights loaded in a cell that ran later, or of which it is not known when it ran?"""
+    loads = [
+        *module.methods(*LOADS),
+        *module.calls("peft.set_peft_model_state_dict", "peft.*.from_pretrained"),
+    ]
+    return any((_run_count(module, call.node) or made + 1) > made for call in loads)

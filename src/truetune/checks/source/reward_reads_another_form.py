@@ -1,0 +1,101 @@
+r"""A reward function pays for a form of the answer that the prompts don't ask for, and for none that they ask for.
+
+## What it does
+Follows a script with its rows in hand up to its GRPO or RLOO trainer, and reads in the prompts which form of the answer
+they ask for: `\boxed{}`, `####`, or a tag such as `<answer>`. It calls each reward function with each row's own result
+in these forms. It fires where the form that all prompts ask for gets no reward, and another one, which no prompt
+names, gets one. Prompts that name several forms, and rows without a short result, are left alone.
+
+## Why it is bad
+A model that does as it is told gets the reward 0. All advantages are 0, so the loss stays at 0 and nothing is learned;
+or the model learns by chance to disregard its prompt.
+
+## Example
+```python
+import re
+
+from datasets import load_dataset
+from trl import GRPOTrainer
+
+ASK = "Put the final answer in \\boxed{}. "
+rows = load_dataset("openai/gsm8k", "main", split="train").map(lambda row: {"prompt": ASK + row["question"]})
+
+
+def right(completions, answer, **kwargs):
+    found = [re.search(r"<answer>(.*?)</answer>", text, re.DOTALL) for text in completions]
+    golds = [gold.split("####")[-1].strip() for gold in answer]
+    return [1.0 if one and one.group(1).strip() == gold else 0.0 for one, gold in zip(found, golds)]
+
+
+GRPOTrainer(model="model", reward_funcs=right, train_dataset=rows).train()
+```
+
+## Use instead
+```python
+import re
+
+from datasets import load_dataset
+from trl import GRPOTrainer
+
+ASK = "Put the final answer in <answer></answer>. "
+rows = load_dataset("openai/gsm8k", "main", split="train").map(lambda row: {"prompt": ASK + row["question"]})
+
+
+def right(completions, answer, **kwargs):
+    found = [re.search(r"<answer>(.*?)</answer>", text, re.DOTALL) for text in completions]
+    golds = [gold.split("####")[-1].strip() for gold in answer]
+    return [1.0 if one and one.group(1).strip() == gold else 0.0 for one, gold in zip(found, golds)]
+
+
+GRPOTrainer(model="model", reward_funcs=right, train_dataset=rows).train()
+```
+
+## Fix safety
+There is no automatic fix: either the prompts or the function may be right.
+
+## References
+- TRL documentation, "GRPO Trainer", custom reward functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.rewards_of_references import TRAINERS, paid_in_another_form
+
+SHOWN_CHARS = 160
+
+
+class RewardReadsAnotherForm(SourceRule):
+    code = "SRC290"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    severity = "error"
+    looks_at = calls_of("trainers that are given reward functions", *TRAINERS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not any(module.calls(*TRAINERS)):
+            return
+        for found in paid_in_another_form(module):
+            asked, paid = _shown(found.asked), _shown(found.paid)
+            place = found.prompt.find(found.asked)
+            around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]
+            yield self.finding(
+                f"the prompts ask for the answer in {asked}, and {found.function.name} pays for {paid} alone: the own"
+                f" results of all {found.rows} rows that were tried, in {asked}, get no reward",
+                f"let {found.function.name} read {asked}, or let the prompts ask for {paid}; then call the function on"
+                " an answer in the form of the prompts before the run",
+                evidence=[f"a prompt: {around!r}"],
+                cases=[case_at(found.function.home, found.function.definition)],
+            )
+
+
+def _shown(mark: str) -> str:
+    """A form as a message shows it."""
+    if mark.startswith("<"):
+        return f"{mark}...</{mark[1:]}"
+    return f"{mark}}}" if mark.endswith("{") else f"{mark} ..."

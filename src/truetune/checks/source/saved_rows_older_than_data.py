@@ -1,0 +1,163 @@
+"""A script loads rows that it saved earlier, and its data file has changed since.
+
+## What it does
+Finds scripts that load a folder by `load_from_disk` and write the same folder by `save_to_disk` from local files. It
+compares the times on the disk. It fires where a file of the data is younger than the saved rows by more than a minute.
+Scripts that compare times or hashes themselves, or delete the folder, are left alone.
+
+## Why it is bad
+`if os.path.exists(folder)` never looks at the data again. What was edited is not read: the old rows, with the old
+labels and the old template, are trained.
+
+## Example
+```python
+# tok_ds/state.json: {}
+# rows.jsonl: {"rows": 4, "words": 5, "long": 1, "long_words": 9}
+# ages: {"tok_ds/state.json": 7200, "rows.jsonl": 60}
+import os
+
+from datasets import load_dataset, load_from_disk
+
+if os.path.exists("tok_ds"):
+    rows = load_from_disk("tok_ds")
+else:
+    rows = load_dataset("json", data_files="rows.jsonl", split="train").map(encode)
+    rows.save_to_disk("tok_ds")
+```
+
+## Use instead
+```python
+# tok_ds/state.json: {}
+# rows.jsonl: {"rows": 4, "words": 5, "long": 1, "long_words": 9}
+# ages: {"tok_ds/state.json": 7200, "rows.jsonl": 60}
+import os
+
+from datasets import load_dataset, load_from_disk
+
+if os.path.exists("tok_ds_2"):
+    rows = load_from_disk("tok_ds_2")
+else:
+    rows = load_dataset("json", data_files="rows.jsonl", split="train").map(encode)
+    rows.save_to_disk("tok_ds_2")
+```
+
+## Fix safety
+There is no automatic fix: the folder is deleted by hand.
+
+## References
+- datasets documentation, "Cache management": `map` knows a changed file, `load_from_disk` reads what is there
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.source.module import Module
+
+LOADS = ("datasets.load_from_disk", "datasets.*.load_from_disk")
+READS = (
+    "datasets.load_dataset",
+    "datasets.Dataset.from_json",
+    "datasets.Dataset.from_csv",
+    "datasets.Dataset.from_parquet",
+    "pandas.read_*",
+    "open",
+)
+DATA_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
+SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
+LOOKS_ITSELF = re.compile(
+    r"getmtime|st_mtime|rmtree|sha1|sha256|md5|hash\(|fingerprint|overwrite|rebuild|force"
+)
+"""Signs that a script knows when to make its rows anew"""
+MAX_READS = 40
+# Chosen, not measured: a copy or a checkout writes files in any order within a minute.
+MIN_SECONDS = 60.0
+
+
+def _loads_of_saved_rows(module: Module) -> Iterator[tuple[ast.AST, str]]:
+    """The calls that load a folder which the same file saves, each with the folder."""
+    saved = {
+        name
+        for call in module.methods("save_to_disk")
+        for name in possible_texts(module, call.argument(0, "dataset_path"))
+    }
+    for call in module.calls(*LOADS):
+        names = possible_texts(module, call.argument(0, "dataset_path"))
+        yield from ((call.node, name) for name in names if name in saved)
+
+
+class SavedRowsOlderThanData(SourceRule):
+    code = "SRC292"
+    symptoms = ("nothing-is-learned", "cached-data")
+    severity = "warning"
+    looks_at = CodePlaces("folders of rows that a script saves and loads", _loads_of_saved_rows)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if LOOKS_ITSELF.search(module.text):
+            return
+        for node, name in _loads_of_saved_rows(module):
+            made = _time_of_rows(module, name)
+            changed = max(_changed_files(module), default=None) if made else None
+            if made is None or changed is None or changed[0] < made + MIN_SECONDS:
+                continue
+            file = changed[1]
+            yield self.finding(
+                f"the rows in {name} were saved before {file.name} changed: load_from_disk reads the old rows",
+                f"delete {name}, or give load_from_disk and save_to_disk another folder, and train again; map alone"
+                " keeps its results, and makes them anew where a file has changed",
+                evidence=[
+                    f"rows saved: {_time_text(made)}",
+                    f"data changed: {_time_text(changed[0])}",
+                ],
+                cases=[case_at(module, node), Case("the data", file=str(file))],
+            )
+            return
+
+
+def _time_of_rows(module: Module, name: str) -> float | None:
+    """When the rows of a folder were saved; None where it holds none."""
+    for base in (Path(module.path).parent, Path()):
+        folder = base / name
+        files = [folder / one for one in SAVED] + [folder / "train" / one for one in SAVED]
+        times = [time for time in map(_time_of, files) if time is not None]
+        if times:
+            return max(times)
+    return None
+
+
+def _changed_files(module: Module) -> Iterator[tuple[float, Path]]:
+    """The local files of data that a script reads, each with the time of its last change."""
+    folder = Path(module.path).parent
+    for count, call in enumerate(module.calls(*READS)):
+        if count >= MAX_READS:
+            return
+        for part in ast.walk(call.node):
+            for name in possible_texts(module, part) if isinstance(part, ast.expr) else ():
+                if not name.endswith(DATA_SUFFIXES):
+                    continue
+                time = _time_of(folder / name)
+                if time is not None:
+                    yield time, folder / name
+
+
+def _time_of(path: Path) -> float | None:
+    """When a file changed last; None where it is not there."""
+    try:
+        return path.stat().st_mtime if path.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _time_text(seconds: float) -> str:
+    """A time as messages write it."""
+    return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "minutes")

@@ -1,0 +1,82 @@
+"""What the Python scripts around a file of commands train, and which folders hold it afterwards.
+
+The trade-off: one training with plain names is compared. With two, or with a script that asks what was trained, it is
+not known what a command is meant for, and nothing is said.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.findings import Case
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.models_in_project_runs import trained_models
+from truetune.checks.source.evidence.prompt_forms import (
+    is_written_by_script,
+    loaded_names,
+    scripts_around,
+    trains_a_model,
+    written_folders,
+)
+from truetune.source.module import Module
+
+MERGES = ("merge_and_unload", "save_pretrained_merged", "merge_adapter")
+
+
+class TrainedByScripts(NamedTuple):
+    """The one training of a project."""
+
+    path: str
+    bases: frozenset[str]
+    outputs: frozenset[str]
+    """Folders of the training, and of what merges it"""
+    best: str
+    """The folder to use: of merged weights, else of the training"""
+    case: Case
+
+
+def plain_folder(name: str) -> str:
+    """A name of a model or folder without what means the same folder."""
+    return name.removeprefix("./").rstrip("/")
+
+
+def trained_by_scripts(path: Path) -> TrainedByScripts | None:
+    """The one training of the scripts around a file; None where there is none, or it is not known."""
+    scripts = list(scripts_around(path))
+    trainings = [one for one in scripts if trains_a_model(one)]
+    if len(trainings) != 1:
+        return None
+    training = trainings[0]
+    trained = trained_models(training)
+    if trained is None or any(training.methods("push_to_hub")):
+        return None
+    if any(_asks_what_was_trained(one, trained.outputs) for one in scripts if one is not training):
+        return None
+    merged = [folder for one in scripts if one is not training for folder in _merged_folders(one)]
+    merged += _merged_folders(training)
+    outputs = {*trained.outputs, *merged}
+    # The folder of a model that is saved behind the training, not that of its checkpoints.
+    best = min(merged, key=len) if merged else max(trained.outputs, key=len)
+    return TrainedByScripts(
+        training.path,
+        frozenset(map(plain_folder, trained.bases)),
+        frozenset(map(plain_folder, outputs)),
+        plain_folder(best),
+        case_at(training, trained.node),
+    )
+
+
+def _asks_what_was_trained(module: Module, outputs: frozenset[str]) -> bool:
+    """Does a script load what was trained, and does not merge it? Then commands may use the base to compare."""
+    if trains_a_model(module) or any(module.methods(*MERGES)):
+        return False
+    names = {plain_folder(name) for name in loaded_names(module)}
+    return any(is_written_by_script(name, frozenset(map(plain_folder, outputs))) for name in names)
+
+
+def _merged_folders(module: Module) -> list[str]:
+    """The folders that a script writes merged weights to."""
+    if not any(module.methods(*MERGES)):
+        return []
+    return sorted(written_folders(module))

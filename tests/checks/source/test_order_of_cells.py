@@ -1,0 +1,90 @@
+"""Cells of a notebook that ran in another order than they stand in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+LOAD = (
+    "from peft import LoraConfig, get_peft_model, PeftModel\nfrom transformers import AutoModelForCausalLM, Trainer\n"
+    "from trl import SFTTrainer\nbase = AutoModelForCausalLM.from_pretrained('m/base')"
+)
+WRAP = "model = get_peft_model(base, LoraConfig())"
+UNSLOTH = (
+    "from unsloth import FastLanguageModel\nmodel = FastLanguageModel.get_peft_model(base, r=16)"
+)
+MAKE = "trainer = SFTTrainer(model=model, train_dataset=rows)"
+TRAIN = "trainer.train()"
+SAVE = "model.save_pretrained('lora')"
+ASK = "print(model.generate(**inputs, max_new_tokens=20))"
+PUSH = "model.push_to_hub('me/lora')"
+GGUF = "model.save_pretrained_gguf('gguf', tokenizer)"
+Cells = list[tuple[int | None, str]]
+WRONG: dict[str, Cells] = {
+    "saved": [(1, LOAD), (5, WRAP), (3, MAKE), (4, TRAIN), (6, SAVE)],
+    "asked": [(1, LOAD), (5, WRAP), (3, MAKE), (4, TRAIN), (6, ASK)],
+    "pushed": [(1, LOAD), (15, WRAP), (3, MAKE), (14, TRAIN), (16, PUSH)],
+    "loaded again too": [(15, LOAD), (16, WRAP), (3, MAKE), (14, TRAIN), (17, SAVE)],
+    "unsloth": [(1, LOAD), (5, UNSLOTH), (3, MAKE), (4, TRAIN), (7, GGUF)],
+    "a later copy of the cell": [(1, LOAD), (2, WRAP), (3, MAKE), (4, TRAIN), (5, WRAP), (6, SAVE)],
+}
+RIGHT: dict[str, Cells] = {
+    "in order": [(1, LOAD), (2, WRAP), (3, MAKE), (4, TRAIN), (5, SAVE)],
+    "trained again": [(1, LOAD), (5, WRAP), (6, MAKE), (7, TRAIN), (8, SAVE)],
+    "cleared": [(None, LOAD), (None, WRAP), (None, MAKE), (None, TRAIN), (None, SAVE)],
+    "training of which the order is unknown": [(1, LOAD), (5, WRAP), (3, MAKE), (None, TRAIN), (6, SAVE)],
+    "saved before": [(1, LOAD), (6, WRAP), (3, MAKE), (4, TRAIN), (5, SAVE)],
+    "saved by the trainer": [(1, LOAD), (5, WRAP), (3, MAKE), (4, TRAIN), (6, "trainer.save_model('lora')")],
+    "weights loaded": [
+        (1, LOAD), (5, WRAP), (3, MAKE), (4, TRAIN), (6, "model.load_adapter('out', 'default')"), (7, SAVE),
+    ],
+    "another model": [(1, LOAD), (5, WRAP.replace("model =", "fresh =")), (2, WRAP), (3, MAKE), (4, TRAIN), (6, SAVE)],
+}  # fmt: skip
+
+
+def notebook_of(cells: Cells) -> str:
+    """A notebook with these cells, each with the number that its kernel gave it."""
+    return json.dumps(
+        {
+            "cells": [
+                {
+                    "cell_type": "code",
+                    "execution_count": count,
+                    "metadata": {},
+                    "outputs": [{"output_type": "execute_result", "execution_count": 99}],
+                    "source": text.splitlines(keepends=True),
+                }
+                for count, text in cells
+            ],
+            "metadata": {},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+    )
+
+
+def _count(cells: Cells, folder: Path) -> int:
+    path = folder / "train.ipynb"
+    path.write_text(notebook_of(cells), encoding="utf-8")
+    return len(lint([path], select=["adapter-made-anew-after-training"]).findings)
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_an_adapter_that_was_made_anew_is_told(case: str, tmp_path: Path) -> None:
+    assert _count(WRONG[case], tmp_path) == 1
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_cells_that_may_be_right_are_left_alone(case: str, tmp_path: Path) -> None:
+    assert _count(RIGHT[case], tmp_path) == 0
+
+
+@pytest.mark.parametrize(("cells", "expected"), [(WRONG["saved"], 1), (RIGHT["in order"], 0)])
+def test_a_script_that_was_exported(cells: Cells, expected: int, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("".join(f"# In[{n}]:\n\n\n{text}\n\n\n" for n, text in cells), encoding="utf-8")
+    assert len(lint([path], select=["adapter-made-anew-after-training"]).findings) == expected
