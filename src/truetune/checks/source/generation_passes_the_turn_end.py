@@ -12,23 +12,26 @@ to the limit. It is usual where a base model was trained on chats: the files of 
 
 ## Example
 ```python
-# merged/: generation_config.json {"eos_token_id": 151643}, a template with <|im_end|>, which is 151645
+# m/config.json: {"eos_token_id": 1}
+# m/tokenizer_config.json: {"chat_template": "<|im_start|>..<|im_end|>", "added_tokens_decoder": {"7": {"content": "<|im_end|>"}}}
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("merged")
-model = AutoModelForCausalLM.from_pretrained("merged")
+tokenizer = AutoTokenizer.from_pretrained("m")
+model = AutoModelForCausalLM.from_pretrained("m")
 inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
 out = model.generate(**inputs, max_new_tokens=400)
 ```
 
 ## Use instead
 ```python
+# m/config.json: {"eos_token_id": 1}
+# m/tokenizer_config.json: {"chat_template": "<|im_start|>..<|im_end|>", "added_tokens_decoder": {"7": {"content": "<|im_end|>"}}}
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("merged")
-model = AutoModelForCausalLM.from_pretrained("merged")
+tokenizer = AutoTokenizer.from_pretrained("m")
+model = AutoModelForCausalLM.from_pretrained("m")
 inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-out = model.generate(**inputs, max_new_tokens=400, eos_token_id=[151645, 151643])
+out = model.generate(**inputs, max_new_tokens=400, eos_token_id=[7, 1])
 ```
 
 ## Fix safety
