@@ -141,7 +141,7 @@ def test_score_does_not_say_that_such_answers_stop_by_themselves() -> None:
         ('Here is the JSON:\n\n```json\n{"a": 1}\n```', "worded fence"),
         ('Sure! Here you go: {"a": 1}', "worded"),
         ('Here is the JSON:\n{"a": [1]}\nLet me know if it helps.', "worded"),
-        ("A long explanation.\nSecond line:\n{\"a\": 1}", None),
+        ('A long explanation.\nSecond line:\n{"a": 1}', None),
         ("Here is the JSON:\n{'a': None}", None),
         ("{name} is here {today}", None),
         ("[see 'this']", None),

@@ -47,7 +47,9 @@ def test_one_end_for_several_answers(user: str, bot: str, end: str, tmp_path: Pa
         _talk("Q:", "A:", "", "</s>"),
         lambda i: f"User: Is room {i} free?\nAssistant: It is.</s>",
         lambda i: f"Name: {i}\nDate: today\nName: other\nDate: never</s>",
-        lambda i: f"A story of {i}. User: is a word here, and Assistant: too. User: x Assistant: y</s>",
+        lambda i: (
+            f"A story of {i}. User: is a word here, and Assistant: too. User: x Assistant: y</s>"
+        ),
         lambda i: f"Question: {i}?\nHint: think\nAnswer: no\nQuestion: why?\nAnswer: so</s>",
     ],
 )

@@ -100,8 +100,7 @@ COLLATOR = "from trl import DataCollatorForCompletionOnlyLM\n"
     ("code", "expected"),
     [
         (
-            UNSLOTH
-            + "t = train_on_responses_only(t, instruction_part='<|im_start|>assistant\\n',"
+            UNSLOTH + "t = train_on_responses_only(t, instruction_part='<|im_start|>assistant\\n',"
             " response_part='<|im_start|>user\\n')",
             1,
         ),
@@ -114,8 +113,7 @@ COLLATOR = "from trl import DataCollatorForCompletionOnlyLM\n"
         ),
         (COLLATOR + "c = DataCollatorForCompletionOnlyLM('### Human:', tokenizer=tok)", 1),
         (
-            COLLATOR
-            + "c = DataCollatorForCompletionOnlyLM(instruction_template='### Response:',"
+            COLLATOR + "c = DataCollatorForCompletionOnlyLM(instruction_template='### Response:',"
             " response_template='### Instruction:', tokenizer=tok)",
             1,
         ),
@@ -126,8 +124,7 @@ COLLATOR = "from trl import DataCollatorForCompletionOnlyLM\n"
             1,
         ),
         (
-            UNSLOTH
-            + "train_on_responses_only(t, instruction_part='<|im_start|>user\\n',"
+            UNSLOTH + "train_on_responses_only(t, instruction_part='<|im_start|>user\\n',"
             " response_part='<|im_start|>assistant\\n')",
             0,
         ),
@@ -135,8 +132,7 @@ COLLATOR = "from trl import DataCollatorForCompletionOnlyLM\n"
         # questions are to be written
         (COLLATOR + "c = DataCollatorForCompletionOnlyLM('### Question:', tokenizer=tok)", 0),
         (
-            COLLATOR
-            + "c = DataCollatorForCompletionOnlyLM(instruction_template='### Context:',"
+            COLLATOR + "c = DataCollatorForCompletionOnlyLM(instruction_template='### Context:',"
             " response_template='### Question:', tokenizer=tok)",
             0,
         ),

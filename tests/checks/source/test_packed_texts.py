@@ -20,19 +20,22 @@ CUT = "blocks = [ids[i:i + N] for i in range(0, len(ids), N)]\n"
 BUFFER = "text = ''\nfor row in rows:\n    text += row['text'] + '\\n'\n"
 JOINED = {
     "buffer": BUFFER + "ids = tok(text)['input_ids']\n" + CUT,
-    "f-string": "text = ''\nfor r in rows:\n    text += f\"{r['q']}\\n{r['a']}\\n\\n\"\nids = tok.encode(text)\n" + CUT,
+    "f-string": "text = ''\nfor r in rows:\n    text += f\"{r['q']}\\n{r['a']}\\n\\n\"\nids = tok.encode(text)\n"
+    + CUT,
     "join": "ids = tok('\\n'.join(r['text'] for r in rows)).input_ids\n" + CUT,
-    "join a list": "texts = [r['q'] + ' ' + r['a'] for r in rows]\nids = tok('\\n\\n'.join(texts))['input_ids']\n" + CUT,
+    "join a list": "texts = [r['q'] + ' ' + r['a'] for r in rows]\nids = tok('\\n\\n'.join(texts))['input_ids']\n"
+    + CUT,
     "column": "ids = tok(' '.join(rows['text']))['input_ids']\n" + CUT,
     "loop": BUFFER
     + "ids = tok(text).input_ids\nblocks = []\nfor i in range(0, len(ids), N):\n    blocks.append(ids[i:i + N])\n",
 }
 SOUND = {
     "eos": BUFFER.replace("'\\n'\n", "tok.eos_token\n") + "ids = tok(text)['input_ids']\n" + CUT,
-    "eos by text": BUFFER.replace("'\\n'\n", "'<|endoftext|>'\n") + "ids = tok(text)['input_ids']\n" + CUT,
-    "no blocks": BUFFER + "n = len(tok(text)['input_ids'])\n",
-    "row by row": "for row in rows:\n    ids = tok(row['text'])['input_ids']\n    "
+    "eos by text": BUFFER.replace("'\\n'\n", "'<|endoftext|>'\n")
+    + "ids = tok(text)['input_ids']\n"
     + CUT,
+    "no blocks": BUFFER + "n = len(tok(text)['input_ids'])\n",
+    "row by row": "for row in rows:\n    ids = tok(row['text'])['input_ids']\n    " + CUT,
     "lines of one row": "for row in rows:\n    text = ''\n    for t in row['turns']:\n        text += t['content']\n"
     "        ids = tok(text)['input_ids']\n    " + CUT,
     "batches of texts": "ids = rows['text']\nfor i in range(0, len(ids), N):\n    out = tok(ids[i:i + N])\n",

@@ -26,7 +26,10 @@ while True:
     out = model.generate(**enc, max_new_tokens=99)
 """
 FOUND = {
-    "a helper": HEAD + "def answer(q):" + CHAT + "    return tok.decode(out[0])\nprint(answer('hi'))\n",
+    "a helper": HEAD
+    + "def answer(q):"
+    + CHAT
+    + "    return tok.decode(out[0])\nprint(answer('hi'))\n",
     "batch_decode": HEAD
     + "def ask(q):"
     + CHAT

@@ -13,20 +13,24 @@ TOK = "from transformers import AutoTokenizer, AddedToken\ntok = AutoTokenizer.f
 PLAIN = {
     "list": TOK + "tok.add_tokens(['<|im_start|>', '<|im_end|>'])\n",
     "one": TOK + "END = '<|im_end|>'\ntok.add_tokens(END)\ntok.eos_token = END\n",
-    "named": TOK + "NEW = ['<|user|>', '<|assistant|>', '<|end|>']\ntok.add_tokens(NEW, special_tokens=False)\n",
+    "named": TOK
+    + "NEW = ['<|user|>', '<|assistant|>', '<|end|>']\ntok.add_tokens(NEW, special_tokens=False)\n",
     "objects": TOK + "tok.add_tokens([AddedToken('<|im_end|>', normalized=False)])\n",
-    "function": TOK + "def extend(tokenizer):\n    tokenizer.add_tokens(['<start_of_turn>', '<end_of_turn>'])\nextend(tok)\n",
+    "function": TOK
+    + "def extend(tokenizer):\n    tokenizer.add_tokens(['<start_of_turn>', '<end_of_turn>'])\nextend(tok)\n",
     "among others": TOK + "tok.add_tokens(['<tool_call>', '<|eot|>'])\n",
 }
 SPECIAL = {
     "special": TOK + "tok.add_tokens(['<|im_start|>', '<|im_end|>'], special_tokens=True)\n",
     "objects": TOK + "tok.add_tokens([AddedToken('<|im_end|>', special=True)])\n",
-    "add_special_tokens": TOK + "tok.add_special_tokens({'additional_special_tokens': ['<|im_end|>']})\n",
+    "add_special_tokens": TOK
+    + "tok.add_special_tokens({'additional_special_tokens': ['<|im_end|>']})\n",
     "both": TOK
     + "tok.add_tokens(['<|im_end|>'])\ntok.add_special_tokens({'additional_special_tokens': ['<|im_end|>']})\n",
     "tools": TOK + "tok.add_tokens(['<tool_call>', '</tool_call>', '<think>'])\n",
     "words": TOK + "tok.add_tokens(['pembrolizumab', '<gene>'])\n",
-    "unknown": TOK + "import sys\ntok.add_tokens(['<|im_end|>'], special_tokens=sys.argv[1] == 'y')\n",
+    "unknown": TOK
+    + "import sys\ntok.add_tokens(['<|im_end|>'], special_tokens=sys.argv[1] == 'y')\n",
 }
 NLLB = """
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline, Seq2SeqTrainingArguments
@@ -49,14 +53,17 @@ model.generate(**tok("Hello", return_tensors="pt"))
     "p = pipeline('translation', model='facebook/nllb-200-3.3B', src_lang='eng_Latn')\nprint(p('Hello'))\n",
 }
 FORCED = {
-    "generate": NLLB + "model.generate(**enc, forced_bos_token_id=tok.convert_tokens_to_ids('deu_Latn'))\n",
+    "generate": NLLB
+    + "model.generate(**enc, forced_bos_token_id=tok.convert_tokens_to_ids('deu_Latn'))\n",
     "config": NLLB + "model.generation_config.forced_bos_token_id = 5\nmodel.generate(**enc)\n",
     "decoder": NLLB + "model.generate(**enc, decoder_input_ids=start)\n",
     "pipeline": "from transformers import pipeline\n"
     "p = pipeline('translation', model='facebook/nllb-200-3.3B', src_lang='eng_Latn', tgt_lang='deu_Latn')\n",
     "one target": NLLB.replace("facebook/nllb-200-distilled-600M", "Helsinki-NLP/opus-mt-en-de")
     + "model.generate(**enc)\n",
-    "to English": NLLB.replace("facebook/nllb-200-distilled-600M", "facebook/mbart-large-50-many-to-one-mmt")
+    "to English": NLLB.replace(
+        "facebook/nllb-200-distilled-600M", "facebook/mbart-large-50-many-to-one-mmt"
+    )
     + "model.generate(**enc)\n",
     "trained only": NLLB + "loss = model(**enc, labels=enc.input_ids).loss\n",
 }
@@ -69,8 +76,7 @@ LEFT_OUT = {
     "f-string": GEMMA
     + "def ask(q):\n    p = f'<start_of_turn>user\\n{q}<end_of_turn>\\n<start_of_turn>model\\n'\n"
     "    return model.generate(**tok(p, add_special_tokens=False, return_tensors='pt'))\n",
-    "format": GEMMA
-    + "T = '<start_of_turn>user\\n{}<end_of_turn>\\n<start_of_turn>model\\n'\n"
+    "format": GEMMA + "T = '<start_of_turn>user\\n{}<end_of_turn>\\n<start_of_turn>model\\n'\n"
     "ids = tok.encode(T.format('hi'), add_special_tokens=False)\n",
     "sum": GEMMA
     + "def encode(row):\n    text = '<start_of_turn>user\\n' + row['q'] + '<end_of_turn>\\n<start_of_turn>model\\n' + row['a']\n"
@@ -83,17 +89,18 @@ LEFT_OUT = {
 }
 WRITTEN = {
     "by the tokenizer": GEMMA + "x = tok('<start_of_turn>user\\nhi<end_of_turn>\\n')\n",
-    "in the text": GEMMA + "x = tok('<bos><start_of_turn>user\\nhi<end_of_turn>\\n', add_special_tokens=False)\n",
+    "in the text": GEMMA
+    + "x = tok('<bos><start_of_turn>user\\nhi<end_of_turn>\\n', add_special_tokens=False)\n",
     "by its id": GEMMA
     + "x = [tok.bos_token_id] + tok.encode('<start_of_turn>user\\nhi<end_of_turn>\\n', add_special_tokens=False)\n",
     "by the template": GEMMA
     + "t = tok.apply_chat_template(m, tokenize=False)\nif '<start_of_turn>user' in t:\n"
     "    x = tok(t, add_special_tokens=False)\n",
-    "an answer": GEMMA
-    + "x = tok('<start_of_turn>user\\nhi<end_of_turn>\\n').input_ids\n"
+    "an answer": GEMMA + "x = tok('<start_of_turn>user\\nhi<end_of_turn>\\n').input_ids\n"
     "y = tok('<start_of_turn>model\\nyes<end_of_turn>\\n', add_special_tokens=False).input_ids\n",
     "a marker": GEMMA + "ids = tok.encode('<start_of_turn>model\\n', add_special_tokens=False)\n",
-    "the user's marker": GEMMA + "ids = tok.encode('<start_of_turn>user\\n', add_special_tokens=False)\n",
+    "the user's marker": GEMMA
+    + "ids = tok.encode('<start_of_turn>user\\n', add_special_tokens=False)\n",
     "another family": GEMMA.replace("google/gemma-2-9b-it", "Qwen/Qwen2.5-7B")
     + "x = tok('<start_of_turn>user\\nhi<end_of_turn>\\n', add_special_tokens=False)\n",
 }

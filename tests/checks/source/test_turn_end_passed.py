@@ -11,7 +11,9 @@ import pytest
 from truetune.checks.lint import lint
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-GEMMA = "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
+GEMMA = (
+    "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
+)
 ASK = """
 from transformers import AutoModelForCausalLM, AutoTokenizer
 tok = AutoTokenizer.from_pretrained("merged")
@@ -47,7 +49,10 @@ def _count(
         (ASK, {"config": 1}),
         (VLLM, {"generation": 1}),
         (ASK, {"template": GEMMA, "token": "<end_of_turn>", "generation": 1}),
-        ("def main():\n    " + ASK.strip().replace("\n", "\n    ") + "\nmain()\n", {"generation": 1}),
+        (
+            "def main():\n    " + ASK.strip().replace("\n", "\n    ") + "\nmain()\n",
+            {"generation": 1},
+        ),
     ],
 )
 def test_the_turn_end_is_no_stop(script: str, more: dict[str, Any], tmp_path: Path) -> None:
@@ -61,7 +66,10 @@ def test_the_turn_end_is_no_stop(script: str, more: dict[str, Any], tmp_path: Pa
         (ASK, {"generation": [1, 7]}),
         (ASK, {"config": 7}),
         (ASK.replace("max_new_tokens", "eos_token_id=[7, 1], max_new_tokens"), {"generation": 1}),
-        (ASK.replace("out =", "model.generation_config.eos_token_id = 7\nout ="), {"generation": 1}),
+        (
+            ASK.replace("out =", "model.generation_config.eos_token_id = 7\nout ="),
+            {"generation": 1},
+        ),
         (ASK.replace("max_new_tokens", "stop_strings=['x'], max_new_tokens"), {"generation": 1}),
         (ASK.replace("merged", "Qwen/Qwen2.5-7B"), {"generation": 1}),
         (ASK.replace("apply_chat_template", "encode"), {"generation": 1}),

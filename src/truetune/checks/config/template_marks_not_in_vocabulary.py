@@ -123,7 +123,9 @@ def _end_of_template(config: Config) -> str | None:
 
 def _has_token(config: Config, end: str) -> bool | None:
     """Is the end of turns a token of the run's tokenizer, as it is or added? None where it is not known."""
-    added = [str(config.raw.get(key)) for key in ADDING_KEYS] + list(config.spec.training.added_tokens)
+    added = [str(config.raw.get(key)) for key in ADDING_KEYS] + list(
+        config.spec.training.added_tokens
+    )
     if any(end in one for one in added):
         return True
     known = tokenizer_has_token(config, end)

@@ -176,7 +176,9 @@ class AnswersNearlyAllAlike(DataRule):
             " could answer",
             _THIN_OUT,
             severity="warning" if is_much else "info",
-            evidence=[f"{spread.largest:.0%} of the answers; no other one is a quarter as frequent"],
+            evidence=[
+                f"{spread.largest:.0%} of the answers; no other one is a quarter as frequent"
+            ],
             cases=[self.first[answer]] if answer in self.first else (),
             count=rows,
             total=spread.total,

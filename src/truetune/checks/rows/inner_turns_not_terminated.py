@@ -93,7 +93,9 @@ class InnerTurnsNotTerminated(DataRule):
             self.faulty += 1
             self.ends[ends[0]] += 1
             if len(self.cases) < MAX_CASES:
-                shown = f"{len(labels) // 2} answers under {labels[1]!r}, and one {ends[0]} at the end"
+                shown = (
+                    f"{len(labels) // 2} answers under {labels[1]!r}, and one {ends[0]} at the end"
+                )
                 self.cases.append(case_in_row(batch, row, shown))
 
     def unmet(self) -> Unmet | None:

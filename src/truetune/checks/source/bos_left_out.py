@@ -75,7 +75,9 @@ class BosLeftOut(SourceRule):
     code = "SRC281"
     symptoms = ("garbage-output", "loss-does-not-fall")
     severity = "error"
-    looks_at = CodePlaces("texts that are encoded without special tokens", _encodings_without_special_tokens)
+    looks_at = CodePlaces(
+        "texts that are encoded without special tokens", _encodings_without_special_tokens
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -97,13 +99,19 @@ class BosLeftOut(SourceRule):
 def _opening(module: Module, call: Call) -> ast.AST | None:
     """The text that an encoding begins with, where it opens the first turn; None where it may be rendered otherwise."""
     parts = list(backward_slice(module, call.args[0]))
-    if any(isinstance(part, ast.Attribute) and part.attr == "apply_chat_template" for part in parts):
+    if any(
+        isinstance(part, ast.Attribute) and part.attr == "apply_chat_template" for part in parts
+    ):
         return None
-    texts = [part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    texts = [
+        part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
     # A turn that nothing ends is a marker that labels are searched by.
     if not any(ENDS in str(text.value) for text in texts):
         return None
-    opening = (text for text in texts if OPENS.match(str(text.value)) and _is_first_part(module, text))
+    opening = (
+        text for text in texts if OPENS.match(str(text.value)) and _is_first_part(module, text)
+    )
     return next(opening, None)
 
 
@@ -125,5 +133,9 @@ def _is_of_another_family(module: Module, call: Call) -> bool:
     """Is every model that the file names of a family that is not Gemma? A folder of one's own says nothing."""
     tokenizer = call.receiver if call.method in ENCODING_METHODS else call.node.func
     names = [plain_name(name) for name in likely_model_names(module, tokenizer)]
-    known = [name for name in names if re.match(r"(meta-)?llama|qwen|mistral|mixtral|phi|smollm|gpt", name)]
+    known = [
+        name
+        for name in names
+        if re.match(r"(meta-)?llama|qwen|mistral|mixtral|phi|smollm|gpt", name)
+    ]
     return bool(known) and not any(GEMMA.search(name) for name in names)

@@ -67,7 +67,14 @@ TURN_ENDS = (
     ("<|assistant|>", "<|end|>"),
 )
 """What opens a turn in published templates -> what ends it"""
-OWN_STOPS = ("eos_token_id", "stop_strings", "stopping_criteria", "stop", "stop_token_ids", "eos_token")
+OWN_STOPS = (
+    "eos_token_id",
+    "stop_strings",
+    "stopping_criteria",
+    "stop",
+    "stop_token_ids",
+    "eos_token",
+)
 """Settings that give generation another stop"""
 LOADS = ("*.from_pretrained", "vllm.LLM")
 MAX_TEMPLATE = 200_000
@@ -132,7 +139,9 @@ def _folders_loaded(module: Module) -> Iterator[Path]:
     """The folders beside a file that it loads models from, each once."""
     seen: set[Path] = set()
     for call in module.calls(*LOADS):
-        given = call.argument(0, "model" if call.named("vllm.LLM") else "pretrained_model_name_or_path")
+        given = call.argument(
+            0, "model" if call.named("vllm.LLM") else "pretrained_model_name_or_path"
+        )
         for name in possible_texts(module, given) if given is not None else ():
             folder = Path(module.path).parent / name
             if folder not in seen and (folder / "config.json").is_file():

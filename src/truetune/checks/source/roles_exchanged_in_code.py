@@ -124,7 +124,6 @@ class RolesExchangedInCode(SourceRule):
                     cases=[case_at(self.subject, node)],
                 )
 
-
     def _of_markers(self) -> Iterator[Finding]:
         """Markers of answers that open the turns of the user."""
         module = self.subject

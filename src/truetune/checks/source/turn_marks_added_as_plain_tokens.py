@@ -84,7 +84,7 @@ class TurnMarksAddedAsPlainTokens(SourceRule):
                     f"{shown} {'is' if len(marks) == 1 else 'are'} added as plain tokens, and answers show them:"
                     " skip_special_tokens=True leaves out special tokens only (one that is set as eos_token is special"
                     " after the tokenizer is loaded again)",
-                    "give add_tokens special_tokens=True; of a tokenizer that is saved already, set \"special\": true for"
+                    'give add_tokens special_tokens=True; of a tokenizer that is saved already, set "special": true for'
                     " these tokens in tokenizer.json and tokenizer_config.json",
                     cases=[case_at(module, call.node)],
                 )

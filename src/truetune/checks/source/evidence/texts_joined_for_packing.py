@@ -62,7 +62,12 @@ def _is_joined(module: Module, text: ast.expr) -> bool:
         for node in added:
             is_same = isinstance(node.target, ast.Name) and node.target.id == text.id
             in_loop = any(isinstance(around, ast.For) for around in module.parents(node))
-            if is_same and in_loop and _reads_row(node.value) and not _is_in_loop_of(module, text, node):
+            if (
+                is_same
+                and in_loop
+                and _reads_row(node.value)
+                and not _is_in_loop_of(module, text, node)
+            ):
                 return True
     for part in backward_slice(module, text):
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
@@ -105,6 +110,10 @@ def _cuts_blocks(module: Module) -> bool:
             continue
         for origin in module.flow.origins(lower):
             made = origin.node
-            if isinstance(made, ast.Call) and ast.unparse(made.func) == "range" and len(made.args) == 3:
+            if (
+                isinstance(made, ast.Call)
+                and ast.unparse(made.func) == "range"
+                and len(made.args) == 3
+            ):
                 return True
     return False
