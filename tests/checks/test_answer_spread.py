@@ -151,8 +151,10 @@ def test_one_sentence_that_is_two_answers_in_five(
 ) -> None:
     rows = rows_of(lambda i: answer if i % 12 < 5 else f"{i} {sentence(i)}")
     found = finding(tmp_path, rows)
-    assert found is not None and found.severity == severity
-    assert answer[:40] in found.message and "leave out most" in found.remedy
+    assert found is not None
+    assert found.severity == severity
+    assert answer[:40] in found.message
+    assert "leave out most" in found.remedy
 
 
 @pytest.mark.parametrize(

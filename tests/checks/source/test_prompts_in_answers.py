@@ -1,4 +1,4 @@
-"""Answers that hold their prompt: returned by helpers, printed under their name, put back into the history of a chat."""
+"""Answers that hold their prompt: returned by helpers, printed by name, put back into the history of a chat."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ print(Bot().reply("hi"))
     + '    history.append({"role": "assistant", "content": tok.decode(out[0])})\n',
     "history, whole without marks": HEAD
     + LOOP
-    + '    text = tok.decode(out[0], skip_special_tokens=True)\n    history += [{"role": "assistant", "content": text}]\n',
+    + "    text = tok.decode(out[0], skip_special_tokens=True)\n"
+    + '    history += [{"role": "assistant", "content": text}]\n',
     "history, marks": HEAD
     + LOOP
     + '    text = tok.decode(out[0][enc["input_ids"].shape[1]:])\n'

@@ -9,7 +9,8 @@ import pytest
 
 from truetune.checks.lint import lint
 
-TOK = "from transformers import AutoTokenizer, AddedToken\ntok = AutoTokenizer.from_pretrained('meta-llama/Llama-3.2-3B')\n"
+TOK = "from transformers import AutoTokenizer, AddedToken\n"
+TOK += "tok = AutoTokenizer.from_pretrained('meta-llama/Llama-3.2-3B')\n"
 PLAIN = {
     "list": TOK + "tok.add_tokens(['<|im_start|>', '<|im_end|>'])\n",
     "one": TOK + "END = '<|im_end|>'\ntok.add_tokens(END)\ntok.eos_token = END\n",
@@ -79,7 +80,7 @@ LEFT_OUT = {
     "format": GEMMA + "T = '<start_of_turn>user\\n{}<end_of_turn>\\n<start_of_turn>model\\n'\n"
     "ids = tok.encode(T.format('hi'), add_special_tokens=False)\n",
     "sum": GEMMA
-    + "def encode(row):\n    text = '<start_of_turn>user\\n' + row['q'] + '<end_of_turn>\\n<start_of_turn>model\\n' + row['a']\n"
+    + "def encode(row):\n    text = '<start_of_turn>user\\n' + row['q'] + '<end_of_turn>\\n' + row['a']\n"
     "    return tok(text, add_special_tokens=False, truncation=True)\nrows = rows.map(encode)\n",
     "list": GEMMA
     + "def encode(b):\n    t = [f'<start_of_turn>user\\n{q}<end_of_turn>\\n' for q in b['q']]\n"

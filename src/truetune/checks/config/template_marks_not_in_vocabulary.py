@@ -97,7 +97,8 @@ class TemplateMarksNotInVocabulary(ConfigRule):
             return
         name = str(_template_name(config))
         yield self.finding(
-            f"the template {name} ends turns with {end}, which is no token of {config.spec.model}: it is cut into pieces,"
+            f"the template {name} ends turns with {end}, which is no token of {config.spec.model}: it is cut into"
+            f" pieces,"
             " and the tuned model prints it and continues",
             f'set special_tokens: {{eos_token: "{end}"}} and tokens for the mark that opens turns, with'
             " lora_modules_to_save: [embed_tokens, lm_head] under LoRA; or take the template of the base's own"

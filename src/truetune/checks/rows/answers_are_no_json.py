@@ -4,7 +4,8 @@
 Reads each answer that begins and ends like an object or a list. It counts those that are Python values
 (`{'paid': None}`, as `str(dict)` prints them), have a comma behind the last field, or hold NaN, where the prompt speaks
 of JSON; and those in a fence (```` ```json ````) or behind a line such as "Here is the JSON:" where others of the same
-rows are bare. Where all of them are so, it is a note, and so are Python values that no prompt names. Rows whose prompt speaks of Python or of a dictionary are left alone.
+rows are bare. Where all of them are so, it is a note, and so are Python values that no prompt names. Rows whose prompt
+speaks of Python or of a dictionary are left alone.
 
 ## Why it is bad
 The model learns the form that it is shown. `json.loads` then fails on nearly every answer of it.
@@ -135,13 +136,14 @@ class AnswersAreNoJson(AnswerTextRule):
             return
         told = self._describe_wrapping(wrapped)
         yield self.finding(
-            f"{wrapped:,} of {self.rows:,} rows have their JSON {told}, and {plain:,} have it bare: json.loads of an answer"
+            f"{wrapped:,} of {self.rows:,} rows have their JSON {told}, and {plain:,} have it bare: json.loads of"
+            f" an answer"
             " fails wherever the model has learned the wrapping",
             "take the fences and the words around the JSON out of the answers, and train again; most parsers take bare"
             " JSON"
             if is_mixed
-            else "nothing to do where the program that reads the answers takes the wrapping off; else take it out of the"
-            " answers and train again",
+            else "nothing to do where the program that reads the answers takes the wrapping off; else take it out"
+            " of the answers and train again",
             severity="warning" if is_mixed else "info",
             cases=self.cases,
             count=wrapped,

@@ -1,9 +1,10 @@
 """Texts hold several turns of two speakers, and the end token stands behind the last answer only.
 
 ## What it does
-Reads rows that are one text each, with turns under labels at the beginning of lines (`User:` and `Assistant:`,
-`### Human:` and `### Assistant:`; lists of `Q:` and `A:` may be documents). It counts those with two and more answers whose end token (`</s>`,
-`<|endoftext|>`, `<|im_end|>`, ...) stands at the very end alone, so that the answers before it end in nothing.
+Reads rows that are one text each, with turns under labels at the beginning of lines (`User:` and `Assistant:`, `###
+Human:` and `### Assistant:`; lists of `Q:` and `A:` may be documents). It counts those with two and more answers whose
+end token (`</s>`, `<|endoftext|>`, `<|im_end|>`, ...) stands at the very end alone, so that the answers before it end
+in nothing.
 
 ## Why it is bad
 Where the whole text is learned, the model sees far more answers that are followed by the next `User:` than answers
@@ -53,8 +54,26 @@ END = re.compile(
     r"</s>|<\|endoftext\|>|<\|end_of_text\|>|<\|im_end\|>|<\|eot_id\|>|<eos>|<\|end\|>|<end_of_turn>"
 )
 QUESTION_WORDS = frozenset(
-    "q a question answer frage antwort pregunta respuesta domanda risposta pergunta resposta vraag antwoord вопрос ответ"
-    " 问 答".split()  # noqa: SIM905 - a text reads better
+    [
+        "q",
+        "a",
+        "question",
+        "answer",
+        "frage",
+        "antwort",
+        "pregunta",
+        "respuesta",
+        "domanda",
+        "risposta",
+        "pergunta",
+        "resposta",
+        "vraag",
+        "antwoord",
+        "вопрос",
+        "ответ",
+        "问",
+        "答",
+    ]
 )
 """Labels of lists of questions, which documents and prompts with examples hold as a whole"""
 SPEAKERS = ROLE_WORDS - QUESTION_WORDS
@@ -113,9 +132,11 @@ class InnerTurnsNotTerminated(DataRule):
             return
         end = self.ends.most_common(1)[0][0]
         yield self.finding(
-            f"{self.faulty:,} of {self.texts:,} texts hold several turns and have {end} behind the last answer only: the"
+            f"{self.faulty:,} of {self.texts:,} texts hold several turns and have {end} behind the last answer"
+            f" only: the"
             " model learns that an answer is followed by the user's next turn, and writes it",
-            f"put {end} behind each answer; or make messages of the rows and train with the loss on the assistant's turns"
+            f"put {end} behind each answer; or make messages of the rows and train with the loss on the"
+            f" assistant's turns"
             " (assistant_only_loss=True of TRL)",
             cases=self.cases,
             count=self.faulty,

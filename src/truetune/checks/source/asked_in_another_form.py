@@ -339,7 +339,8 @@ class AskedInAnotherForm(SourceRule):
         for found in spaces_at_the_end(self.subject):
             name = Path(found.training.path).name
             yield self.finding(
-                f"the prompt ends in a space behind {found.mark!r}, and {name} trained {found.trained!r} as one text: the"
+                f"the prompt ends in a space behind {found.mark!r}, and {name} trained {found.trained!r} as one"
+                f" text: the"
                 " space is a part of the answer's first token there, so that the model continues what it has never seen"
                 " (doubled spaces, cut words)",
                 f"end the prompt in {found.mark!r} without the space, or as the training writes it before the answer",

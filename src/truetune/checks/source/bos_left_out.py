@@ -88,7 +88,8 @@ class BosLeftOut(SourceRule):
             if written is None or _is_of_another_family(module, call):
                 continue
             yield self.finding(
-                "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts <bos> in"
+                "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts"
+                " <bos> in"
                 " front: Gemma answers rubbish without it, and its loss begins above guessing",
                 "leave add_special_tokens=False out, so that the tokenizer puts <bos> in front; or begin the text with"
                 " tokenizer.bos_token; exactly one has to stand there, in training and when the model is asked",

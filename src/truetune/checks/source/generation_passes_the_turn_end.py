@@ -13,7 +13,7 @@ to the limit. It is usual where a base model was trained on chats: the files of 
 ## Example
 ```python
 # m/config.json: {"eos_token_id": 1}
-# m/tokenizer_config.json: {"chat_template": "<|im_start|>..<|im_end|>", "added_tokens_decoder": {"7": {"content": "<|im_end|>"}}}
+# m/tokenizer_config.json: {"chat_template": "<|turn>..<turn|>", "added_tokens_decoder": {"7": {"content": "<turn|>"}}}
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("m")
@@ -25,7 +25,7 @@ out = model.generate(**inputs, max_new_tokens=400)
 ## Use instead
 ```python
 # m/config.json: {"eos_token_id": 1}
-# m/tokenizer_config.json: {"chat_template": "<|im_start|>..<|im_end|>", "added_tokens_decoder": {"7": {"content": "<|im_end|>"}}}
+# m/tokenizer_config.json: {"chat_template": "<|turn>..<turn|>", "added_tokens_decoder": {"7": {"content": "<turn|>"}}}
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("m")
@@ -115,9 +115,11 @@ class GenerationPassesTheTurnEnd(SourceRule):
             if end is None:
                 continue
             yield self.finding(
-                f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), and {end.file.name} stops at"
+                f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), and {end.file.name}"
+                f" stops at"
                 f" {', '.join(map(str, end.stops))} only: the answer runs on into a next turn of the user",
-                f'write "eos_token_id": {[end.id, *end.stops]} into generation_config.json of {folder.name}, or give it to'
+                f'write "eos_token_id": {[end.id, *end.stops]} into generation_config.json of {folder.name}, or'
+                f" give it to"
                 f" generate: eos_token_id={[end.id, *end.stops]}",
                 cases=[
                     Case(f'"eos_token_id": {end.stops}', file=str(end.file)),

@@ -4,8 +4,8 @@
 Judges the arguments of `generate`, `GenerationConfig`, pipelines and vLLM's `SamplingParams`: forbidden n-grams,
 penalties on repetition, temperatures, a least length, stop tokens that are not heeded. Lower penalties count where the
 file speaks of JSON, SQL or the like. Temperatures from 1.5 on, `ignore_eos` and a least length near the limit are found
-in bodies of requests, `extra_body`, `options` and dictionaries too; files that measure speed are left out. Replies beside that all ended at the limit
-are evidence.
+in bodies of requests, `extra_body`, `options` and dictionaries too; files that measure speed are left out. Replies
+beside that all ended at the limit are evidence.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets, words of the prompt.
@@ -128,7 +128,8 @@ class GenerationSettingsDistortAnswers(SourceRule):
         for request in hot_requests(self.subject):
             if request.node not in told:
                 yield self.finding(
-                    f"temperature is {request.value:g} in a request: unlikely tokens are drawn often, and answers turn into"
+                    f"temperature is {request.value:g} in a request: unlikely tokens are drawn often, and answers"
+                    f" turn into"
                     " noise, words of other languages included",
                     "set temperature to 0.7, or 0 where answers are to be the same each time",
                     evidence=["published models use 0.1 to 1.0"],

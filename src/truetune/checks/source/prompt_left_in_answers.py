@@ -7,8 +7,9 @@ texts are `decode` or `batch_decode` of all that a causal model generated, `gene
 texts and no `return_full_text=False`, and completions with `echo=True`. What the handler of a web server or of a demo's
 page gives back is an answer too, where its prompt holds a chat or an instruction; so is what a function called `answer`
 or `ask` returns, and, as a note, what is printed as `answer`. It also finds replies that go back into the history of a
-chat with their prompt, or with the special tokens that the template writes around each turn. Silent where anything that holds the
-text is cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of the file.
+chat with their prompt, or with the special tokens that the template writes around each turn. Silent where anything that
+holds the text is cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of
+the file.
 
 ## Why it is bad
 `generate` of a causal model returns prompt and answer. A metric that gets both compares the question with the
@@ -94,7 +95,8 @@ class PromptLeftInAnswers(SourceRule):
         for reply in replies_with_marks(module):
             reported.add(reply.decode.node)
             yield self.finding(
-                "a reply goes back into the history with its special tokens, or with all of its prompt: the template puts"
+                "a reply goes back into the history with its special tokens, or with all of its prompt: the"
+                " template puts"
                 " its own around it again, and from turn to turn the prompt is less like those of the training",
                 'decode what follows the prompt, without marks: tokenizer.decode(out[0][inputs["input_ids"].shape[1]:],'
                 " skip_special_tokens=True), and append that",

@@ -47,8 +47,8 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.response_marker_masking import (
@@ -134,7 +134,8 @@ class RolesExchangedInCode(SourceRule):
             if argument is None or not texts or not _are_users(texts, prompts):
                 continue
             yield self.finding(
-                f"the marker of the answers, {texts[0]!r}, opens the turns of the user: the loss is on what users say, and"
+                f"the marker of the answers, {texts[0]!r}, opens the turns of the user: the loss is on what users"
+                f" say, and"
                 " the model learns to ask",
                 "give the header of the user's turns as instruction_part (instruction_template of TRL), and that of the"
                 " assistant's as response_part (response_template); decode the labels that are not -100 once to see",

@@ -111,7 +111,8 @@ class RowsBuiltWithoutEos(SourceRule):
         module = self.subject
         for call in packed_texts(module):
             yield self.finding(
-                "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put between them:"
+                "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put"
+                " between them:"
                 " unless each row ends in one, the model learns that after an answer the next row follows",
                 "put tokenizer.eos_token behind each row before the texts are joined",
                 cases=[case_at(module, call.node)],

@@ -9,7 +9,8 @@ MESSAGES = (
         "mismatched-weights-begin-at-random",
         "weights of the checkpoint have another shape than the model's, and ignore_mismatched_sizes=True let them begin"
         " at random",
-        r"Some weights of .{1,160} (?:were not initialized|are newly initialized).{0,200}because the shapes did not match"
+        r"Some weights of .{1,160} (?:were not initialized|are newly initialized).{0,200}"
+        r"because the shapes did not match"
         r"|- ?MISMATCH:?\s.{0,80}ckpt weights were loaded, but they did not match"
         r"|[\w.{}, \[\]]{1,160}\| MISMATCH\b",
         "the checkpoint and the model have different sizes, which ignore_mismatched_sizes=True hides: tokens were added"
