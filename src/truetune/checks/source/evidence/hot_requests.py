@@ -70,7 +70,7 @@ def _hot_request(call: CallEvent) -> HotRequest | None:
 
 def _makes_client(call: CallEvent) -> bool:
     """Does it make an object of LangChain or LlamaIndex that asks later?"""
-    function = call.node.func
+    function = getattr(call.node, "func", None)
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name in CLIENT_CLASSES
 
