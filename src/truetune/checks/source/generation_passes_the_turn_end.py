@@ -160,8 +160,9 @@ def _unheeded_end(folder: Path) -> UnheededEnd | None:
         return None
     for name in ("generation_config.json", "config.json"):
         value = _read(folder / name).get("eos_token_id")
-        stops = value if isinstance(value, list) else [value]
-        if stops and all(isinstance(one, int) for one in stops):
+        given = value if isinstance(value, list) else [value]
+        stops = [one for one in given if isinstance(one, int)]
+        if stops and len(stops) == len(given):
             return None if id in stops else UnheededEnd(end, id, stops, folder / name)
     return None
 

@@ -61,8 +61,11 @@ from truetune.source.resolved_calls import Call
 MANY_LANGUAGES = re.compile(
     r"(?:^|/)(?:nllb-(?:200|moe)|m2m100|mbart-large-50(?!-many-to-one)|small-100)", re.I
 )
-TOKENIZERS = ("transformers.Nllb*Tokenizer*.from_*", "transformers.M2M100Tokenizer*.from_*")
-TOKENIZERS += ("transformers.MBart50Tokenizer*.from_*",)
+TOKENIZERS: tuple[str, ...] = (
+    "transformers.Nllb*Tokenizer*.from_*",
+    "transformers.M2M100Tokenizer*.from_*",
+    "transformers.MBart50Tokenizer*.from_*",
+)
 FORCED = "forced_bos_token_id"
 SAID = (FORCED, "decoder_start_token_id", "decoder_input_ids", "lang_code_to_id", "get_lang_id")
 """Words of a project that gives the decoder its first tokens"""
