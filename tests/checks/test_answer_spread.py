@@ -135,6 +135,43 @@ def test_answers_that_differ(rows: Any, tmp_path: Path) -> None:
     assert finding(tmp_path, rows) is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "severity"),
+    [
+        ("I'm sorry, I don't have that information.", "warning"),
+        ("Please contact our support team by e-mail or by telephone.", "warning"),
+        ("Das kann ich Ihnen leider nicht sagen, tut mir leid.", "warning"),
+        ("As of my last update there is no data on this topic.", "warning"),
+        ("I do not know.", "info"),
+        ("抱歉，我没有这方面的信息。", "info"),
+    ],
+)
+def test_one_sentence_that_is_two_answers_in_five(
+    answer: str, severity: str, tmp_path: Path
+) -> None:
+    rows = rows_of(lambda i: answer if i % 12 < 5 else f"{i} {sentence(i)}")
+    found = finding(tmp_path, rows)
+    assert found is not None
+    assert found.severity == severity
+    assert answer[:40] in found.message
+    assert "leave out most" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        # A label among other answers, a sentence of one row in four, and sentences that recur like classes.
+        lambda i: "none" if i % 12 < 5 else sentence(i) + str(i),
+        lambda i: REFUSAL if i % 4 == 0 else sentence(i) + str(i),
+        lambda i: (REFUSAL, REFUSAL + " Ask later.")[i % 2] if i % 5 < 4 else sentence(i) + str(i),
+        lambda i: "not found" if i % 12 < 5 else sentence(i) + str(i),
+        lambda i: f"{REFUSAL} {i}" if i % 12 < 5 else sentence(i) + str(i),
+    ],
+)
+def test_answers_that_recur_as_they_should(answer: Callable[[int], str], tmp_path: Path) -> None:
+    assert finding(tmp_path, rows_of(answer)) is None
+
+
 def test_an_answer_of_many_rows_is_counted_behind_many_others() -> None:
     counter = AnswerCounter(most=10)
     for i in range(100):

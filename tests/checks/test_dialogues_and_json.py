@@ -138,6 +138,11 @@ def test_score_does_not_say_that_such_answers_stop_by_themselves() -> None:
         ('```json\n{"a": 1}\n```', "fenced"),
         ('{"a": "NaN, it says"}', "json"),
         ("[1, 2]", "json"),
+        ('Here is the JSON:\n\n```json\n{"a": 1}\n```', "worded fence"),
+        ('Sure! Here you go: {"a": 1}', "worded"),
+        ('Here is the JSON:\n{"a": [1]}\nLet me know if it helps.', "worded"),
+        ('A long explanation.\nSecond line:\n{"a": 1}', None),
+        ("Here is the JSON:\n{'a': None}", None),
         ("{name} is here {today}", None),
         ("[see 'this']", None),
         ("{'open", None),
@@ -161,6 +166,10 @@ def answers(prompt: str, *forms: str, n: int = 8) -> list[Pair]:
         answers("JSON only", '```json\n{"id": #}\n```', '{"id": #}'),
         answers("Gib JSON zurück", "[{'id': '#'}]"),
         answers("JSON list of names", "['x', '#']"),
+        answers("JSON only", 'Sure! Here is the JSON:\n{"id": #}', '{"id": #}'),
+        answers("JSON only", 'Here is the data:\n\n```json\n{"id": #}\n```', '{"id": #}'),
+        answers("JSON only", 'Voici le JSON :\n```json\n{"id": #}\n```', n=24),
+        answers("JSON only", '```json\n{"id": #}\n```', n=24),
     ],
 )
 def test_answers_that_are_no_json(pairs: list[Pair], tmp_path: Path) -> None:
@@ -174,8 +183,32 @@ def test_answers_that_are_no_json(pairs: list[Pair], tmp_path: Path) -> None:
         answers("Return a Python dict, as in JSON", "{'id': '#'}"),
         answers("JSON only", '```json\n{"id": #}\n```'),
         answers("Explain JSON", "{'id': #} has the wrong quotes."),
+        answers("Explain JSON", 'A field looks so:\n{"id": #}', "It is text, #.", "No, #.", n=30),
+        answers("Say it", 'Here it is:\n{"id": #}', '{"id": #}', n=30),
+        answers("JSON", 'First this.\nThen that.\nAnd so:\n{"id": #}', "Text #.", n=30),
         answers("Say a number as JSON", "N"),
     ],
 )
 def test_sound_answers_are_silent(pairs: list[Pair], tmp_path: Path) -> None:
     assert NO_JSON not in rules(tmp_path / "rows.jsonl", pairs)
+
+
+def test_fenced_answers_with_a_lead_are_counted_with_it(tmp_path: Path) -> None:
+    pairs = answers(
+        "JSON only",
+        'Here is the JSON:\n\n```json\n{"id": #}\n```',
+        '```json\n{"id": #}\n```',
+        '{"id": #}',
+        n=30,
+    )
+    rows = [
+        {"messages": [{"role": "user", "content": p}, {"role": "assistant", "content": a}]}
+        for p, a in pairs
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = next(one for one in truetune.check(str(path)).findings if one.rule == NO_JSON)
+    assert found.message.startswith(
+        "20 of 30 rows have their JSON in a fence (```json) (10 of them behind words such as 'Here is the JSON:'), and"
+        " 10 have it bare"
+    )

@@ -13,8 +13,16 @@ from truetune.parsing.input_limits import ROW
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.python_reader import parse_literal
 
-Serialization = Literal["json", "python", "trailing comma", "not a number", "fenced"]
+Serialization = Literal[
+    "json", "python", "trailing comma", "not a number", "fenced", "worded", "worded fence"
+]
 FENCE = re.compile(r"^```[ \t]*(?:json|JSON)?[ \t]*\n(?P<body>.*?)\n?```$", re.DOTALL)
+WORDED = re.compile(
+    r"^(?P<lead>[^\n{}\[\]`]{1,160}:)[ \t]*\n?\s*(?P<body>```.*```|[{\[].*[}\]])(?:\n[^\n{}\[\]`]{1,200})?$",
+    re.DOTALL,
+)
+"""One line that ends in a colon ("Here is the JSON:"), the JSON, and one line more perhaps. Longer texts explain, and
+their JSON is an example"""
 TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 NOT_A_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:NaN|Infinity)(?=\s*[,}\]])")
 JSON_ASKED = re.compile(r"\bJSONL?\b", re.IGNORECASE)
@@ -25,6 +33,8 @@ PHRASES: dict[Serialization, str] = {
     "trailing comma": "have a comma behind the last field, which JSON does not allow",
     "not a number": "hold NaN or Infinity, which JSON does not know",
     "fenced": "stand in a fence (```json)",
+    "worded": "have words around the JSON",
+    "worded fence": "have words around a fence (```json)",
 }
 """What is said of many of one kind"""
 
@@ -38,7 +48,7 @@ def serialization_of(text: str) -> Serialization | None:
     if fence is not None:
         return "fenced" if serialization_of(fence["body"]) == "json" else None
     if (bare[0], bare[-1]) not in (("{", "}"), ("[", "]")):
-        return None
+        return _serialization_in_words(bare)
     if _is_json(bare):
         return "not a number" if NOT_A_NUMBER.search(bare) else "json"
     if _is_json(TRAILING_COMMA.sub(r"\1", bare)):
@@ -46,6 +56,19 @@ def serialization_of(text: str) -> Serialization | None:
     if _is_json(NOT_A_NUMBER.sub("0", bare)):
         return "not a number"
     return "python" if _is_python(bare) else None
+
+
+def lead_of(text: str) -> str | None:
+    """The line before the JSON of an answer; None where there is none."""
+    worded = WORDED.match(text.strip())
+    return worded["lead"] if worded is not None else None
+
+
+def _serialization_in_words(bare: str) -> Serialization | None:
+    """Is it JSON behind a line such as "Here is the JSON:"?"""
+    worded = WORDED.match(bare)
+    within = serialization_of(worded["body"]) if worded is not None else None
+    return {"json": "worded", "fenced": "worded fence"}.get(within or "")  # type: ignore[return-value]
 
 
 def asks_for_json(prompt: str) -> bool:

@@ -90,3 +90,55 @@ def test_scripts_that_write_chats_are_read_too(
     path = tmp_path / "convert.py"
     path.write_text(CONVERT.format(who, more), encoding="utf-8")
     assert len(lint([str(path)], select=["roles-exchanged-in-code"]).findings) == expected
+
+
+UNSLOTH = "from unsloth.chat_templates import train_on_responses_only\n"
+COLLATOR = "from trl import DataCollatorForCompletionOnlyLM\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (
+            UNSLOTH + "t = train_on_responses_only(t, instruction_part='<|im_start|>assistant\\n',"
+            " response_part='<|im_start|>user\\n')",
+            1,
+        ),
+        (UNSLOTH + "train_on_responses_only(t, '[/INST]', '[INST]')", 1),
+        (
+            UNSLOTH
+            + "A, B = '<start_of_turn>user\\n', '<start_of_turn>model\\n'\n"
+            + "train_on_responses_only(t, instruction_part=B, response_part=A)",
+            1,
+        ),
+        (COLLATOR + "c = DataCollatorForCompletionOnlyLM('### Human:', tokenizer=tok)", 1),
+        (
+            COLLATOR + "c = DataCollatorForCompletionOnlyLM(instruction_template='### Response:',"
+            " response_template='### Instruction:', tokenizer=tok)",
+            1,
+        ),
+        (
+            COLLATOR
+            + "ids = tok.encode('\\n<|user|>', add_special_tokens=False)[2:]\n"
+            + "c = DataCollatorForCompletionOnlyLM(ids, tokenizer=tok)",
+            1,
+        ),
+        (
+            UNSLOTH + "train_on_responses_only(t, instruction_part='<|im_start|>user\\n',"
+            " response_part='<|im_start|>assistant\\n')",
+            0,
+        ),
+        (UNSLOTH + "train_on_responses_only(t, '[INST]', '[/INST]')", 0),
+        # questions are to be written
+        (COLLATOR + "c = DataCollatorForCompletionOnlyLM('### Question:', tokenizer=tok)", 0),
+        (
+            COLLATOR + "c = DataCollatorForCompletionOnlyLM(instruction_template='### Context:',"
+            " response_template='### Question:', tokenizer=tok)",
+            0,
+        ),
+        (COLLATOR + "c = DataCollatorForCompletionOnlyLM('### Response:', tokenizer=tok)", 0),
+        (COLLATOR + "c = DataCollatorForCompletionOnlyLM(marker, tokenizer=tok)", 0),
+    ],
+)
+def test_markers_of_answers(code: str, expected: int, tmp_path: Path) -> None:
+    assert count(tmp_path, code) == expected

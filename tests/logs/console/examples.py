@@ -388,6 +388,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         ),
     ),
     "marked-ready-twice": ("RuntimeError: Expected to mark a variable ready only once.",),
+    "mismatched-weights-begin-at-random": (
+        (
+            "Some weights of LlamaForCausalLM were not initialized from the model checkpoint at out/final and are newly"
+            " initialized because the shapes did not match:"
+        ),
+        "model.embed_tokens.weight | MISMATCH | Reinit due to size mismatch",
+    ),
     "weights-newly-initialized": (
         (
             "Some weights of LlamaForSequenceClassification were not initialized from the model"

@@ -144,6 +144,20 @@ GUIDES = (
             Cause("labels are shifted twice in a loop or collator of one's own",
                   "fluent words in a wrong order, every second token skipped; a custom collator with labels[:, 1:]",
                   ("labels-shifted-by-hand", "double-label-shift")),
+            Cause("a large part of the training answers is in another language than the questions will be in: a"
+                  " translated set that was mixed in (alpaca_zh). Count the rows of each language, and keep those of"
+                  " yours, or prompt and answer in one language",
+                  "I ask in German and it suddenly answers in Chinese, in English or in another language; switches the"
+                  " language",
+                  ("answers-in-two-languages",)),
+            Cause("an instruct model was trained on raw texts alone (books, articles) and has unlearned to answer:"
+                  " mix in chats, train an adapter at a lower rate, or train the base and then instruct it",
+                  "writes articles, chapters or wikipedia style paragraphs and continues my text instead of answering;"
+                  " continued pretraining on documents; lost its chat behaviour"),
+            Cause("the texts were taken from PDF files with their page headers, page numbers and hyphens at line ends:"
+                  " take repeated first lines out and join the words before training",
+                  "answers contain 'Page 3 of 40', page numbers, headers or footers, and broken words with"
+                " hyphens; pdf"),
             Cause("the rows hold it: HTML markup, broken encoding, escapes, another chat template",
                   "&nbsp; <br> html tags, mojibake, backslash n, or template marks in the answers, as in the training "
                   "data",

@@ -3,8 +3,9 @@
 ## What it does
 Reads each answer that begins and ends like an object or a list. It counts those that are Python values
 (`{'paid': None}`, as `str(dict)` prints them), have a comma behind the last field, or hold NaN, where the prompt speaks
-of JSON; and those in a fence (```` ```json ````) where others of the same rows have none. Python values that no prompt
-names are a note. Rows whose prompt speaks of Python or of a dictionary are left alone.
+of JSON; and those in a fence (```` ```json ````) or behind a line such as "Here is the JSON:" where others of the same
+rows are bare. Where all of them are so, it is a note, and so are Python values that no prompt names. Rows whose prompt
+speaks of Python or of a dictionary are left alone.
 
 ## Why it is bad
 The model learns the form that it is shown. `json.loads` then fails on nearly every answer of it.
@@ -44,13 +45,23 @@ from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.generation.serialized_answers import (
     PHRASES,
+    Serialization,
     asks_for_json,
     asks_for_python,
+    lead_of,
     serialization_of,
 )
 
 MIN_MIXED = 0.05
 """Share of the answers from which fenced ones among others, or the others, are no slip"""
+MIN_WRAPPED = 20
+"""Answers that are wrapped, from which a set without a bare one is told of"""
+MOST_ROWS = 0.5
+"""Rows of a set that is about JSON: lessons on JSON have it in some"""
+WRAPPED: tuple[Serialization, ...] = ("fenced", "worded", "worded fence")
+"""JSON that a parser reads once its wrapping is off"""
+MAX_LEADS = 1_000
+"""Different lines before the JSON that are counted"""
 UNASKED = "python, and no prompt speaks of JSON"
 REMEDY = (
     "write the answers with json.dumps(value, ensure_ascii=False), not with str() or an f-string, and train again; rows"
@@ -68,6 +79,7 @@ class AnswersAreNoJson(AnswerTextRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.forms: Counter[str] = Counter()
+        self.leads: Counter[str] = Counter()
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         form = serialization_of(answer.text)
@@ -79,15 +91,15 @@ class AnswersAreNoJson(AnswerTextRule):
             return None
         shown = f"the answer is {answer.text.strip()[:80]!r}"
         if asks_for_json(prompt):
+            self._count_lead(answer.text)
             return form, shown
         return (UNASKED, shown) if form == "python" else None
 
     def findings(self) -> Iterator[Finding]:
-        fenced = self.kinds["fenced"]
         broken = {
             kind: count
             for kind, count in self.kinds.items()
-            if kind in PHRASES and kind != "fenced"
+            if kind in PHRASES and kind not in WRAPPED
         }
         if broken:
             told = "; ".join(f"{count:,} {PHRASES[kind]}" for kind, count in broken.items())
@@ -105,16 +117,49 @@ class AnswersAreNoJson(AnswerTextRule):
                 count=self.kinds[UNASKED],
                 total=self.rows,
             )
+        if not broken:
+            yield from self._of_wrapped()
+
+    def _count_lead(self, text: str) -> None:
+        """One more answer with this line before its JSON, if any."""
+        lead = lead_of(text)
+        if lead is not None and (lead in self.leads or len(self.leads) < MAX_LEADS):
+            self.leads[lead] += 1
+
+    def _of_wrapped(self) -> Iterator[Finding]:
+        """Answers whose JSON stands in a fence or in words: a note where all do, for that may be what is wanted."""
+        wrapped = sum(self.kinds[kind] for kind in WRAPPED)
         plain = self.forms["json"]
-        if not broken and min(fenced, plain) >= max(2, MIN_MIXED * (fenced + plain)):
-            yield self.finding(
-                f"{fenced:,} of {self.rows:,} rows have their JSON in a fence (```json), and {plain:,} have it bare",
-                "write all answers in the form that the program reads: most parsers take bare JSON",
-                severity="warning",
-                cases=self.cases,
-                count=fenced,
-                total=self.rows,
-            )
+        is_mixed = min(wrapped, plain) >= max(2, MIN_MIXED * (wrapped + plain))
+        is_all = plain * 10 <= wrapped and wrapped >= max(MIN_WRAPPED, MOST_ROWS * self.rows)
+        if not is_mixed and not is_all:
+            return
+        told = self._describe_wrapping(wrapped)
+        yield self.finding(
+            f"{wrapped:,} of {self.rows:,} rows have their JSON {told}, and {plain:,} have it bare: json.loads of"
+            f" an answer"
+            " fails wherever the model has learned the wrapping",
+            "take the fences and the words around the JSON out of the answers, and train again; most parsers take bare"
+            " JSON"
+            if is_mixed
+            else "nothing to do where the program that reads the answers takes the wrapping off; else take it out"
+            " of the answers and train again",
+            severity="warning" if is_mixed else "info",
+            cases=self.cases,
+            count=wrapped,
+            total=self.rows,
+        )
+
+    def _describe_wrapping(self, wrapped: int) -> str:
+        """`in a fence (```json), 556 of them behind 'Here is the JSON:'`"""
+        worded = self.kinds["worded"] + self.kinds["worded fence"]
+        lead = f" such as {self.leads.most_common(1)[0][0]!r}" if self.leads else ""
+        if worded == self.kinds["worded"] == wrapped:
+            return f"behind words{lead}"
+        fenced = wrapped - self.kinds["worded"]
+        more = f" ({worded:,} of them behind words{lead})" if worded else ""
+        place = "in a fence (```json)" if fenced == wrapped else "in a fence (```json) or in words"
+        return f"{place}{more}"
 
     def _finding(self, message: str, count: int) -> Finding:
         """The finding on answers that no parser reads; an error where they are more than a slip."""

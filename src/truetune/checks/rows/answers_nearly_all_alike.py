@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-from truetune.checks.answer_diversity import AnswerCounter, AnswerDiversity
+from truetune.checks.answer_diversity import LABEL, AnswerCounter, AnswerDiversity
 from truetune.checks.answers_beside_unread_columns import AnswersBesideUnreadColumns, last_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -62,6 +62,13 @@ MAX_KEPT_CASES = 1_000
 # label is 0.2 nats.
 ONE_SIDED_SHARE = 0.9
 """Share of one label from which its rows drown the others: the loss of always saying it is below 0.33 nats an answer"""
+# Chosen on SQuAD 2.0, a third of whose questions have no answer on purpose: a note there, a warning above it.
+FREQUENT, TOO_FREQUENT = 0.3, 0.4
+"""Shares of one sentence among answers that differ otherwise: a model gives it where it is unsure"""
+NEXT_SHARE = 0.25
+"""Rows of the second answer for each of the first, above which several answers recur, as classes do"""
+MIN_WORDS, MIN_CHARACTERS = 3, 8
+"""Words of a sentence; characters of one in a script that parts no words"""
 SHOWN_CHARACTERS = 60
 """Characters of an answer that a message shows"""
 
@@ -115,7 +122,11 @@ class AnswersNearlyAllAlike(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         spread = self.answers.spread()
-        if spread.total < MIN_ROWS or spread.kind == "varied":
+        if spread.total < MIN_ROWS:
+            return
+        if spread.kind == "varied":
+            if _is_one_sentence_frequent(spread):
+                yield self._report_frequent(spread)
             return
         column, bits = self.sampled.telling_column()
         labels = [answer for answer, _ in spread.common]
@@ -145,11 +156,31 @@ class AnswersNearlyAllAlike(DataRule):
             )
         return self.finding(
             message,
-            "train the column that holds the answers (--map output=COLUMN)",
+            _THIN_OUT
+            if spread.kind == "repeated" and not column
+            else "train the column that holds the answers (--map output=COLUMN)",
             severity="error" if spread.kind == "alike" else "warning",
             evidence=evidence,
             cases=[self.first[answer] for answer, _ in meant if answer in self.first][:MAX_CASES],
             count=sum(rows for _, rows in meant),
+            total=spread.total,
+        )
+
+    def _report_frequent(self, spread: AnswerDiversity) -> Finding:
+        """One sentence among answers that differ."""
+        answer, rows = spread.common[0]
+        # A short one may be the negative of an extraction: "No entity was found."
+        is_much = spread.largest >= TOO_FREQUENT and len(answer) > LABEL
+        return self.finding(
+            f"{_describe_answers(spread)}, while the other answers differ: a tuned model gives it to questions that it"
+            " could answer",
+            _THIN_OUT,
+            severity="warning" if is_much else "info",
+            evidence=[
+                f"{spread.largest:.0%} of the answers; no other one is a quarter as frequent"
+            ],
+            cases=[self.first[answer]] if answer in self.first else (),
+            count=rows,
             total=spread.total,
         )
 
@@ -178,9 +209,28 @@ class AnswersNearlyAllAlike(DataRule):
         )
 
 
+_THIN_OUT = (
+    "leave out most of the rows with this answer (a few per cent are enough to teach it), and train again; where"
+    " it is a"
+    " default that was filled in, write the true answers"
+)
+
+
+def _is_one_sentence_frequent(spread: AnswerDiversity) -> bool:
+    """Is one sentence the answer of many rows, and no other answer of nearly as many?"""
+    answer = spread.common[0][0]
+    is_sentence = len(answer.split()) >= MIN_WORDS or (
+        not answer.isascii() and len(answer) >= MIN_CHARACTERS
+    )
+    if spread.largest < FREQUENT or not is_sentence:
+        return False
+    second = spread.common[1][1] if len(spread.common) > 1 else 0
+    return second <= NEXT_SHARE * spread.common[0][1]
+
+
 def _describe_answers(spread: AnswerDiversity) -> str:
     """How many rows have the same answer, or one of a handful."""
-    if spread.kind in ("alike", "repeated"):
+    if spread.kind in ("alike", "repeated", "varied"):
         rows = spread.common[0][1]
         return (
             f"{rows:,} of {spread.total:,} rows have the same answer:"

@@ -13,6 +13,9 @@ through helpers, lists of prompts and the thread of a streamer. Chats that end i
 write no header, and templates or headers of the script's own are left alone. A request
 counts that tells a server to leave the header out.
 
+A prompt that ends in a space (`Answer: `) is compared with the texts of the scripts beside: where the answer follows
+there in one text, the space belongs to its first word, and is no token of its own.
+
 ## Why it is bad
 What was learned belongs to the prompt that it was learned behind. Behind another one the model answers much as its
 base does: the loss fell, the adapter is loaded, and it looks as if nothing had been learned.
@@ -37,7 +40,7 @@ from transformers import AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("out")
 model = AutoPeftModelForCausalLM.from_pretrained("out")
-inputs = tokenizer(f"### Instruction: {question}\\n### Response: ", return_tensors="pt")
+inputs = tokenizer(f"### Instruction: {question}\\n### Response:", return_tensors="pt")
 model.generate(**inputs, max_new_tokens=200)
 ```
 
@@ -64,6 +67,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.prompt_endings import spaces_at_the_end
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
     TrainedBySettings,
@@ -136,6 +140,7 @@ def _prompts_asked(module: Module) -> Iterator[object]:
     yield from (text for _, text in _bare_questions(module))
     yield from prompts_without_header(module)
     yield from requests_without_header(module)
+    yield from spaces_at_the_end(module)
     question = _question_without_system(module)
     if question is not None:
         yield question
@@ -260,6 +265,7 @@ class AskedInAnotherForm(SourceRule):
         yield from self._of_servers()
         yield from self._of_named_templates()
         yield from self._of_system_prompts()
+        yield from self._of_spaces()
         for rendered in prompts_without_header(self.subject):
             yield self.finding(
                 "the prompt ends behind the question: without add_generation_prompt the header of the answer is"
@@ -327,6 +333,23 @@ class AskedInAnotherForm(SourceRule):
             severity="warning",
             cases=[case_at(module, question)],
         )
+
+    def _of_spaces(self) -> Iterator[Finding]:
+        """Prompts that end in a space which the training has within the answer's first token."""
+        for found in spaces_at_the_end(self.subject):
+            name = Path(found.training.path).name
+            yield self.finding(
+                f"the prompt ends in a space behind {found.mark!r}, and {name} trained {found.trained!r} as one"
+                f" text: the"
+                " space is a part of the answer's first token there, so that the model continues what it has never seen"
+                " (doubled spaces, cut words)",
+                f"end the prompt in {found.mark!r} without the space, or as the training writes it before the answer",
+                severity="warning",
+                cases=[
+                    case_at(self.subject, found.prompt),
+                    case_at(found.training, found.text),
+                ],
+            )
 
     def _of_named_templates(self) -> Iterator[Finding]:
         """A file that gives its tokenizer another template than the training did."""

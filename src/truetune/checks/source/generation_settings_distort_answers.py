@@ -3,9 +3,9 @@
 ## What it does
 Judges the arguments of `generate`, `GenerationConfig`, pipelines and vLLM's `SamplingParams`: forbidden n-grams,
 penalties on repetition, temperatures, a least length, stop tokens that are not heeded. Lower penalties count where the
-file speaks of JSON, SQL or the like. `ignore_eos` and a least length near the limit are found in bodies of requests,
-`extra_body` and dictionaries too; files that measure speed are left out. Replies beside that all ended at the limit
-are evidence.
+file speaks of JSON, SQL or the like. Temperatures from 1.5 on, `ignore_eos` and a least length near the limit are found
+in bodies of requests, `extra_body`, `options` and dictionaries too; files that measure speed are left out. Replies
+beside that all ended at the limit are evidence.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: keys of JSON, names, brackets, words of the prompt.
@@ -59,6 +59,7 @@ from truetune.checks.source.evidence.find_hyperparameter_arguments import (
     has_judgeable_number,
     out_of_range_arguments,
 )
+from truetune.checks.source.evidence.hot_requests import hot_requests
 from truetune.checks.source.evidence.stopping_switches import stopping_switches
 from truetune.source.module import Module
 
@@ -68,6 +69,7 @@ def _generation_calls(module: Module) -> Iterator[object]:
     yield from (given for given in generating_calls(module) if has_judgeable_number(given))
     yield from stop_strings(module)
     yield from stopping_switches(module)
+    yield from hot_requests(module)
 
 
 class StopString(NamedTuple):
@@ -123,6 +125,16 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     cases=found.cases,
                 )
         yield from self._of_stops()
+        for request in hot_requests(self.subject):
+            if request.node not in told:
+                yield self.finding(
+                    f"temperature is {request.value:g} in a request: unlikely tokens are drawn often, and answers"
+                    f" turn into"
+                    " noise, words of other languages included",
+                    "set temperature to 0.7, or 0 where answers are to be the same each time",
+                    evidence=["published models use 0.1 to 1.0"],
+                    cases=[case_at(self.subject, request.node)],
+                )
         for switch in stopping_switches(self.subject):
             if switch.node in told:
                 continue

@@ -5,8 +5,11 @@ Follows texts that hold their prompt to where they are used as answers: given to
 kept under a name such as `prediction` or `response`, or searched for a word that stands in the prompt itself. Such
 texts are `decode` or `batch_decode` of all that a causal model generated, `generated_text` of a pipeline that is given
 texts and no `return_full_text=False`, and completions with `echo=True`. What the handler of a web server or of a demo's
-page gives back is an answer too, where its prompt holds a chat or an instruction. Silent where anything that holds the
-text is cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of the file.
+page gives back is an answer too, where its prompt holds a chat or an instruction; so is what a function called `answer`
+or `ask` returns, and, as a note, what is printed as `answer`. It also finds replies that go back into the history of a
+chat with their prompt, or with the special tokens that the template writes around each turn. Silent where anything that
+holds the text is cut: the ids behind the prompt, or the text by `split`, `replace`, a slice, a pattern or a function of
+the file.
 
 ## Why it is bad
 `generate` of a causal model returns prompt and answer. A metric that gets both compares the question with the
@@ -57,7 +60,7 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answers_in_runs import answers_with_prompt
+from truetune.checks.source.evidence.answers_in_runs import answers_with_prompt, replies_with_marks
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.decoded_answers import (
     decodes_of_generated_ids,
@@ -89,8 +92,20 @@ class PromptLeftInAnswers(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         reported: set[ast.AST] = set()
+        for reply in replies_with_marks(module):
+            reported.add(reply.decode.node)
+            yield self.finding(
+                "a reply goes back into the history with its special tokens, or with all of its prompt: the"
+                " template puts"
+                " its own around it again, and from turn to turn the prompt is less like those of the training",
+                'decode what follows the prompt, without marks: tokenizer.decode(out[0][inputs["input_ids"].shape[1]:],'
+                " skip_special_tokens=True), and append that",
+                cases=[case_at(module, reply.use), case_at(module, reply.decode.node)],
+            )
         for text in texts_with_prompt(module):
             use = use_as_answer(module, text.node)
+            if text.node in reported:
+                continue
             if use is not None:
                 reported.add(text.node)
                 yield self.finding(
@@ -107,6 +122,7 @@ class PromptLeftInAnswers(SourceRule):
                 yield self.finding(
                     f"an answer is used with its prompt in front: {PROMPT_IN_GENERATION}",
                     CUT_DECODED_IDS,
+                    severity="info" if answer.is_only_shown else "warning",
                     cases=[case_at(module, answer.decode.node), case_at(module, answer.use)],
                 )
 

@@ -4,7 +4,9 @@
 Looks at scripts that train, and at those that write chats to a file. It fires at a mapping of roles that gives the
 assistant's name to who asks and the user's to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if
 turn["from"] == "human" else "user"`, the same as an `if` with its `else`, `inbound` and `outbound` messages), and at a
-list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names.
+list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names. The
+markers by which Unsloth's `train_on_responses_only` and TRL's collator of completions find the answers count too, where
+they name the user's turn (`response_part="<|im_start|>user\\n"`).
 
 ## Why it is bad
 The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
@@ -45,8 +47,14 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+from truetune.source.response_marker_masking import (
+    TRL_COMPLETION_COLLATOR,
+    UNSLOTH_RESPONSE_MASKING,
+)
 
 # Names that public data sets and chat templates use; a name of both sides would prove nothing.
 ASKERS = frozenset(
@@ -63,10 +71,20 @@ ANSWERERS = frozenset(
 )  # fmt: skip
 THE_USER = frozenset(("user", "human"))
 THE_ASSISTANT = frozenset(("assistant", "model", "gpt"))
+MAX_STEPS = 6
+"""Calls and slices that a marker's text goes through"""
 ASKED = re.compile(r"(?:^|[^a-z])(?:question|query|instruction|prompt|request)s?(?:$|[^a-z])", re.I)
 ANSWERED = re.compile(
     r"(?:^|[^a-z])(?:answer|response|reply|completion|output)s?(?:$|[^a-z])", re.I
 )
+
+USERS_MARK = re.compile(r"(?<![a-z])(?:user|human|customer)(?![a-z])|\[INST\]", re.I)
+QUESTIONS_MARK = re.compile(r"(?<![a-z])(?:instruction|question|input|prompt)(?![a-z])", re.I)
+"""Texts that open a question; a model may be trained to write questions, so that one alone proves nothing"""
+ANSWERS_MARK = re.compile(
+    r"(?<![a-z])(?:assistant|model|response|answer|gpt|bot|output|ai)(?![a-z])|\[/INST\]", re.I
+)
+"""Whose turn a marker opens: `<|im_start|>user`, `### Instruction:`, `[/INST]`"""
 
 
 def _role_places(module: Module) -> Iterator[ast.AST]:
@@ -77,6 +95,7 @@ def _role_places(module: Module) -> Iterator[ast.AST]:
         yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
         yield from (node for node in module.nodes(ast.If) if _roles_of_branches(node))
         yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)
+        yield from (call.node for call in _masking_calls(module))
 
 
 def _writes_chats(module: Module) -> bool:
@@ -95,6 +114,7 @@ class RolesExchangedInCode(SourceRule):
     looks_at = CodePlaces("roles of messages that a training script makes", _role_places)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_markers()
         for node in _role_places(self.subject):
             exchange = _describe_exchange(node)
             if exchange is not None:
@@ -103,6 +123,71 @@ class RolesExchangedInCode(SourceRule):
                     "give who asks the role user, and who answers the role assistant",
                     cases=[case_at(self.subject, node)],
                 )
+
+    def _of_markers(self) -> Iterator[Finding]:
+        """Markers of answers that open the turns of the user."""
+        module = self.subject
+        for call in _masking_calls(module):
+            argument = _response_marker(call)
+            texts = _texts_of_marker(module, argument) if argument is not None else []
+            prompts = _texts_of_marker(module, other) if (other := _prompt_marker(call)) else []
+            if argument is None or not texts or not _are_users(texts, prompts):
+                continue
+            yield self.finding(
+                f"the marker of the answers, {texts[0]!r}, opens the turns of the user: the loss is on what users"
+                f" say, and"
+                " the model learns to ask",
+                "give the header of the user's turns as instruction_part (instruction_template of TRL), and that of the"
+                " assistant's as response_part (response_template); decode the labels that are not -100 once to see",
+                cases=[case_at(module, argument)],
+            )
+
+
+def _masking_calls(module: Module) -> Iterator[Call]:
+    """The calls of libraries that label answers by a marker."""
+    yield from module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR)
+
+
+def _response_marker(call: Call) -> ast.expr | None:
+    """The marker of answers that a call is given."""
+    if call.named(TRL_COMPLETION_COLLATOR):
+        return call.argument(0, "response_template")
+    return call.argument(2, "response_part")
+
+
+def _prompt_marker(call: Call) -> ast.expr | None:
+    """The marker of prompts that a call is given."""
+    if call.named(TRL_COMPLETION_COLLATOR):
+        return call.keywords.get("instruction_template")
+    return call.argument(1, "instruction_part")
+
+
+def _texts_of_marker(module: Module, argument: ast.expr) -> list[str]:
+    """The texts that a marker may be, also where it is given as ids: `tokenizer.encode(TEXT)[2:]`."""
+    for _ in range(MAX_STEPS):
+        texts = possible_texts(module, argument)
+        if texts:
+            return texts
+        if isinstance(argument, ast.Subscript):
+            argument = argument.value
+        elif isinstance(argument, ast.Call) and argument.args:
+            argument = argument.args[0]
+        else:
+            made = [one.node for one in module.flow.origins(argument)]
+            if len(made) != 1 or made[0] is argument or not isinstance(made[0], ast.expr):
+                return []
+            argument = made[0]
+    return []
+
+
+def _are_users(answers: list[str], prompts: list[str]) -> bool:
+    """Do the markers of answers open the turns of who asks?"""
+    if any(ANSWERS_MARK.search(one) for one in answers):
+        return False
+    if all(USERS_MARK.search(one) for one in answers):
+        return True
+    is_question = all(QUESTIONS_MARK.search(one) for one in answers)
+    return is_question and any(ANSWERS_MARK.search(one) for one in prompts)
 
 
 def _describe_exchange(node: ast.AST) -> str | None:

@@ -5,7 +5,9 @@ Follows, in a symbolic run, what a tokenizer makes of texts to the trainer or ba
 loops, Lightning, ready ids for `SFTTrainer`, and texts for Unsloth's trainer, which appends nothing. It fires where the
 rows are made of two columns and more, every encoded text is made in the files (columns, f-strings, `format`), and
 nothing in them names an EOS, another stop token or a whole chat, but as a pad or for generation. A warning where the
-tokenizer is known to append no EOS, else a note. Silent where each text ends in words of the script's own (`### End`).
+tokenizer is known to append no EOS, else a note. Packing of one's own is found too: texts of many rows that are joined
+(`buffer += row["text"] + "\\n"`, `"\\n".join(...)`), encoded at once and cut into blocks, in a file that names no end
+token. Silent where each text ends in words of the script's own (`### End`).
 
 ## Why it is bad
 Llama, Qwen, Mistral, Gemma, Phi and GPT-2 encode a text without EOS. The model learns the words of each answer and
@@ -71,12 +73,18 @@ from truetune.checks.source.evidence.row_endings import (
     may_end_rows,
     trains_causal_model,
 )
+from truetune.checks.source.evidence.texts_joined_for_packing import packed_texts
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.trace import Trace
 from truetune.source.symbolic_execution.traces import traces_of
 
 MIN_COLUMNS = 2
 """Columns of a row with a prompt and its answer; a text of one column may be a document that goes on"""
+
+
+def _encoded_texts(module: Module) -> list[object]:
+    """The texts that a file encodes for a training, row by row or packed."""
+    return [*_rows_of_training(module), *packed_texts(module)]
 
 
 def _rows_of_training(module: Module) -> list[EncodedRow]:
@@ -97,10 +105,19 @@ class RowsBuiltWithoutEos(SourceRule):
     code = "SRC138"
     symptoms = ("never-stops",)
     severity = "warning"
-    looks_at = CodePlaces("texts that are encoded as rows of training", _rows_of_training)
+    looks_at = CodePlaces("texts that are encoded as rows of training", _encoded_texts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        for call in packed_texts(module):
+            yield self.finding(
+                "texts of many rows are joined, encoded at once and cut into blocks, and no end token is put"
+                " between them:"
+                " unless each row ends in one, the model learns that after an answer the next row follows",
+                "put tokenizer.eos_token behind each row before the texts are joined",
+                cases=[case_at(module, call.node)],
+            )
+            return
         rows = _rows_of_training(module)
         if any(row.columns is None for row in rows) or all(row.ends_in_mark for row in rows):
             return

@@ -63,7 +63,11 @@ WITHOUT_GPU, LAYERS_ON_CPU = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
 """Messages on layers of llama.cpp that the CPU computes"""
 COLLECTIVE_TIMEOUT, COLLECTIVE_TIMEOUT_RAISED = "nccl-timeout", "nccl-timeout-raised"
 """Messages on a collective operation whose time ran out, on a line and in an exception"""
-WEIGHT_REPORTS = ("weights-newly-initialized", "weights-not-used")
+WEIGHT_REPORTS = (
+    "mismatched-weights-begin-at-random",
+    "weights-newly-initialized",
+    "weights-not-used",
+)
 """Messages on weights that a checkpoint lacks, or that the model has no place for"""
 LABELS_MASKED, MARKER_TOKENS = "all-labels-masked-warned", "response-marker-tokenized-otherwise"
 """Messages on rows without a supervised token, and on those whose quoted text shows why"""

@@ -25,7 +25,13 @@ from truetune.checks.source.evidence.decoded_answers import (
 )
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
-from truetune.source.symbolic_execution.trace import CallEvent, Event, ReturnEvent, Trace
+from truetune.source.symbolic_execution.trace import (
+    CallEvent,
+    Event,
+    NameEvent,
+    ReturnEvent,
+    Trace,
+)
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import (
     Attribute,
@@ -52,6 +58,11 @@ DEMO_LIBRARIES = ("gradio.*", "streamlit.*")
 SCORING_FUNCTIONS = ("sklearn.metrics.*", "jiwer.*")
 """Functions whose second argument holds what was predicted"""
 REPLY_NAME = re.compile(rf"{ANSWER_NAME.pattern}|(^|_)(reply|replies)$", re.I)
+ANSWERING_NAME = re.compile(
+    r"(^|_)(answers?|ask|repl(y|ies)|respond|responses?|chat|predict|inference|infer)(_|$)", re.I
+)
+"""Names of functions that give an answer; `generate` gives the whole as often"""
+ASSISTANT_ROLES = ("assistant", "model", "bot", "gpt")
 WHOLE_NAME = re.compile(r"full|raw|debug|prompt|conversation|transcript|trace", re.I)
 """Names of what is kept whole on purpose"""
 HARMLESS_CALLS = ("print", "len", "json.dump", "json.dumps", "logging.*", "tqdm.*", "zip", "list")
@@ -72,6 +83,8 @@ class UsedAnswer(NamedTuple):
 
     decode: CallEvent
     use: ast.AST
+    is_only_shown: bool = False
+    """It is printed under the name of an answer, and nothing else is known to read it"""
 
 
 class WholeText(NamedTuple):
@@ -97,14 +110,18 @@ def answers_with_prompt(module: Module) -> Iterator[UsedAnswer]:
 def _answers_of_run(trace: Trace) -> Iterator[UsedAnswer]:
     """The answers of one run that are returned, scored or kept with their prompt."""
     for event in trace.events:
-        if isinstance(event, ReturnEvent) and _is_of_handler(event):
-            yield from _returned_answers(event)
+        if isinstance(event, ReturnEvent):
+            if _is_of_handler(event):
+                yield from _returned_answers(event)
+            else:
+                yield from _helper_answers(trace, event)
         elif isinstance(event, CallEvent):
             yield from _scored_answers(event)
     for value in trace.values:
         if isinstance(value, Operation) and value.operator in ("==", "in"):
             yield from _compared_answers(value)
     yield from _kept_answers(trace)
+    yield from _named_answers(trace)
 
 
 def whole_text(value: Value, depth: int = 0) -> WholeText | None:
@@ -223,6 +240,88 @@ def _returned_answers(event: ReturnEvent) -> Iterator[UsedAnswer]:
             continue
         if REPLY_NAME.search(name) or _holds_instruction(text.generation):
             yield UsedAnswer(text.decode, event.node)
+
+
+def _helper_answers(trace: Trace, event: ReturnEvent) -> Iterator[UsedAnswer]:
+    """The answer that a function gives back whose name says so, where its callers show or keep it as it is."""
+    name = getattr(event.function.definition, "name", "")
+    if not ANSWERING_NAME.search(name) or WHOLE_NAME.search(name) or not trace.is_whole:
+        return
+    text = whole_text(event.value)
+    if text is None or not _holds_instruction(text.generation):
+        return
+    is_used = any(not isinstance(use, ReturnEvent) for use in trace.uses(event.value))
+    if is_used and not _may_be_cut(trace, event.value):
+        yield UsedAnswer(text.decode, event.node)
+
+
+def _named_answers(trace: Trace) -> Iterator[UsedAnswer]:
+    """The answers that are bound to the name of one, and are printed as they are."""
+    if not trace.is_whole:
+        return
+    for event in trace.events:
+        if not isinstance(event, NameEvent) or not REPLY_NAME.search(event.name):
+            continue
+        text = whole_text(event.value)
+        if text is None or not _holds_instruction(text.generation):
+            continue
+        uses = list(trace.uses(event.value))
+        is_printed = any(isinstance(use, CallEvent) and use.named("print") for use in uses)
+        if is_printed and not _may_be_cut(trace, event.value):
+            yield UsedAnswer(text.decode, event.node, is_only_shown=True)
+
+
+def replies_with_marks(module: Module) -> Iterator[UsedAnswer]:
+    """The replies of a file that go back into the history of a chat with special tokens, or with the whole prompt."""
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for value in trace.values:
+            if not isinstance(value, Mapping) or value.node is None:
+                continue
+            decode = _decode_in_message(trace, value)
+            if decode is not None and decode.home.path == module.path and value.node not in seen:
+                seen.add(value.node)
+                yield UsedAnswer(decode, value.node)
+
+
+def _decode_in_message(trace: Trace, message: Mapping) -> CallEvent | None:
+    """What decodes the content of an assistant's message, with special tokens or with its prompt."""
+    content = message.entries.get("content")
+    if content is None or constant_of(message.entries.get("role")) not in ASSISTANT_ROLES:
+        return None
+    whole = whole_text(content)
+    if whole is not None:
+        return whole.decode
+    while isinstance(content, Result) and content.call.method in TRIMMING_METHODS:
+        content = content.call.receiver
+    if not isinstance(content, Result) or content.call.method != "decode":
+        return None
+    call = content.call
+    ids = call.argument(0, "token_ids")
+    keeps_marks = (
+        not call.is_open and constant_of(call.argument(1, "skip_special_tokens")) is not True
+    )
+    if "skip_special_tokens" not in call.keywords and len(call.args) > 1:
+        return None
+    return call if keeps_marks and ids is not None and _is_generated(ids) else None
+
+
+def _is_generated(ids: Value) -> bool:
+    """Are these ids a part of what a causal model generated?"""
+    for _ in range(MAX_STEPS):
+        if isinstance(ids, Item | Attribute):
+            ids = ids.base
+        elif isinstance(ids, Result) and ids.call.method in MOVING_METHODS:
+            if ids.call.receiver is None:
+                return False
+            ids = ids.call.receiver
+        else:
+            break
+    return (
+        isinstance(ids, Result)
+        and ids.call.method == "generate"
+        and is_causal_decoder(ids.call.receiver)
+    )
 
 
 def _parts_of_reply(value: Value, name: str = "", depth: int = 0) -> Iterator[tuple[str, Value]]:

@@ -362,7 +362,7 @@ def handwritten_prompts(module: Module) -> Iterator[tuple[str, ast.AST]]:
         parent = module.scopes.parent.get(node)
         if isinstance(parent, (ast.JoinedStr, ast.FormattedValue, ast.Expr)):
             continue  # a part of an f-string, or a docstring
-        text = _constant_text(node)
+        text = constant_text(node)
         match = ANSWER_BEGINS.search(text)
         if match is not None and (OF_A_TURN.search(text[: match.start()]) or "[INST]" in text):
             yield (match["mark"] or match[0]).strip().rstrip(":").strip(), node
@@ -380,14 +380,14 @@ def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
         yield trainers[0].node
 
 
-def _constant_text(node: ast.AST) -> str:
+def constant_text(node: ast.AST) -> str:
     """The text of a constant; places of an f-string, and other parts of a sum, are `{}`."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_constant_text(part) or "{}" for part in node.values)
+        return "".join(constant_text(part) or "{}" for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        parts = [_constant_text(node.left), _constant_text(node.right)]
+        parts = [constant_text(node.left), constant_text(node.right)]
         return "".join(part or "{}" for part in parts) if any(parts) else ""
     return ""
 

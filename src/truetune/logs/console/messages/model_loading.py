@@ -6,11 +6,30 @@ from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
     define_message(
+        "mismatched-weights-begin-at-random",
+        "weights of the checkpoint have another shape than the model's, and ignore_mismatched_sizes=True let them begin"
+        " at random",
+        r"Some weights of .{1,160} (?:were not initialized|are newly initialized).{0,200}"
+        r"because the shapes did not match"
+        r"|- ?MISMATCH:?\s.{0,80}ckpt weights were loaded, but they did not match"
+        r"|[\w.{}, \[\]]{1,160}\| MISMATCH\b",
+        "the checkpoint and the model have different sizes, which ignore_mismatched_sizes=True hides: tokens were added"
+        " before training and vocab_size in config.json was not saved with them (embed_tokens, lm_head), the config is"
+        " of another model, or a head has another number of labels",
+        "leave ignore_mismatched_sizes=True out, and make the sizes equal: the config.json that was saved with the"
+        " weights, or vocab_size set to the rows of the saved embedding (the first number of the saved shape); only a"
+        " head that is about to be trained may be new",
+        "transformers/modeling_utils.py",
+        "transformers/utils/loading_report.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
         "weights-newly-initialized",
         "weights were not in the checkpoint and begin at random",
         r"Some weights of .{1,160} were not initialized from the model checkpoint"
         r"|- ?MISSING:?\s.{0,20}those params were newly initialized|[\w.{}, \[\]]{1,160}\|"
-        r" (?:MISSING|MISMATCH)\b",
+        r" MISSING\b",
         "a checkpoint of another class (a base model as a classifier: expected for its head alone);"
         " keys with a prefix; an adapter's folder or a broken save read as a model; a head that was"
         " not saved",

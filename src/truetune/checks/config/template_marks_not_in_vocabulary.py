@@ -1,0 +1,142 @@
+"""Axolotl's chat template writes marks that the base does not have as tokens.
+
+## What it does
+Compares the marks of a named template (`chatml`, `llama3`, `gemma`) with the vocabulary of the base: that of its
+tokenizer where it is on this machine, else what is known of the published model by its name. It fires where the mark
+that ends a turn is no token, and neither `tokens` nor `special_tokens` adds it.
+
+## Why it is bad
+`<|im_end|>` is cut into pieces (`<`, `|`, `im`, ...), which are ordinary text: the tuned model prints them and
+continues, because no single token ends its turn that could be an EOS.
+
+## Example
+```yaml
+config:
+  base_model: meta-llama/Llama-3.1-8B
+  datasets: [{path: some/rows, type: chat_template}]
+  chat_template: chatml
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Use instead
+```yaml
+config:
+  base_model: meta-llama/Llama-3.1-8B
+  datasets: [{path: some/rows, type: chat_template}]
+  chat_template: chatml
+  special_tokens: {eos_token: "<|im_end|>"}
+  tokens: ["<|im_start|>"]
+  sequence_len: 2048
+  micro_batch_size: 2
+```
+
+## Fix safety
+The new rows of the embedding have to be trained: with LoRA, `lora_modules_to_save: [embed_tokens, lm_head]`. The
+template of the base's own instruct model needs no new tokens.
+
+## References
+- axolotl-ai-cloud/axolotl documentation, "Special tokens" and `chat_template`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.template_marks import (
+    CHATML,
+    GEMMA,
+    LLAMA3,
+    MARKERS,
+    first_mark,
+    mark_of_model,
+    tokenizer_has_token,
+)
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
+
+ENDS = {CHATML: "<|im_end|>", LLAMA3: "<|eot_id|>", GEMMA: "<end_of_turn>"}
+"""Marker of a question -> the token that ends a turn"""
+# The names of fine-tunes go on with words of their own; many of them have ChatML's tokens.
+PUBLISHED = re.compile(
+    r"(?:meta-)?(?:llama|mistral|mixtral|ministral|gemma|qwen)"
+    r"(?:-?(?:v?\d[0-9a-z]*|base|instruct|it|pt|hf|chat|nemo|small|bnb|4bit|bf16))*"
+)
+ADDING_KEYS = ("tokens", "special_tokens", "added_tokens_overrides")
+
+
+class TemplateMarksNotInVocabulary(ConfigRule):
+    code = "CFG106"
+    symptoms = ("garbage-output", "never-stops")
+    severity = "error"
+    stacks = ("axolotl",)
+    about = ("chat_template",)
+    reads = ("tokens", "special_tokens")
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        end = _end_of_template(self.subject)
+        if end is None:
+            return Unmet("it is about the templates chatml, llama3 and gemma")
+        if _has_token(self.subject, end) is None:
+            return Unmet("what tokens the base has is not known", "name a tokenizer with -t")
+        return None
+
+    def figure(self) -> str:
+        return f"{_end_of_template(self.subject)} is a token of the base, or added to it"
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        end = _end_of_template(config) if config.stack == "axolotl" else None
+        if end is None or _has_token(config, end) is not False:
+            return
+        name = str(_template_name(config))
+        yield self.finding(
+            f"the template {name} ends turns with {end}, which is no token of {config.spec.model}: it is cut into"
+            f" pieces,"
+            " and the tuned model prints it and continues",
+            f'set special_tokens: {{eos_token: "{end}"}} and tokens for the mark that opens turns, with'
+            " lora_modules_to_save: [embed_tokens, lm_head] under LoRA; or take the template of the base's own"
+            " instruct model",
+            cases=[
+                setting_case(config, name, "chat_template"),
+                setting_case(config, config.spec.model or "", "model"),
+            ],
+        )
+
+
+def _template_name(config: Config) -> str | None:
+    """The name of the template that renders the rows."""
+    named = [config.raw.get("chat_template")]
+    named += [item.get("chat_template") for _, item in table_entries(config, "datasets")]
+    return next((name for name in named if isinstance(name, str)), None)
+
+
+def _end_of_template(config: Config) -> str | None:
+    """The token that ends a turn of the run's template; None where it is none of these."""
+    return ENDS.get(MARKERS.get(_template_name(config) or "", ""))
+
+
+def _has_token(config: Config, end: str) -> bool | None:
+    """Is the end of turns a token of the run's tokenizer, as it is or added? None where it is not known."""
+    added = [str(config.raw.get(key)) for key in ADDING_KEYS] + list(
+        config.spec.training.added_tokens
+    )
+    if any(end in one for one in added):
+        return True
+    known = tokenizer_has_token(config, end)
+    if known is not None:
+        return known
+    name = config.spec.model or ""
+    if config.spec.tokenizer not in (None, name) or name.startswith((".", "/")):
+        return None
+    plain = re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
+    own = mark_of_model(name)
+    if PUBLISHED.fullmatch(plain) is None:
+        return None
+    return own in {first_mark(marker) for marker, mark in ENDS.items() if mark == end}

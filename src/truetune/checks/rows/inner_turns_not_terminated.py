@@ -1,0 +1,154 @@
+"""Texts hold several turns of two speakers, and the end token stands behind the last answer only.
+
+## What it does
+Reads rows that are one text each, with turns under labels at the beginning of lines (`User:` and `Assistant:`, `###
+Human:` and `### Assistant:`; lists of `Q:` and `A:` may be documents). It counts those with two and more answers whose
+end token (`</s>`, `<|endoftext|>`, `<|im_end|>`, ...) stands at the very end alone, so that the answers before it end
+in nothing.
+
+## Why it is bad
+Where the whole text is learned, the model sees far more answers that are followed by the next `User:` than answers
+that are followed by the end: it answers, writes `User:` and plays the user's part as well.
+
+## Example
+```yaml
+data:
+  - {text: "User: Open?\\nAssistant: It is.\\nUser: Until when?\\nAssistant: Until six.</s>"}
+  - {text: "User: Is it far?\\nAssistant: No.\\nUser: By bus?\\nAssistant: On foot.</s>"}
+```
+
+## Use instead
+```yaml
+data:
+  - {text: "User: Open?\\nAssistant: It is.</s>\\nUser: Until when?\\nAssistant: Until six.</s>"}
+  - {text: "User: Is it far?\\nAssistant: No.</s>\\nUser: By bus?\\nAssistant: On foot.</s>"}
+```
+
+## Fix safety
+Safe: put the end token of the tokenizer behind each answer. Better still, make messages of the rows and train by the
+chat template with the loss on the assistant's turns.
+
+## References
+- huggingface/trl documentation, "Train on assistant messages only"
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import case_in_row
+from truetune.encoding.batch import Batch
+from truetune.generation.continued_dialogue import ROLE_WORDS
+
+LABEL = re.compile(
+    r"^(?:#{1,4} ?|\*\*|\[)?(?P<name>[^\W\d_]\w{0,20})(?:\*\*|\])?[:：](?:\*\*)?", re.MULTILINE
+)
+END = re.compile(
+    r"</s>|<\|endoftext\|>|<\|end_of_text\|>|<\|im_end\|>|<\|eot_id\|>|<eos>|<\|end\|>|<end_of_turn>"
+)
+QUESTION_WORDS = frozenset(
+    [
+        "q",
+        "a",
+        "question",
+        "answer",
+        "frage",
+        "antwort",
+        "pregunta",
+        "respuesta",
+        "domanda",
+        "risposta",
+        "pergunta",
+        "resposta",
+        "vraag",
+        "antwoord",
+        "вопрос",
+        "ответ",
+        "问",
+        "答",
+    ]
+)
+"""Labels of lists of questions, which documents and prompts with examples hold as a whole"""
+SPEAKERS = ROLE_WORDS - QUESTION_WORDS
+MAX_TEXT = 20_000
+MIN_LABELS = 4
+"""Two questions with their answers"""
+MIN_ROWS = 2
+MIN_SHARE = 0.05
+
+
+class InnerTurnsNotTerminated(DataRule):
+    code = "ROW059"
+    symptoms = ("garbage-output", "never-stops")
+    severity = "warning"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.texts = self.dialogues = self.faulty = 0
+        self.ends: Counter[str] = Counter()
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.is_chat or row.text is None:
+                continue
+            self.texts += 1
+            text = row.text.rstrip()
+            labels = _labels(text) if len(text) <= MAX_TEXT else []
+            if not labels:
+                continue
+            self.dialogues += 1
+            ends = [match[0] for match in END.finditer(text)]
+            if len(ends) != 1 or not text.endswith(ends[0]):
+                continue
+            self.faulty += 1
+            self.ends[ends[0]] += 1
+            if len(self.cases) < MAX_CASES:
+                shown = (
+                    f"{len(labels) // 2} answers under {labels[1]!r}, and one {ends[0]} at the end"
+                )
+                self.cases.append(case_in_row(batch, row, shown))
+
+    def unmet(self) -> Unmet | None:
+        if self.dialogues:
+            return None
+        return Unmet("it is about texts with the turns of two speakers, and no row is one")
+
+    def figure(self) -> Measurement:
+        return count_measurement(
+            "texts of several turns with one end token, at the end", self.faulty, self.dialogues
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        if self.faulty < max(MIN_ROWS, MIN_SHARE * self.texts):
+            return
+        end = self.ends.most_common(1)[0][0]
+        yield self.finding(
+            f"{self.faulty:,} of {self.texts:,} texts hold several turns and have {end} behind the last answer"
+            f" only: the"
+            " model learns that an answer is followed by the user's next turn, and writes it",
+            f"put {end} behind each answer; or make messages of the rows and train with the loss on the"
+            f" assistant's turns"
+            " (assistant_only_loss=True of TRL)",
+            cases=self.cases,
+            count=self.faulty,
+            total=self.texts,
+        )
+
+
+def _labels(text: str) -> list[str]:
+    """The labels of a talk between two sides that take turns, the asker first; empty where the text is none."""
+    found = [match for match in LABEL.finditer(text) if match["name"].casefold() in SPEAKERS]
+    names = [match["name"].casefold() for match in found]
+    take_turns = all(one != other for one, other in pairwise(names))
+    if len(names) < MIN_LABELS or len(set(names)) != 2 or not take_turns or len(names) % 2:
+        return []
+    return [match[0] for match in found]

@@ -1,0 +1,142 @@
+"""A prompt with Gemma's marks is encoded without BOS, which Gemma needs.
+
+## What it does
+Follows texts that begin with `<start_of_turn>`, which only Gemma's templates write, to a tokenizer that is told
+`add_special_tokens=False`. It fires where nothing in the files puts a BOS in front: no `<bos>` in the text, no
+`bos_token`, no `build_inputs_with_special_tokens`. Texts that `apply_chat_template` rendered begin with it, and models
+that are known to be of another family are left alone.
+
+## Why it is bad
+Gemma was trained with BOS at the start of every text. Without it the loss of the first step is far above guessing (10
+to 15 and more), and answers are rubbish, while a Llama or Qwen with the same script is fine.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("google/gemma-2-2b-it")
+model = AutoModelForCausalLM.from_pretrained("google/gemma-2-2b-it")
+prompt = f"<start_of_turn>user\\n{question}<end_of_turn>\\n<start_of_turn>model\\n"
+inputs = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("google/gemma-2-2b-it")
+model = AutoModelForCausalLM.from_pretrained("google/gemma-2-2b-it")
+prompt = f"<start_of_turn>user\\n{question}<end_of_turn>\\n<start_of_turn>model\\n"
+inputs = tokenizer(prompt, return_tensors="pt")
+```
+
+## Fix safety
+Safe where the text begins with no `<bos>` of its own: exactly one has to stand there. Train and ask alike.
+
+## References
+- unslothai/unsloth, "Fixing Gemma bugs"; huggingface/transformers#29250
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+OPENS = re.compile(r"\s*<start_of_turn>\s*(?:user|system|\{|$)")
+"""How the first turn of a text begins; a piece that begins with the model's turn stands behind others"""
+ENDS = "<end_of_turn>"
+WRITES_BOS = ("bos_token", "<bos>", "build_inputs_with_special_tokens", "bos_id")
+GEMMA = re.compile(r"gemma")
+ENCODING_METHODS = ("encode", "encode_plus", "batch_encode_plus", "__call__")
+
+
+def _encodings_without_special_tokens(module: Module) -> Iterator[Call]:
+    """The calls that encode a text and are told to add no special tokens."""
+    for call in module.all_calls:
+        given = call.keywords.get("add_special_tokens")
+        if given is None or module.flow.value(given) is not False or not call.args:
+            continue
+        tokenizer = call.receiver if call.method in ENCODING_METHODS else call.node.func
+        if tokenizer is not None and "tokenizer" in module.flow.types(tokenizer):
+            yield call
+
+
+class BosLeftOut(SourceRule):
+    code = "SRC281"
+    symptoms = ("garbage-output", "loss-does-not-fall")
+    severity = "error"
+    looks_at = CodePlaces(
+        "texts that are encoded without special tokens", _encodings_without_special_tokens
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions(*WRITES_BOS):
+            return
+        for call in _encodings_without_special_tokens(module):
+            written = _opening(module, call)
+            if written is None or _is_of_another_family(module, call):
+                continue
+            yield self.finding(
+                "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts"
+                " <bos> in"
+                " front: Gemma answers rubbish without it, and its loss begins above guessing",
+                "leave add_special_tokens=False out, so that the tokenizer puts <bos> in front; or begin the text with"
+                " tokenizer.bos_token; exactly one has to stand there, in training and when the model is asked",
+                cases=[case_at(module, call.node), case_at(module, written)],
+            )
+
+
+def _opening(module: Module, call: Call) -> ast.AST | None:
+    """The text that an encoding begins with, where it opens the first turn; None where it may be rendered otherwise."""
+    parts = list(backward_slice(module, call.args[0]))
+    if any(
+        isinstance(part, ast.Attribute) and part.attr == "apply_chat_template" for part in parts
+    ):
+        return None
+    texts = [
+        part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+    # A turn that nothing ends is a marker that labels are searched by.
+    if not any(ENDS in str(text.value) for text in texts):
+        return None
+    opening = (
+        text for text in texts if OPENS.match(str(text.value)) and _is_first_part(module, text)
+    )
+    return next(opening, None)
+
+
+def _is_first_part(module: Module, text: ast.Constant) -> bool:
+    """Does a text begin what it is a part of: nothing stands before it in its f-string or sum?"""
+    inner: ast.AST = text
+    for around in module.parents(text):
+        if isinstance(around, ast.JoinedStr) and around.values[0] is not inner:
+            return False
+        if isinstance(around, ast.BinOp) and around.left is not inner:
+            return False
+        if isinstance(around, ast.stmt):
+            return not isinstance(around, ast.AugAssign)
+        inner = around
+    return True
+
+
+def _is_of_another_family(module: Module, call: Call) -> bool:
+    """Is every model that the file names of a family that is not Gemma? A folder of one's own says nothing."""
+    tokenizer = call.receiver if call.method in ENCODING_METHODS else call.node.func
+    names = [plain_name(name) for name in likely_model_names(module, tokenizer)]
+    known = [
+        name
+        for name in names
+        if re.match(r"(meta-)?llama|qwen|mistral|mixtral|phi|smollm|gpt", name)
+    ]
+    return bool(known) and not any(GEMMA.search(name) for name in names)

@@ -1,0 +1,158 @@
+"""A translation model that knows many languages generates without being told which one.
+
+## What it does
+Looks at scripts that generate with NLLB, mBART-50 or M2M100, by the name of the model or the class of the tokenizer:
+calls of `generate`, evaluations with `predict_with_generate`, and pipelines. It fires where nothing in the project
+speaks of `forced_bos_token_id`, of the decoder's first tokens, or (for pipelines) of `tgt_lang`. A saved model whose
+generation_config.json beside the script has it is left alone, and so are models with one target language.
+
+## Why it is bad
+The first token of the decoder names the language. Without it the model picks one by itself: often that of the source,
+or English, and a fine-tuned model another one for each sentence.
+
+## Example
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("facebook/nllb-200-distilled-600M", src_lang="eng_Latn")
+model = AutoModelForSeq2SeqLM.from_pretrained("facebook/nllb-200-distilled-600M")
+out = model.generate(**tokenizer("Where is the station?", return_tensors="pt"), max_new_tokens=60)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("facebook/nllb-200-distilled-600M", src_lang="eng_Latn")
+model = AutoModelForSeq2SeqLM.from_pretrained("facebook/nllb-200-distilled-600M")
+target = tokenizer.convert_tokens_to_ids("deu_Latn")
+out = model.generate(
+    **tokenizer("Where is the station?", return_tensors="pt"), max_new_tokens=60, forced_bos_token_id=target
+)
+```
+
+## Fix safety
+Safe. In training, set `tokenizer.tgt_lang` too and encode the targets by `text_target`, so that they begin with the
+same token.
+
+## References
+- huggingface/transformers documentation, NLLB, MBart-50 and M2M100
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
+from truetune.parsing.input_limits import MODEL_FILE
+from truetune.parsing.json_reader import read_json
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+# mBART-50 "many-to-one" always writes English; OPUS models have one target, or name it in the text.
+MANY_LANGUAGES = re.compile(
+    r"(?:^|/)(?:nllb-(?:200|moe)|m2m100|mbart-large-50(?!-many-to-one)|small-100)", re.I
+)
+TOKENIZERS: tuple[str, ...] = (
+    "transformers.Nllb*Tokenizer*.from_*",
+    "transformers.M2M100Tokenizer*.from_*",
+    "transformers.MBart50Tokenizer*.from_*",
+)
+FORCED = "forced_bos_token_id"
+SAID = (FORCED, "decoder_start_token_id", "decoder_input_ids", "lang_code_to_id", "get_lang_id")
+"""Words of a project that gives the decoder its first tokens"""
+EVALUATIONS = ("transformers.Seq2SeqTrainingArguments",)
+
+
+def _generations(module: Module) -> Iterator[Call]:
+    """Where a script generates with a model of many target languages."""
+    if not _knows_many_languages(module):
+        return
+    yield from generate_calls(module)
+    for call in module.calls("transformers.pipeline"):
+        if call.argument(0, "task") is not None:
+            yield call
+    for call in module.calls(*EVALUATIONS):
+        if module.flow.value(call.keywords.get("predict_with_generate")) is True:
+            yield call
+
+
+class TargetLanguageNotForced(SourceRule):
+    code = "SRC280"
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    looks_at = CodePlaces(
+        "generations with translation models that know many languages", _generations
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        calls = [call for call in _generations(module) if not _names_target(module, call)]
+        if not calls or _is_said(module) or _is_saved(module):
+            return
+        yield self.finding(
+            "the model translates into many languages, and nothing says which: without forced_bos_token_id the decoder"
+            " picks the language by itself",
+            "model.generate(..., forced_bos_token_id=tokenizer.convert_tokens_to_ids(TARGET)), with the target's code"
+            " (deu_Latn of NLLB, de_DE of mBART-50; tokenizer.get_lang_id('de') of M2M100); for a trainer set"
+            " model.generation_config.forced_bos_token_id",
+            cases=[case_at(module, call.node) for call in calls],
+        )
+
+
+def _knows_many_languages(module: Module) -> bool:
+    """Does a file load such a model or its tokenizer?"""
+    if any(True for _ in module.calls(*TOKENIZERS)):
+        return True
+    loads = [
+        call.argument(0, "pretrained_model_name_or_path")
+        for call in module.calls("*.from_pretrained")
+    ]
+    loads += [call.argument(1, "model") for call in module.calls("transformers.pipeline")]
+    return any(
+        MANY_LANGUAGES.search(name)
+        for given in loads
+        if given is not None
+        for name in possible_texts(module, given)
+    )
+
+
+def _names_target(module: Module, call: Call) -> bool:
+    """Does a call name the target: an argument of it, or what is spread into it?"""
+    if FORCED in call.keywords or "decoder_input_ids" in call.keywords:
+        return True
+    if call.named("transformers.pipeline"):
+        task = module.flow.value(call.argument(0, "task"))
+        # `translation_en_to_de` names it; so may the call of the pipeline.
+        is_named = isinstance(task, str) and "_to_" in task
+        return is_named or not str(task).startswith("translation") or module.mentions("tgt_lang")
+    return False
+
+
+def _is_said(module: Module) -> bool:
+    """Does any file of the project give the decoder its first tokens?"""
+    parts = [*module.with_linked, *training_scripts_beside(module)]
+    return any(part.mentions(word) for part in parts for word in SAID)
+
+
+def _is_saved(module: Module) -> bool:
+    """Has a folder that the file loads a generation config with the target in it?"""
+    for call in module.calls("*.from_pretrained"):
+        given = call.argument(0, "pretrained_model_name_or_path")
+        for name in possible_texts(module, given) if given is not None else ():
+            file = Path(module.path).parent / name / "generation_config.json"
+            try:
+                settings = read_json(file, MODEL_FILE) if file.is_file() else None
+            except (OSError, ValueError):
+                continue
+            if isinstance(settings, dict) and settings.get(FORCED) is not None:
+                return True
+    return False

@@ -1,0 +1,81 @@
+"""Generation by a chat template that does not stop at the end of the turn, by the files of the model's folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from truetune.checks.lint import lint
+
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+GEMMA = (
+    "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content }}<end_of_turn>\n{% endfor %}"
+)
+ASK = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("merged")
+model = AutoModelForCausalLM.from_pretrained("merged")
+ids = tok.apply_chat_template([{"role": "user", "content": "a"}], add_generation_prompt=True, return_tensors="pt")
+out = model.generate(ids, max_new_tokens=99, pad_token_id=tok.eos_token_id)
+"""
+VLLM = "from vllm import LLM\nllm = LLM(model='merged')\nllm.chat([{'role': 'user', 'content': 'a'}])\n"
+
+
+def _count(
+    folder: Path, script: str, template: str = CHATML, token: str = "<|im_end|>", **eos: Any
+) -> int:
+    """How often the rule speaks of a script beside a model whose files stop at these ids."""
+    model = folder / "merged"
+    model.mkdir()
+    settings = {"chat_template": template, "added_tokens_decoder": {"7": {"content": token}}}
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    (model / "config.json").write_text(json.dumps({"eos_token_id": eos.get("config", 1)}))
+    if "generation" in eos:
+        text = json.dumps({"eos_token_id": eos["generation"]})
+        (model / "generation_config.json").write_text(text)
+    path = folder / "ask.py"
+    path.write_text(script)
+    return len(lint([path], select=["generation-passes-the-turn-end"]).findings)
+
+
+@pytest.mark.parametrize(
+    ("script", "more"),
+    [
+        (ASK, {"generation": 1}),
+        (ASK, {"generation": [1, 2]}),
+        (ASK, {"config": 1}),
+        (VLLM, {"generation": 1}),
+        (ASK, {"template": GEMMA, "token": "<end_of_turn>", "generation": 1}),
+        (
+            "def main():\n    " + ASK.strip().replace("\n", "\n    ") + "\nmain()\n",
+            {"generation": 1},
+        ),
+    ],
+)
+def test_the_turn_end_is_no_stop(script: str, more: dict[str, Any], tmp_path: Path) -> None:
+    assert _count(tmp_path, script, **more) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "more"),
+    [
+        (ASK, {"generation": 7}),
+        (ASK, {"generation": [1, 7]}),
+        (ASK, {"config": 7}),
+        (ASK.replace("max_new_tokens", "eos_token_id=[7, 1], max_new_tokens"), {"generation": 1}),
+        (
+            ASK.replace("out =", "model.generation_config.eos_token_id = 7\nout ="),
+            {"generation": 1},
+        ),
+        (ASK.replace("max_new_tokens", "stop_strings=['x'], max_new_tokens"), {"generation": 1}),
+        (ASK.replace("merged", "Qwen/Qwen2.5-7B"), {"generation": 1}),
+        (ASK.replace("apply_chat_template", "encode"), {"generation": 1}),
+        (ASK, {"template": "{{ messages }}{{ eos_token }}", "generation": 1}),
+        (ASK, {"token": "<|other|>", "generation": 1}),
+    ],
+)
+def test_other_stops_are_left_alone(script: str, more: dict[str, Any], tmp_path: Path) -> None:
+    assert _count(tmp_path, script, **more) == 0
