@@ -44,6 +44,7 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_numbers
@@ -72,9 +73,6 @@ ADAM_OPTIMIZERS = tuple(
 SGD_OPTIMIZERS = ("torch.optim.SGD",)
 MIN_ADAM_RATE = 1e-8
 """A thousand steps move a weight by 1e-5 at most, a bfloat16 weight of 0.02 by none; 1e-7 is the lowest in use"""
-MIN_SGD_RATE = 1e-4
-"""With gradients of norm 1 a thousand steps move all weights together by 0.1 at most; those of a model with 0.5 billion
-weights have a norm of some hundreds"""
 MAX_RATE = 0.1
 """Weights of published models have a standard deviation of 0.01 to 0.1; prompt tuning is done at up to 0.3"""
 # Soft prompts start at random and are trained with rates at which weights fall apart.
