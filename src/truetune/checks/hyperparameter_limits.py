@@ -34,8 +34,8 @@ SCALE = "lora scale"
 SCALE_NAMES = {False: "lora_alpha / r", True: "lora_alpha / sqrt(r)"}
 """Whether it is rank-stabilised -> what the scale is"""
 MIN_SGD_RATE = 1e-4
-"""With gradients of norm 1 a thousand steps of plain SGD move all weights together by 0.1 at most; those of a model with
-0.5 billion weights have a norm of some hundreds"""
+"""With gradients of norm 1 a thousand steps of plain SGD move all weights together by 0.1 at most; those of a model
+with 0.5 billion weights have a norm of some hundreds"""
 SCALED_RATE = "lora scale x learning rate"
 DECAY_RATE = "weight decay x learning rate"
 UPDATES = "optimizer steps"

@@ -22,7 +22,7 @@ AS_NUMBERS = {
     'rows = [{"text": r["t"], "label": LABELS.index(r["x"])} for r in data]',
 }
 SOUND = {
-    "as many outputs": 'model = A.from_pretrained("m", num_labels=4)\nrows = [{"label": LABELS.index(r["x"])} for r in d]',
+    "as many outputs": 'rows = [{"label": LABELS.index(r["x"])} for r in d]',
     "grades": 'G = ["low", "medium", "high"]\nrows = [{"label": float(G.index(r["x"]))} for r in d]',
     "stars": 'G = ["1 star", "2 stars", "3 stars"]\nrows = [{"label": float(G.index(r["x"]))} for r in d]',
     "two": 'G = ["spam", "ham"]\nrows = [{"label": float(G.index(r["x"]))} for r in d]',
@@ -59,7 +59,8 @@ TOO_SMALL = {
     "arguments": TUNED + 'args = TrainingArguments("out", learning_rate=2e-5)',
     "trl": TUNED + 'args = SFTConfig("out", learning_rate=5e-5)',
     "constant": TUNED + 'LR = 1e-5\nargs = TrainingArguments("out", learning_rate=LR)',
-    "loop": TUNED + "model = get_peft_model(model, peft)\noptimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)",
+    "loop": TUNED
+    + "model = get_peft_model(model, peft)\noptimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)",
     "prefix": 'peft = PrefixTuningConfig(num_virtual_tokens=20)\nargs = TrainingArguments("out", learning_rate=2e-5)',
 }
 LARGE_ENOUGH = {
@@ -69,7 +70,8 @@ LARGE_ENOUGH = {
     "default": TUNED + 'args = TrainingArguments("out")',
     "network": "peft = PrefixTuningConfig(num_virtual_tokens=20, prefix_projection=True)\n"
     'args = TrainingArguments("out", learning_rate=5e-5)',
-    "two methods": TUNED + 'other = LoraConfig()\nargs = TrainingArguments("out", learning_rate=2e-5)',
+    "two methods": TUNED
+    + 'other = LoraConfig()\nargs = TrainingArguments("out", learning_rate=2e-5)',
 }
 
 

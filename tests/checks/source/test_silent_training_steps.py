@@ -27,7 +27,8 @@ SKIPPED = {
     "none": "        loss = self.model(**batch).loss\n        self.log('a', loss)\n        return None",
     "bare": "        out = self(batch)\n        self.log('a', out.loss)\n        return",
     "branch": "        loss = self(batch)\n        if batch_idx % 9 == 0:\n            print(loss)",
-    "inner": "        loss = self(batch)\n        def half(x):\n            return x / 2\n        self.log('a', half(loss))",
+    "inner": "        loss = self(batch)\n"
+    "        def half(x):\n            return x / 2\n        self.log('a', half(loss))",
 }
 GIVEN = {
     "returned": "        loss = self(batch)\n        return loss",
@@ -118,7 +119,8 @@ accelerator = Accelerator()
 """
 STEP = "    model(**batch).loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
 AGAIN = {
-    "for": "loader = DataLoader(rows, batch_size=8)\nfor step in range(100):\n    batch = next(iter(loader))\n" + STEP,
+    "for": "loader = DataLoader(rows, batch_size=8)\nfor step in range(100):\n    batch = next(iter(loader))\n"
+    + STEP,
     "while": "loader = DataLoader(rows, batch_size=8, shuffle=False)\nwhile step < 9:\n    batch = next(iter(loader))\n"
     + STEP,
     "collated": "loader = DataLoader(rows, 8, False, collate_fn=f)\nfor step in range(100):\n"
@@ -129,9 +131,10 @@ AGAIN = {
     "for step in range(100):\n    batch = next(iter(loader))\n" + STEP,
 }
 ONWARD = {
-    "before": "loader = DataLoader(rows, batch_size=8)\nit = iter(loader)\nfor step in range(9):\n    batch = next(it)\n"
+    "before": "loader = DataLoader(rows, batch_size=8)\nit = iter(loader)\nfor step in range(9):\n"
+    "    batch = next(it)\n" + STEP,
+    "one batch": "loader = DataLoader(rows, batch_size=8)\nbatch = next(iter(loader))\nfor step in range(9):\n"
     + STEP,
-    "one batch": "loader = DataLoader(rows, batch_size=8)\nbatch = next(iter(loader))\nfor step in range(9):\n" + STEP,
     "loop": "loader = DataLoader(rows, batch_size=8)\nfor batch in loader:\n" + STEP,
     "sample": "loader = DataLoader(rows, batch_size=8)\nfor epoch in range(3):\n    shown = next(iter(val))\n"
     "    for batch in loader:\n        model(**batch).loss.backward()\n",

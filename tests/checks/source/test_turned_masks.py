@@ -30,10 +30,13 @@ def encode(row):
 """
 TURNED = {
     "sum": PARTS.format("return {'input_ids': p + a, 'labels': p + [-100] * len(a)}"),
-    "word in the prompt": PARTS.replace('row["question"]', 'f"Q: {row[\'question\']}\\nAnswer:"').replace(
-        "{row", "{{row"
-    ).replace("']}", "']}}").format("return {'input_ids': p + a, 'labels': p + [-100] * len(a)}"),
-    "cut": PARTS.format("labels = (p + [-100] * len(a))[:512]\n    return {'input_ids': (p + a)[:512], 'labels': labels}"),
+    "word in the prompt": PARTS.replace('row["question"]', "f\"Q: {row['question']}\\nAnswer:\"")
+    .replace("{row", "{{row")
+    .replace("']}", "']}}")
+    .format("return {'input_ids': p + a, 'labels': p + [-100] * len(a)}"),
+    "cut": PARTS.format(
+        "labels = (p + [-100] * len(a))[:512]\n    return {'input_ids': (p + a)[:512], 'labels': labels}"
+    ),
     "constant": NAMED.format(
         "return dict(input_ids=prompt_ids + response_ids, labels=prompt_ids + [IGNORE_INDEX] * len(response_ids))"
     ),
@@ -51,15 +54,21 @@ RIGHT = {
     "sum": PARTS.format("return {'input_ids': p + a, 'labels': [-100] * len(p) + a}"),
     "padded": PARTS.format("pad = [0] * 9\n    return {'labels': p + a + [-100] * len(pad)}"),
     "padded prompt": PARTS.format("rest = 512 - len(p)\n    return {'labels': p + [-100] * rest}"),
-    "masked and padded": PARTS.format("pads = [0] * 9\n    return {'labels': [-100] * len(p) + a + [-100] * len(pads)}"),
-    "slice": NAMED.format("labels = prompt_ids + response_ids\n    labels[:len(prompt_ids)] = [-100] * len(prompt_ids)"),
+    "masked and padded": PARTS.format(
+        "pads = [0] * 9\n    return {'labels': [-100] * len(p) + a + [-100] * len(pads)}"
+    ),
+    "slice": NAMED.format(
+        "labels = prompt_ids + response_ids\n    labels[:len(prompt_ids)] = [-100] * len(prompt_ids)"
+    ),
     "slice behind the row": NAMED.format(
         "labels = torch.zeros(512)\n    labels[len(prompt_ids) + len(response_ids):] = -100"
     ),
     "tool results": "def add(ids, labels, tool_ids):\n    labels = ids + [-100] * len(tool_ids)\n"
     "    return {'labels': labels}\n",
     "inputs": "def pad(input_ids, n):\n    labels = input_ids + [-100] * len(n)\n    return {'labels': labels}\n",
-    "other value": NAMED.format("mask = [0] * 9\n    mask[len(prompt_ids):] = [1]\n    return {'labels': response_ids}"),
+    "other value": NAMED.format(
+        "mask = [0] * 9\n    mask[len(prompt_ids):] = [1]\n    return {'labels': response_ids}"
+    ),
 }
 
 

@@ -62,7 +62,8 @@ def overflow_remedy(log: RunLog) -> str:
 
 
 def overflowing_model(log: RunLog) -> str | None:
-    """The family of the model that the output, or a file beside it, names, where the run is in float16 and the family overflows in it."""
+    """The family of the model that the output or a file beside it names, where the run is in float16 and the family
+    overflows in it."""
     return overflowing_family(_model_of_run(log)) if is_half_precision(log) else None
 
 

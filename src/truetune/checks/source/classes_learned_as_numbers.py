@@ -2,8 +2,8 @@
 
 ## What it does
 Looks at a model for sequence classification that is loaded with `num_labels=1`, in a script whose labels are the places
-of three classes or more in a list or a table (`LABELS.index(...)`, `label2id[...]`). Classes that have an order (grades,
-numbers, low and high), a script that measures a regression, and a `problem_type` that is set are left alone.
+of three classes or more in a list or a table (`LABELS.index(...)`, `label2id[...]`). Classes that have an order
+(grades, numbers, low and high), a script that measures a regression, and a `problem_type` that is set are left alone.
 
 ## Why it is bad
 With one output transformers computes the mean squared error. The model learns that class 3 is three times class 1; it
@@ -63,7 +63,9 @@ ORDERED = re.compile(
     re.I,
 )
 """Names of classes that have an order"""
-REGRESSION = re.compile(r"regression|mean_squared|\bmse\b|pearson|spearman|MSELoss|\br2_score", re.I)
+REGRESSION = re.compile(
+    r"regression|mean_squared|\bmse\b|pearson|spearman|MSELoss|\br2_score", re.I
+)
 
 
 def _loads(module: Module) -> Iterator[Call]:
@@ -83,7 +85,12 @@ class ClassesLearnedAsNumbers(SourceRule):
             return
         for call in _loads(module):
             count = module.flow.value(call.keywords.get("num_labels"))
-            if count != 1 or isinstance(count, bool) or call.open or "problem_type" in call.keywords:
+            if (
+                count != 1
+                or isinstance(count, bool)
+                or call.open
+                or "problem_type" in call.keywords
+            ):
                 continue
             for place, names in _class_numbers(module):
                 if len(names) < MIN_CLASSES or any(map(ORDERED.search, names)):

@@ -1,8 +1,8 @@
-"""The divergence of two language models is averaged over the vocabulary, too: it is as good as zero.
+"""The Kullback-Leibler loss of a student is averaged over the vocabulary, too: it is as good as zero.
 
 ## What it does
 Looks at `kl_div` and `KLDivLoss` with `reduction="mean"`, which is their default, in a script that loads a causal
-language model or a sequence-to-sequence one. A product with the size of the vocabulary makes up for it, and a script
+model or a sequence-to-sequence one. A product with the size of the vocabulary makes up for it, and a script
 with a classifier is left alone, whose classes are few.
 
 ## Why it is bad
@@ -72,9 +72,7 @@ SIZES = re.compile(r"vocab|\bV\b|\.size\(|\.shape\b|numel\(", re.I)
 
 def _divergences(module: Module) -> Iterator[Call]:
     """Divergences that are computed or made beside a language model."""
-    loads_model = any(
-        any(part.calls(*LANGUAGE_MODELS)) for part in module.with_linked
-    )
+    loads_model = any(any(part.calls(*LANGUAGE_MODELS)) for part in module.with_linked)
     if loads_model and not FEW_CLASSES.search(module.text):
         yield from module.calls(*FUNCTIONS, *CLASSES)
 

@@ -4,8 +4,8 @@
 Looks for an optimizer of PyTorch, bitsandbytes or transformers that divides by the size of the gradient (Adam, AdamW,
 NAdam, RAdam, Lion, ...) over the parameters of a pretrained language model, at 0.1 or more, or at 1e-8 or less; and for
 plain SGD below 1e-4, whose step is the rate times the gradient. The default of an option counts as its value. Prompt
-tuning uses high rates: there it fires below 1e-4, unless a network makes the prefix. Optimizers of other models are left
-alone.
+tuning uses high rates: there it fires below 1e-4, unless a network makes the prefix. Optimizers of other models are
+left alone.
 
 ## Why it is bad
 Adam moves each weight by about the learning rate at each step. Weights of language models are about 0.02: one step of
@@ -118,7 +118,6 @@ class LearningRateBeyondReason(SourceRule):
                     cases=[case_at(module, call.node)],
                 )
 
-
     def _soft_prompts(self) -> Iterator[Finding]:
         """Rates of weights at which the vectors of a soft prompt, which begin at random, stay where they are."""
         module = self.subject
@@ -129,17 +128,19 @@ class LearningRateBeyondReason(SourceRule):
             rates = possible_numbers(module, rate)
             if len(rates) == 1 and 0 < rates[0] < MIN_PROMPT_RATE:
                 yield self.finding(
-                    f"the learning rate is {rates[0]:g}, one for weights, and a soft prompt is trained: its vectors hardly"
-                    " move, and the loss stays",
+                    f"the learning rate is {rates[0]:g}, one for weights, and a soft prompt is trained: its vectors"
+                    " hardly move, and the loss stays",
                     "set learning_rate=3e-2 for prompt tuning (1e-2 for a prefix), and train for more steps",
                     severity="warning",
-                    evidence=("published are 0.3 (Lester et al., with Adafactor), PEFT's examples take 3e-2 and 1e-2",),
+                    evidence=(
+                        "published are 0.3 (Lester et al., with Adafactor), PEFT's examples take 3e-2 and 1e-2",
+                    ),
                     cases=[case_at(module, call.node), case_at(module, made.node)],
                 )
 
 
 def _soft_prompts(module: Module) -> Iterator[Call]:
-    """Settings of a prompt or a prefix that is learned directly; a prefix behind a network of its own takes low rates."""
+    """Settings of a prompt or a prefix that is learned directly; a prefix behind a network takes low rates."""
     for call in module.calls("peft.PromptTuningConfig", "peft.PrefixTuningConfig"):
         projected = call.keywords.get("prefix_projection")
         if not call.open and (projected is None or module.flow.value(projected) is False):

@@ -3,9 +3,9 @@
 ## What it does
 It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
 batches that are not divided by the accumulation that `scheduler.step()` stands behind, batches where `step()` comes
-once an epoch, epochs where it comes at each batch, and optimizer steps of several batches where it comes at each. A StepLR or ExponentialLR that is stepped at each batch and
-leaves a thousandth of the rate after 200 batches or fewer was meant for epochs. Lightning steps a schedule once an
-epoch unless it is told `"interval": "step"`.
+once an epoch, epochs where it comes at each batch, and optimizer steps of several batches where it comes at each of
+them. A StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the rate after 200 batches or
+fewer was meant for epochs. Lightning steps a schedule once an epoch unless it is told `"interval": "step"`.
 
 ## Why it is bad
 A schedule that is many times longer than the run: the rate hardly falls, and a warm-up may never end, so that nothing
@@ -224,7 +224,9 @@ def _accumulation_left_out(
     optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     made = {origin.node for origin in module.flow.origins(optimizer)} if optimizer else set()
     for maker in made:
-        every = stepped_every(module, module.flow.call(maker)) if isinstance(maker, ast.Call) else None
+        every = (
+            stepped_every(module, module.flow.call(maker)) if isinstance(maker, ast.Call) else None
+        )
         if every is not None and _is_divided_by(module, total, every):
             return every
     return None

@@ -73,9 +73,7 @@ def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
         # A scaler steps the optimizer that it is given: scaler.step(optimizer).
         stepped = (call.receiver or call.node, *call.args[:1])
         if not any(
-            origin.node is schedule.node
-            for part in stepped
-            for origin in module.flow.origins(part)
+            origin.node is schedule.node for part in stepped for origin in module.flow.origins(part)
         ):
             continue
         every = next(

@@ -44,7 +44,7 @@ MESSAGES = (
         r"It is strongly recommended to train Gemma\d? models with the `eager` attention implementation",
         "Gemma 2 caps its attention scores (soft-capping), and sdpa, or a flash-attn before 2.6, leaves that out: the"
         " loss is higher than it should be, and less stable (Gemma 3 has no soft-capping: there it is a precaution)",
-        "load the model with attn_implementation=\"eager\", or with flash_attention_2 from flash-attn 2.6 on",
+        'load the model with attn_implementation="eager", or with flash_attention_2 from flash-attn 2.6 on',
         "transformers/models/gemma2/modeling_gemma2.py",
         "huggingface/transformers#32848",
         shown="notice",
