@@ -110,7 +110,8 @@ def _prefixes(module: Module, node: ast.expr) -> tuple[str, ...]:
         return tuple(text for part in parts for text in part) if all(parts) else ()
     if isinstance(node, ast.JoinedStr) and node.values:
         first = node.values[0]
-        return (first.value,) if isinstance(first, ast.Constant) and first.value else ()
+        text = first.value if isinstance(first, ast.Constant) else None
+        return (text,) if isinstance(text, str) and text else ()
     origins = module.flow.origins(node)
     if isinstance(node, ast.Name) and len(origins) == 1:
         made = origins[0].node
@@ -133,10 +134,10 @@ def _model_of_name(module: Module, name: ast.expr) -> ast.expr | None:
             # A cast of the pairs leaves their names: list(...), sorted(...).
             while isinstance(named, ast.Call) and named.args and isinstance(named.func, ast.Name):
                 named = named.args[0]
-            is_names = isinstance(named, ast.Call) and isinstance(named.func, ast.Attribute)
-            if is_names and named.func.attr == "named_parameters" and not named.args:
-                return named.func.value
-            return None
+            if not isinstance(named, ast.Call) or not isinstance(named.func, ast.Attribute):
+                return None
+            is_whole = named.func.attr == "named_parameters" and not named.args
+            return named.func.value if is_whole else None
     return None
 
 
