@@ -152,7 +152,8 @@ def _steps_by_epochs(log: RunLog) -> int | None:
     settings = log.output.settings if log.output is not None else None
     if settings is None or not settings.examples or not settings.rows_a_step or not log.epochs:
         return None
-    return round(log.epochs * settings.examples / settings.rows_a_step)
+    # An epoch of fewer rows than a step has makes one step all the same, which is not full.
+    return round(log.epochs * max(1.0, settings.examples / settings.rows_a_step))
 
 
 def _steps_by_speed(log: RunLog) -> int | None:

@@ -33,6 +33,9 @@ SCALE = "lora scale"
 """lora_alpha / r, or lora_alpha / sqrt(r) of rsLoRA: what the adapter's output is multiplied by"""
 SCALE_NAMES = {False: "lora_alpha / r", True: "lora_alpha / sqrt(r)"}
 """Whether it is rank-stabilised -> what the scale is"""
+MIN_SGD_RATE = 1e-4
+"""With gradients of norm 1 a thousand steps of plain SGD move all weights together by 0.1 at most; those of a model
+with 0.5 billion weights have a norm of some hundreds"""
 SCALED_RATE = "lora scale x learning rate"
 DECAY_RATE = "weight decay x learning rate"
 UPDATES = "optimizer steps"
@@ -185,6 +188,11 @@ def _has_steps_of_a_trial(values: Values) -> bool:
 def _asks_for_epochs(values: Values) -> bool:
     """Does the file ask for whole epochs, beside the `max_steps` that decides?"""
     return (parse_limit_number(values.get(ASKED_EPOCHS)) or 0) >= 1
+
+
+def _is_plain_sgd(values: Values) -> bool:
+    """Is the optimizer SGD without anything that scales its steps?"""
+    return str(values.get("training.optim") or "").lower() == "sgd"
 
 
 def _is_scale_weak(values: Values) -> bool:
@@ -455,6 +463,16 @@ LIMITS: tuple[Limit, ...] = (
         says="the learning rate is {value}: the optimizer refuses it, or the loss is made larger",
         fix="set a learning rate above 0",
         source="torch.optim.AdamW raises ValueError",
+    ),
+    Limit(
+        setting="training.learning_rate",
+        outside=Interval(above=0, below=MIN_SGD_RATE),
+        severity="error",
+        says="the optimizer is plain SGD, and {name} is {value}: SGD moves all weights together by that times the norm"
+        " of the gradient, a thousandth of what AdamW does at that rate, and the loss stays",
+        fix="set optim to adamw_torch, or to adamw_8bit or paged_adamw_8bit where memory is short",
+        when=_is_plain_sgd,
+        source="torch.optim.SGD: w <- w - lr * g; transformers gives it no momentum",
     ),
     Limit(
         setting=SCALE,

@@ -220,6 +220,10 @@ def _settings_of_config(config: Config) -> Iterator[SettingBeside]:
             yield SettingBeside(name, value, place.file, place.line, f"{place.key}={shown}")
         elif name not in config.raw:
             yield SettingBeside(name, value, config.path, 0, f"{name} is not set ({value})")
+    model = config.places.get("model")
+    if model is not None and config.spec.model:
+        name = config.spec.model
+        yield SettingBeside("model", name, model.file, model.line, f"{model.key}={name}")
     yield from _engine_of_rollouts(config)
     yield from limit_of_config(config)
     yield from model_of_config(config)

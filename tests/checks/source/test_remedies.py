@@ -50,6 +50,7 @@ UNNAMED = frozenset(
         "model-saved-before-training",
         "model-made-before-zero3",
         "several-gpus-in-one-process",
+        "prompts-labelled-in-place-of-answers",
     )
 )
 """What ends them is no name: brackets, a comma, another indent, another place, another number"""
@@ -58,7 +59,8 @@ SETS = re.compile(
 )
 LEAVES_OUT = re.compile(r"\bleave (?P<name>\w+_\w+) out")
 FOLLOWED = frozenset((
-    "adapter-leaves-head-out", "adapter-loaded-frozen", "apply-chat-template-returns-dict",
+    "adapter-leaves-head-out", "adapter-loaded-frozen", "classes-learned-as-numbers",
+    "divergence-averaged-over-the-vocabulary", "apply-chat-template-returns-dict",
     "device-map-in-a-distributed-script", "engine-generates-slowly",
     "eval-without-chat-template", "evaluation-keeps-all-logits",
     "four-bit-computed-in-float32",

@@ -182,3 +182,77 @@ def test_another_pace_is_found(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_pace_is_left_alone(name: str, tmp_path: Path) -> None:
     assert said(RIGHT[name], tmp_path) == []
+
+
+ACCUMULATED = """
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, get_cosine_schedule_with_warmup, get_scheduler
+ACCUM = 4
+model = AutoModelForCausalLM.from_pretrained("some/model")
+loader = DataLoader(rows, batch_size=8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+{schedule}
+for epoch in range(3):
+    for i, batch in enumerate(loader):
+        (model(**batch).loss / ACCUM).backward()
+        if (i + 1) % ACCUM == 0:
+            {step}
+            optimizer.zero_grad()
+{behind}
+"""
+COUNTED = {
+    "cosine": "total = 3 * (len(loader) // ACCUM)\nscheduler = get_cosine_schedule_with_warmup(optimizer, 9, total)",
+    "by name": "scheduler = get_scheduler('linear', optimizer, 0, 3 * len(loader) // ACCUM)",
+    "number": "scheduler = get_cosine_schedule_with_warmup(optimizer, 0, len(loader) * 3 // 4)",
+    "keyword": "steps = len(loader) / ACCUM\nscheduler = get_cosine_schedule_with_warmup(\n"
+    "    optimizer, num_warmup_steps=0, num_training_steps=int(3 * steps))",
+    "torch": "scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 3 * len(loader) // ACCUM)",
+}
+BEHIND = "        scheduler.step()"
+EACH_BATCH = "one for"
+
+
+def counted_by_accumulation(folder: Path, schedule: str, step: str, behind: str) -> bool:
+    text = ACCUMULATED.format(schedule=schedule, step=step, behind=behind)
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    found = lint([str(folder)], select=["scheduler-length-miscounted"]).findings
+    return any(EACH_BATCH in one.message for one in found)
+
+
+@pytest.mark.parametrize("schedule", COUNTED)
+@pytest.mark.parametrize("step", ["optimizer.step()", "scaler.step(optimizer)"])
+def test_a_schedule_of_steps_that_moves_at_each_batch_is_told(
+    tmp_path: Path, schedule: str, step: str
+) -> None:
+    assert counted_by_accumulation(tmp_path, COUNTED[schedule], step, BEHIND)
+
+
+SOUND = {
+    "with the optimizer": (COUNTED["cosine"], "optimizer.step(); scheduler.step()", ""),
+    "counts batches": (
+        "scheduler = get_scheduler('linear', optimizer, 0, 3 * len(loader))",
+        "optimizer.step()",
+        BEHIND,
+    ),
+    "own condition": (
+        COUNTED["cosine"],
+        "optimizer.step()",
+        "        if (i + 1) % ACCUM == 0:\n            scheduler.step()",
+    ),
+    "prepared": (
+        COUNTED["cosine"] + "\noptimizer, scheduler = accelerator.prepare(optimizer, scheduler)",
+        "optimizer.step()",
+        BEHIND,
+    ),
+    "another number": (
+        "scheduler = get_scheduler('linear', optimizer, 0, 3 * len(loader) // 8)",
+        "optimizer.step()",
+        BEHIND,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SOUND)
+def test_a_schedule_at_its_own_pace_is_fine(tmp_path: Path, way: str) -> None:
+    assert not counted_by_accumulation(tmp_path, *SOUND[way])

@@ -274,3 +274,43 @@ def test_reasoning_is_switched_otherwise(
         "ask.py": QUESTION.format(asked),
     }
     assert named(tmp_path, "thinking-switched-otherwise", files) == count
+
+
+TRAINS_ON_ROWS = """
+import trl
+from datasets import load_dataset
+rows = load_dataset("json", data_files="%s", split="train")
+trl.SFTTrainer("org/base", trl.SFTConfig("out/tuned"), train_dataset=rows).train()
+"""
+GENERATES = """
+from pathlib import Path
+import json
+import pandas as pd
+from datasets import Dataset
+from vllm import LLM
+llm = LLM(model="org/base")
+answers = llm.chat([[{"role": "user", "content": q}] for q in open("questions.txt")])
+"""
+WRITES = {
+    "open": 'with open("data/rows.jsonl", "w") as f:\n    f.write(json.dumps(answers))\n',
+    "name": 'OUT = "rows.jsonl"\nf = open(OUT, mode="a")\nf.write(str(answers))\n',
+    "to_json": 'Dataset.from_list(answers).to_json("rows.jsonl", lines=True)\n',
+    "pandas": 'pd.DataFrame(answers).to_json("data/rows.jsonl", orient="records")\n',
+    "path": 'Path("rows.jsonl").write_text(json.dumps(answers))\n',
+}
+"""Ways in which a teacher writes the rows that are trained"""
+
+
+@pytest.mark.parametrize("way", WRITES)
+@pytest.mark.parametrize(("read", "count"), [("rows.jsonl", 0), ("other.jsonl", 1)])
+def test_a_teacher_of_the_rows_is_no_evaluation(
+    way: str, read: str, count: int, tmp_path: Path
+) -> None:
+    files = {"prep.py": GENERATES + WRITES[way], "tune.py": TRAINS_ON_ROWS % read}
+    assert named(tmp_path, "base-loaded-for-evaluation", files) == count
+
+
+def test_a_file_that_is_only_read_is_no_row_of_the_training(tmp_path: Path) -> None:
+    asks = GENERATES + 'known = open("rows.jsonl").read()\nprint(answers)\n'
+    files = {"ask.py": asks, "tune.py": TRAINS_ON_ROWS % "rows.jsonl"}
+    assert named(tmp_path, "base-loaded-for-evaluation", files) == 1

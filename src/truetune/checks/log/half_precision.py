@@ -12,9 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.model_identity import overflowing_family
+from truetune.logs.files_beside import SettingBeside
 from truetune.logs.run_log import RunLog
 
 FLOAT16_SETTING = "fp16"
+MODEL_SETTING = "model"
 MIN_RECORDS = 8
 """Records of a learning rate that does not move: a scale of float16 that is still looked for skips the first steps"""
 
@@ -22,7 +24,20 @@ MIN_RECORDS = 8
 def is_half_precision(log: RunLog) -> bool:
     """Is the run in float16, as its output or the settings beside its log say?"""
     printed = log.output is not None and log.output.settings.half
-    return printed or log.facts.get(FLOAT16_SETTING) is True
+    return printed or log.facts.get(FLOAT16_SETTING) is True or _line_of_float16(log) is not None
+
+
+def _line_of_float16(log: RunLog) -> SettingBeside | None:
+    """The line of a file beside the log that sets float16; None where none does, or one does and one does not."""
+    found = log.files_beside.setting(FLOAT16_SETTING)
+    return found if found is not None and found.value is True and found.line else None
+
+
+def _model_of_run(log: RunLog) -> str:
+    """The model that the output names, else the one that the files beside the log name."""
+    printed = log.output.settings.model if log.output is not None else ""
+    beside = log.files_beside.setting(MODEL_SETTING)
+    return printed or (str(beside.value) if beside is not None else "")
 
 
 def precision_in_place_of_float16(log: RunLog) -> str:
@@ -47,13 +62,9 @@ def overflow_remedy(log: RunLog) -> str:
 
 
 def overflowing_model(log: RunLog) -> str | None:
-    """The family of the model that the output names, where the run is in float16 and the family overflows in it."""
-    settings = log.output.settings if log.output is not None else None
-    return (
-        overflowing_family(settings.model)
-        if settings is not None and is_half_precision(log)
-        else None
-    )
+    """The family of the model that the output or a file beside it names, where the run is in float16 and the family
+    overflows in it."""
+    return overflowing_family(_model_of_run(log)) if is_half_precision(log) else None
 
 
 def overflow_evidence(log: RunLog) -> Iterator[str]:
@@ -62,7 +73,9 @@ def overflow_evidence(log: RunLog) -> Iterator[str]:
     if is_half_precision(log):
         family = overflowing_model(log)
         printed = settings is not None and settings.half
-        source = "the output says" if printed else "the settings beside the log say"
+        line = _line_of_float16(log)
+        beside = "the settings beside the log say" if line is None else f"{line.place} says"
+        source = "the output says" if printed else beside
         yield (
             f"{source} that the run is in float16 (fp16), whose largest number is 65,504"
             + (f"; activations of {family} are beyond it" if family else "")

@@ -86,6 +86,17 @@ from truetune.logs.console.out_of_memory_story import (
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU behind the training"
 NODES_APART = "nodes-did-not-meet"
+PORT_TAKEN = "port-in-use"
+PROGRAM = "<module>"
+"""The function of the outermost frame where an exception ends the program itself"""
+OLD_SERVER_ANSWERS = (
+    "cause: another process, often the server of before, still holds the port and answers the requests: with its own"
+    " model, not with the one of this command"
+)
+OLD_SERVER_REMEDY = (
+    "find the process that holds the port (`ss -ltnp`) and end it, then start the server again, and compare the name"
+    " that GET /v1/models gives; or start it on another port and send the requests there"
+)
 DIFFERENT_VALUES = re.compile(r"^- (ds \S.{0,200} vs hf .{1,200})$", re.MULTILINE)
 """The lines in which the Trainer says which values of the DeepSpeed file are not its own"""
 RESUMING_FUNCTION = re.compile(
@@ -126,7 +137,7 @@ class RunEndedInAnException(OutputRule):
             (
                 f"the run was stopped by hand{after}"
                 if by_hand
-                else f"{self._what_ended()} in an exception{after}{meaning} ({text})"
+                else f"{self._what_ended(failure)} in an exception{after}{meaning} ({text})"
             ),
             self._remedy(failure),
             severity=known.severity if known else "error",
@@ -134,9 +145,15 @@ class RunEndedInAnException(OutputRule):
             cases=(Case(text, file=output.file, line=failure.raised.line),),
         )
 
-    def _what_ended(self) -> str:
-        """A run, or a request to a server that keeps answering others."""
-        return "a request to the server ended" if self.subject.server else "the run ended"
+    def _what_ended(self, failure: Failure) -> str:
+        """A run, a server, or a request to a server that keeps answering others."""
+        if not self.subject.server:
+            return "the run ended"
+        # A handler's frames begin in the event loop or in a thread; those of a program begin at its first line.
+        is_program = any(
+            one.frames and one.frames[0].function == PROGRAM for one in failure.chain.raised
+        )
+        return "the server itself ended" if is_program else "a request to the server ended"
 
     def _steps_made(self, output: ConsoleOutput) -> float:
         """Steps of the launch that failed; those of an earlier one in the same file are none of it."""
@@ -198,6 +215,8 @@ class RunEndedInAnException(OutputRule):
                 return figures.advice(loads_checkpoint=_loads_tensors(failure))
             advice = self._memory_story(failure, self.subject.output).advice(figures.gpu)
             return ": ".join(part for part in (figures.advice(), advice) if part)
+        if known is not None and known.name == PORT_TAKEN and self.subject.server:
+            return OLD_SERVER_REMEDY
         if known is not None:
             return known.advice.replace("{gpu}", "SIZE")
         frame = failure.raised.users_frame
@@ -272,7 +291,10 @@ class RunEndedInAnException(OutputRule):
         elif known is not None:
             yield from DIFFERENT_VALUES.findall(failure.raised.text)
             yield from self._of_several_processes(known)
-            yield from describe_message(known)
+            is_server = known.name == PORT_TAKEN and bool(self.subject.server)
+            if is_server:
+                yield OLD_SERVER_ANSWERS
+            yield from describe_message(known, cause=not is_server)
 
     def _earlier_launch(self) -> Iterator[str]:
         """That steps of an earlier launch stand in the same output."""

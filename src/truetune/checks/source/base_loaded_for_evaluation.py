@@ -4,7 +4,8 @@
 Runs the scripts of a project symbolically. It speaks about a script that loads a model to ask it (transformers, vLLM,
 `lm_eval`), where the model is the one that a training of the project begins with, the script loads no adapter and no
 weights, and nothing else in the project loads a model or names the folder that the training writes. Files that say they
-are about the base (`baseline`, `zero_shot`, `compare`) are left alone, and so are trainings that ask by themselves.
+are about the base (`baseline`, `zero_shot`, `compare`) are left alone, and so are trainings that ask by themselves. A
+script whose answers go to a file that the training reads generates rows, and evaluates nothing.
 
 ## Why it is bad
 The answers are those of the base: settings hold both names side by side, and the wrong one is one word away. The
@@ -37,6 +38,7 @@ There is no automatic fix: the base may be measured on purpose.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,8 +54,10 @@ from truetune.checks.source.evidence.models_in_project_runs import (
     asked_models,
     trainings_of_project,
 )
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import scripts_beside, trains_a_model
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 ASKS = re.compile(r"\.generate\(|\.chat\(|pipeline\(|lm_eval")
 """Signs of a script that asks a model; others need no run"""
@@ -69,6 +73,9 @@ LOADS_WEIGHTS = (
     "safetensors.torch.load_*",
     "torch.load",
 )
+WRITERS = ("to_json", "to_csv", "to_parquet", "save_to_disk")
+PATH_WRITERS = ("write_text", "open")
+"""Methods of a path: `Path("rows.jsonl").write_text(...)`"""
 WEIGHT_METHODS = ("load_adapter", "load_state_dict", "load_checkpoint", "load_lora_weights")
 
 
@@ -99,6 +106,8 @@ class BaseLoadedForEvaluation(SourceRule):
                     continue
                 if _is_used_elsewhere(module, training, trained):
                     continue
+                if _writes_training_rows(module, training):
+                    continue  # its answers are what is trained: a teacher, whoever it is
                 name, node = next(iter(asked.names.items()))
                 folder = min(trained.outputs, key=len)
                 yield self.finding(
@@ -114,6 +123,38 @@ class BaseLoadedForEvaluation(SourceRule):
 def _loads_weights(module: Module) -> bool:
     """Does a file load an adapter, or weights by themselves?"""
     return any(module.calls(*LOADS_WEIGHTS)) or any(module.methods(*WEIGHT_METHODS))
+
+
+def _writes_training_rows(module: Module, training: Module) -> bool:
+    """Does the script write a file, or a folder of rows, that the training names?"""
+    names = {node.value for node in training.nodes(ast.Constant) if isinstance(node.value, str)}
+    return any(_file_name(text) in map(_file_name, names) for text in _written_files(module))
+
+
+def _file_name(path: str) -> str:
+    """The last part of a path: scripts are started in different folders."""
+    return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+def _written_files(module: Module) -> Iterator[str]:
+    """The names of the files that a script writes rows to."""
+    for call in module.all_calls:
+        is_open = call.named("open", "*.open", "io.open", "codecs.open", "jsonlines.open")
+        place = 0 if call.method in WRITERS or is_open else None
+        if is_open and not _is_for_writing(module, call):
+            continue
+        if place is None:
+            receiver = call.receiver if call.method in PATH_WRITERS else None
+            target = receiver.args[0] if isinstance(receiver, ast.Call) and receiver.args else None
+        else:
+            target = call.args[0] if call.args else call.keywords.get("path_or_buf")
+        yield from possible_texts(module, target) if target is not None else ()
+
+
+def _is_for_writing(module: Module, call: Call) -> bool:
+    """Does the mode of an `open` write?"""
+    mode = module.flow.value(call.argument(1, "mode"))
+    return isinstance(mode, str) and any(letter in mode for letter in "wax")
 
 
 def _evaluates(training: Module) -> bool:

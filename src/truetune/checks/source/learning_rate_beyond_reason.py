@@ -4,7 +4,8 @@
 Looks for an optimizer of PyTorch, bitsandbytes or transformers that divides by the size of the gradient (Adam, AdamW,
 NAdam, RAdam, Lion, ...) over the parameters of a pretrained language model, at 0.1 or more, or at 1e-8 or less; and for
 plain SGD below 1e-4, whose step is the rate times the gradient. The default of an option counts as its value. Prompt
-tuning, which uses high rates, and optimizers of other models are left alone.
+tuning uses high rates: there it fires below 1e-4, unless a network makes the prefix. Optimizers of other models are
+left alone.
 
 ## Why it is bad
 Adam moves each weight by about the learning rate at each step. Weights of language models are about 0.02: one step of
@@ -44,6 +45,7 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import MIN_SGD_RATE
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_numbers
@@ -72,9 +74,8 @@ ADAM_OPTIMIZERS = tuple(
 SGD_OPTIMIZERS = ("torch.optim.SGD",)
 MIN_ADAM_RATE = 1e-8
 """A thousand steps move a weight by 1e-5 at most, a bfloat16 weight of 0.02 by none; 1e-7 is the lowest in use"""
-MIN_SGD_RATE = 1e-4
-"""With gradients of norm 1 a thousand steps move all weights together by 0.1 at most; those of a model with 0.5 billion
-weights have a norm of some hundreds"""
+MIN_PROMPT_RATE = 1e-4
+"""A thirtieth of the lowest in PEFT's examples (3e-3); the vectors of a soft prompt are of size 1, weights of 0.02"""
 MAX_RATE = 0.1
 """Weights of published models have a standard deviation of 0.01 to 0.1; prompt tuning is done at up to 0.3"""
 # Soft prompts start at random and are trained with rates at which weights fall apart.
@@ -89,15 +90,22 @@ def _model_optimizers(module: Module) -> Iterator[Call]:
             yield call
 
 
+def _places(module: Module) -> Iterator[object]:
+    """What a rate is judged for."""
+    yield from _model_optimizers(module)
+    yield from _soft_prompts(module)
+
+
 class LearningRateBeyondReason(SourceRule):
     code = "SRC069"
     symptoms = ("loss-does-not-fall", "dpo-without-effect")
     severity = "error"
-    looks_at = CodePlaces("optimizers over a language model", _model_optimizers)
+    looks_at = CodePlaces("optimizers over a language model, and soft prompts", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(word in module.text for word in PROMPT_TUNING):
+            yield from self._soft_prompts()
             return
         for call in _model_optimizers(module):
             rates = possible_numbers(module, call.argument(1, "lr"))
@@ -109,6 +117,45 @@ class LearningRateBeyondReason(SourceRule):
                     + (", to AdamW" if call.named(*SGD_OPTIMIZERS) else ""),
                     cases=[case_at(module, call.node)],
                 )
+
+    def _soft_prompts(self) -> Iterator[Finding]:
+        """Rates of weights at which the vectors of a soft prompt, which begin at random, stay where they are."""
+        module = self.subject
+        made = next(iter(_soft_prompts(module)), None)
+        if made is None or any(module.calls("peft.Lora*Config")):
+            return
+        for call, rate in _rates_given(module):
+            rates = possible_numbers(module, rate)
+            if len(rates) == 1 and 0 < rates[0] < MIN_PROMPT_RATE:
+                yield self.finding(
+                    f"the learning rate is {rates[0]:g}, one for weights, and a soft prompt is trained: its vectors"
+                    " hardly move, and the loss stays",
+                    "set learning_rate=3e-2 for prompt tuning (1e-2 for a prefix), and train for more steps",
+                    severity="warning",
+                    evidence=(
+                        "published are 0.3 (Lester et al., with Adafactor), PEFT's examples take 3e-2 and 1e-2",
+                    ),
+                    cases=[case_at(module, call.node), case_at(module, made.node)],
+                )
+
+
+def _soft_prompts(module: Module) -> Iterator[Call]:
+    """Settings of a prompt or a prefix that is learned directly; a prefix behind a network takes low rates."""
+    for call in module.calls("peft.PromptTuningConfig", "peft.PrefixTuningConfig"):
+        projected = call.keywords.get("prefix_projection")
+        if not call.open and (projected is None or module.flow.value(projected) is False):
+            yield call
+
+
+def _rates_given(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The learning rates that trainers' arguments and optimizers are given."""
+    for call in module.calls("transformers.*TrainingArguments", "trl.*Config"):
+        if "learning_rate" in call.keywords:
+            yield call, call.keywords["learning_rate"]
+    for call in module.calls(*ADAM_OPTIMIZERS):
+        rate = call.argument(1, "lr")
+        if rate is not None:
+            yield call, rate
 
 
 def _effect_of_rate(call: Call, rate: float) -> str | None:

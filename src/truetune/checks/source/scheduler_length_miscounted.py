@@ -3,9 +3,9 @@
 ## What it does
 It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
 batches that are not divided by the accumulation that `scheduler.step()` stands behind, batches where `step()` comes
-once an epoch, and epochs where it comes at each batch. A StepLR or ExponentialLR that is stepped at each batch and
-leaves a thousandth of the rate after 200 batches or fewer was meant for epochs. Lightning steps a schedule once an
-epoch unless it is told `"interval": "step"`.
+once an epoch, epochs where it comes at each batch, and optimizer steps of several batches where it comes at each of
+them. A StepLR or ExponentialLR that is stepped at each batch and leaves a thousandth of the rate after 200 batches or
+fewer was meant for epochs. Lightning steps a schedule once an epoch unless it is told `"interval": "step"`.
 
 ## Why it is bad
 A schedule that is many times longer than the run: the rate hardly falls, and a warm-up may never end, so that nothing
@@ -122,8 +122,22 @@ class SchedulerLengthMiscounted(SourceRule):
                     ' "interval": "step"}}',
                     cases=[case_at(module, total)],
                 )
+            elif step is not None and (every := _accumulation_left_out(module, call, total, step)):
+                yield self._of_each_batch(total, step, every)
             else:
                 yield from self._by_accumulation(call, total)
+
+    def _of_each_batch(self, total: ast.expr, step: SchedulerPace, every: ast.expr) -> Finding:
+        """A schedule over optimizer steps that is stepped at each batch."""
+        module, text = self.subject, self.subject.text_of(every)
+        value = module.flow.value(every)
+        share = f"1/{value}" if isinstance(value, int) and value > 1 else f"1/{text}"
+        return self.finding(
+            f"the schedule counts optimizer steps, one for {text} batches, and scheduler.step() comes at each batch: it"
+            f" ends after {share} of the run, and from there the learning rate is 0 (or swings up again, of a cosine)",
+            "call scheduler.step() behind optimizer.step(), under the same condition",
+            cases=[case_at(module, step.call.node), case_at(module, total), case_at(module, every)],
+        )
 
     def _of_rows(self, total: ast.expr, row_count: ast.AST) -> Finding:
         """A schedule whose length is the number of rows."""
@@ -197,6 +211,49 @@ class SchedulerLengthMiscounted(SourceRule):
             if simple
             else None,
         )
+
+
+def _accumulation_left_out(
+    module: Module, schedule: Call, total: ast.expr, step: SchedulerPace
+) -> ast.expr | None:
+    """n, where the optimizer steps at every n-th batch, the length is divided by n, and the schedule steps at each."""
+    if step.is_by_epoch or any(module.methods("prepare")):
+        return None  # accelerate steps a prepared schedule only where the optimizer stepped
+    if any(isinstance(parent, (ast.If, ast.IfExp)) for parent in _within(module, step)):
+        return None
+    optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
+    made = {origin.node for origin in module.flow.origins(optimizer)} if optimizer else set()
+    for maker in made:
+        every = (
+            stepped_every(module, module.flow.call(maker)) if isinstance(maker, ast.Call) else None
+        )
+        if every is not None and _is_divided_by(module, total, every):
+            return every
+    return None
+
+
+def _within(module: Module, step: SchedulerPace) -> Iterator[ast.AST]:
+    """What stands around a step of a schedule, out to its loop over batches."""
+    for parent in module.parents(step.call.node):
+        if isinstance(parent, (ast.For, ast.While, ast.FunctionDef)):
+            return
+        yield parent
+
+
+def _is_divided_by(module: Module, total: ast.expr, every: ast.expr) -> bool:
+    """Is a loader's length in it, and a division by this number?"""
+    if not any(_is_length_of(module, node, "loader") for node in length_calls(module, total)):
+        return False
+    text, value = ast.unparse(every), module.flow.value(every)
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, (ast.Div, ast.FloorDiv))
+        and (
+            ast.unparse(node.right) == text
+            or (isinstance(value, int) and module.flow.value(node.right) == value)
+        )
+        for node in expressions_within(module, total)
+    )
 
 
 def _is_length_of(module: Module, length: ast.Call, kind: str) -> bool:

@@ -67,12 +67,13 @@ def is_divided(module: Module, total: ast.expr) -> bool:
 
 
 def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
-    """n, where each `step()` of a schedule stands behind `if ... % n == 0`."""
+    """n, where each `step()` of a schedule, or of an optimizer, stands behind `if ... % n == 0`."""
     step: ast.expr | None = None
     for call in module.methods("step"):
+        # A scaler steps the optimizer that it is given: scaler.step(optimizer).
+        stepped = (call.receiver or call.node, *call.args[:1])
         if not any(
-            origin.node is schedule.node
-            for origin in module.flow.origins(call.receiver or call.node)
+            origin.node is schedule.node for part in stepped for origin in module.flow.origins(part)
         ):
             continue
         every = next(

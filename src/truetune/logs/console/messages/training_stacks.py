@@ -39,6 +39,18 @@ MESSAGES = (
         severity="warning",
     ),
     define_message(
+        "gemma-without-eager-attention",
+        "a Gemma model is trained with another attention than `eager`",
+        r"It is strongly recommended to train Gemma\d? models with the `eager` attention implementation",
+        "Gemma 2 caps its attention scores (soft-capping), and sdpa, or a flash-attn before 2.6, leaves that out: the"
+        " loss is higher than it should be, and less stable (Gemma 3 has no soft-capping: there it is a precaution)",
+        'load the model with attn_implementation="eager", or with flash_attention_2 from flash-attn 2.6 on',
+        "transformers/models/gemma2/modeling_gemma2.py",
+        "huggingface/transformers#32848",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
         "prompt-tokens-merge",
         "a prompt is tokenized otherwise alone than in front of its answer",
         r"Mismatch between tokenized prompt and the start of tokenized prompt\+",

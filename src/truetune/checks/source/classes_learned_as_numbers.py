@@ -1,0 +1,158 @@
+"""A classifier has one output, so that the numbers of its classes are learned as amounts.
+
+## What it does
+Looks at a model for sequence classification that is loaded with `num_labels=1`, in a script whose labels are the places
+of three classes or more in a list or a table (`LABELS.index(...)`, `label2id[...]`). Classes that have an order
+(grades, numbers, low and high), a script that measures a regression, and a `problem_type` that is set are left alone.
+
+## Why it is bad
+With one output transformers computes the mean squared error. The model learns that class 3 is three times class 1; it
+ends between the classes, the loss stays at their variance, and argmax over one output is always class 0.
+
+## Example
+```python
+from transformers import AutoModelForSequenceClassification
+
+LABELS = ["billing", "bug", "login"]
+model = AutoModelForSequenceClassification.from_pretrained("model", num_labels=1)
+
+
+def encode(row):
+    return {"label": float(LABELS.index(row["label"]))}
+```
+
+## Use instead
+```python
+from transformers import AutoModelForSequenceClassification
+
+LABELS = ["billing", "bug", "login"]
+model = AutoModelForSequenceClassification.from_pretrained("model", num_labels=len(LABELS))
+
+
+def encode(row):
+    return {"label": LABELS.index(row["label"])}
+```
+
+## Fix safety
+Labels have to be whole numbers as well: with floats transformers computes a loss of several labels at once.
+
+## References
+- transformers, `problem_type` of sequence classification: "regression" where num_labels is 1
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+LOADS = ("transformers.*ForSequenceClassification.from_pretrained",)
+MIN_CLASSES = 3
+"""Two classes have one distance: a regression tells them apart as well"""
+ORDERED = re.compile(
+    r"\d|^(?:very|low|mid|middle|medium|high|none|mild|moderate|severe|poor|fair|good|bad|excellent|negative|neutral"
+    r"|positive|small|large|easy|hard|never|rarely|sometimes|often|always|strongly|agree|disagree|minor|major|critical"
+    r"|normal|urgent)\b",
+    re.I,
+)
+"""Names of classes that have an order"""
+REGRESSION = re.compile(
+    r"regression|mean_squared|\bmse\b|pearson|spearman|MSELoss|\br2_score", re.I
+)
+
+
+def _loads(module: Module) -> Iterator[Call]:
+    """The loads of classifiers."""
+    yield from module.calls(*LOADS)
+
+
+class ClassesLearnedAsNumbers(SourceRule):
+    code = "SRC289"
+    symptoms = ("loss-does-not-fall", "odd-metrics")
+    severity = "error"
+    looks_at = CodePlaces("loads of classifiers", _loads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(REGRESSION.search(part.text) for part in module.with_linked):
+            return
+        for call in _loads(module):
+            count = module.flow.value(call.keywords.get("num_labels"))
+            if (
+                count != 1
+                or isinstance(count, bool)
+                or call.open
+                or "problem_type" in call.keywords
+            ):
+                continue
+            for place, names in _class_numbers(module):
+                if len(names) < MIN_CLASSES or any(map(ORDERED.search, names)):
+                    continue
+                yield self.finding(
+                    f"num_labels is 1, and the labels are numbers of {len(names)} classes: the model learns them as"
+                    " amounts, with a mean squared error",
+                    f"set num_labels={len(names)}, and give the labels as whole numbers (int, not float)",
+                    cases=[case_at(module, call.node), case_at(module, place)],
+                )
+                break
+
+
+def _class_numbers(module: Module) -> Iterator[tuple[ast.AST, list[str]]]:
+    """Labels that are the number of a class, each with the names of the classes."""
+    for value in _label_values(module):
+        for node in ast.walk(value):
+            table = None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                table = node.func.value if node.func.attr == "index" else None
+            elif isinstance(node, ast.Subscript):
+                table = node.value
+            names = _names_of_classes(module, table) if table is not None else []
+            if names:
+                yield node, names
+
+
+def _label_values(module: Module) -> Iterator[ast.expr]:
+    """What is written to a column of labels."""
+    for node in module.nodes(ast.Dict, ast.Assign):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value in ("label", "labels"):
+                    yield value
+        elif isinstance(node, ast.Assign):
+            target = node.targets[0]
+            key = target.slice if isinstance(target, ast.Subscript) else None
+            if isinstance(key, ast.Constant) and key.value in ("label", "labels"):
+                yield node.value
+
+
+def _names_of_classes(module: Module, table: ast.expr) -> list[str]:
+    """The names in a list of classes, or the keys of a table of their numbers."""
+    for origin in module.flow.origins(table):
+        node = origin.node
+        parts: list[ast.expr | None] = []
+        if isinstance(node, (ast.List, ast.Tuple)):
+            parts = list(node.elts)
+        elif isinstance(node, ast.Dict):
+            is_numbers = all(
+                isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
+                for value in node.values
+            )
+            parts = list(node.keys) if is_numbers else []
+        elif isinstance(node, ast.DictComp) and node.generators:
+            return _names_of_classes(module, _enumerated(node.generators[0].iter))
+        names = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
+        if names and len(names) == len(parts):
+            return names
+    return []
+
+
+def _enumerated(node: ast.expr) -> ast.expr:
+    """x of `enumerate(x)`."""
+    return node.args[0] if isinstance(node, ast.Call) and node.args else node

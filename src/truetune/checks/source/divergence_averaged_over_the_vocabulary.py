@@ -1,0 +1,138 @@
+"""The Kullback-Leibler loss of a student is averaged over the vocabulary, too: it is as good as zero.
+
+## What it does
+Looks at `kl_div` and `KLDivLoss` with `reduction="mean"`, which is their default, in a script that loads a causal
+model or a sequence-to-sequence one. A product with the size of the vocabulary makes up for it, and a script
+with a classifier is left alone, whose classes are few.
+
+## Why it is bad
+"mean" divides by the number of all elements: rows, positions and the 32,000 to 260,000 entries of the vocabulary. The
+loss is of size 1e-6, its gradients are lost beside the epsilon of Adam and the weight decay, and beside a cross-entropy
+it counts for nothing. The student stays as it is.
+
+## Example
+```python
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+student = AutoModelForCausalLM.from_pretrained("small")
+teacher = AutoModelForCausalLM.from_pretrained("large")
+for batch in batches:
+    given = F.log_softmax(student(**batch).logits, dim=-1)
+    wanted = F.softmax(teacher(**batch).logits, dim=-1)
+    F.kl_div(given, wanted).backward()
+```
+
+## Use instead
+```python
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+student = AutoModelForCausalLM.from_pretrained("small")
+teacher = AutoModelForCausalLM.from_pretrained("large")
+for batch in batches:
+    given = F.log_softmax(student(**batch).logits, dim=-1)
+    wanted = F.softmax(teacher(**batch).logits, dim=-1)
+    F.kl_div(given.flatten(0, 1), wanted.flatten(0, 1), reduction="batchmean").backward()
+```
+
+## Fix safety
+The loss becomes larger by the size of the vocabulary: a factor that was found by trial has to be chosen again.
+"batchmean" divides by the first dimension alone, so positions are flattened into it first.
+
+## References
+- https://docs.pytorch.org/docs/stable/generated/torch.nn.KLDivLoss.html ("mean" does not return the true divergence)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+FUNCTIONS, CLASSES = ("torch.nn.functional.kl_div",), ("torch.nn.KLDivLoss",)
+LANGUAGE_MODELS = (
+    "transformers.*ForCausalLM.from_pretrained",
+    "transformers.*LMHeadModel.from_pretrained",
+    "transformers.*ForSeq2SeqLM.from_pretrained",
+    "transformers.*ForConditionalGeneration.from_pretrained",
+    "unsloth.Fast*Model.from_pretrained",
+)
+FEW_CLASSES = re.compile(r"ForSequenceClassification|ForTokenClassification|num_labels")
+SIZES = re.compile(r"vocab|\bV\b|\.size\(|\.shape\b|numel\(", re.I)
+"""What a product holds that makes up for the mean"""
+
+
+def _divergences(module: Module) -> Iterator[Call]:
+    """Divergences that are computed or made beside a language model."""
+    loads_model = any(any(part.calls(*LANGUAGE_MODELS)) for part in module.with_linked)
+    if loads_model and not FEW_CLASSES.search(module.text):
+        yield from module.calls(*FUNCTIONS, *CLASSES)
+
+
+class DivergenceAveragedOverTheVocabulary(SourceRule):
+    code = "SRC288"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    severity = "warning"
+    looks_at = CodePlaces("divergences of language models", _divergences)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in _divergences(module):
+            is_default = _is_mean(module, call)
+            if is_default is None or _is_made_up_for(module, call):
+                continue
+            said = "no reduction is given, which is 'mean'" if is_default else "reduction is 'mean'"
+            yield self.finding(
+                f"{said}: the divergence is divided by the size of the vocabulary as well, some 1e5, and is as good as"
+                " zero",
+                'give reduction="batchmean", with positions flattened into the first dimension:'
+                " given.flatten(0, 1)",
+                cases=[case_at(module, call.node)],
+            )
+
+
+def _is_mean(module: Module, call: Call) -> bool | None:
+    """Is it a mean, by default (True) or as given (False)? None where it is another reduction, or not known."""
+    place = 4 if call.named(*FUNCTIONS) else 2
+    old = ("size_average", "reduce")
+    if call.open or any(name in call.keywords for name in old):
+        return None
+    given = call.argument(place, "reduction")
+    if given is None:
+        return True
+    return False if module.flow.value(given) == "mean" else None
+
+
+def _is_made_up_for(module: Module, call: Call) -> bool:
+    """Is the result, of this call or of those of the loss that it makes, multiplied by a size?"""
+    nodes: list[ast.AST] = [call.node]
+    if call.named(*CLASSES):
+        nodes += [
+            one
+            for one in module.nodes(ast.Call)
+            if any(origin.node is call.node for origin in module.flow.origins(one.func))
+        ]
+    return any(_is_multiplied_by_size(module, node) for node in nodes)
+
+
+def _is_multiplied_by_size(module: Module, node: ast.AST) -> bool:
+    """Does a product around an expression, in its own statement or in a later one on its name, hold a size?"""
+    for parent in module.parents(node):
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult):
+            other = parent.left if node in ast.walk(parent.right) else parent.right
+            if SIZES.search(ast.unparse(other)):
+                return True
+    statement = module.statement(node)
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return False
+    name = re.escape(statement.targets[0].id)
+    products = re.compile(rf"\b{name}\s*\*=?\s*(.{{1,60}})|(.{{1,60}})\*\s*{name}\b")
+    return any(SIZES.search(match[0]) for match in products.finditer(module.text))

@@ -1,0 +1,202 @@
+"""The mask of the labels is turned round: the -100 are on the answer, and the prompt is learned.
+
+## What it does
+Looks at labels that are put together of parts, `prompt_ids + [-100] * len(answer_ids)`, and at slices of labels that
+are set to -100 from the end of the prompt on, `labels[prompt_len:] = -100`. It fires where the names, or the fields
+that the parts are encoded from, say that what keeps its labels is the prompt, and that what is masked is the answer. A
+-100 behind prompt and answer is on padding.
+
+## Why it is bad
+The model learns to write prompts. The loss falls as it should, for prompts are alike, and the answers do not change.
+
+## Example
+```python
+from datasets import load_dataset
+from transformers import AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("model")
+
+
+def encode(row):
+    prompt = tok(row["question"])["input_ids"]
+    answer = tok(row["answer"])["input_ids"]
+    return {"input_ids": prompt + answer, "labels": prompt + [-100] * len(answer)}
+
+
+rows = load_dataset("json", data_files="rows.jsonl", split="train").map(encode)
+```
+
+## Use instead
+```python
+from datasets import load_dataset
+from transformers import AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("model")
+
+
+def encode(row):
+    prompt = tok(row["question"])["input_ids"]
+    answer = tok(row["answer"])["input_ids"]
+    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+rows = load_dataset("json", data_files="rows.jsonl", split="train").map(encode)
+```
+
+## Fix safety
+Safe. Decode the labels that are not -100 of one row, and read whether they are the answer.
+
+## References
+- torch.nn.CrossEntropyLoss, `ignore_index`: -100 takes no part in the loss
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.masked_labels import label_values
+from truetune.source.module import Module
+
+IGNORED = -100
+# `input` is neither: it names the prompt as well as the ids of the whole row.
+PROMPT = re.compile(r"prompt|question|instruction|query|source|context|user|prefix", re.I)
+ANSWER = re.compile(
+    r"answer|response|completion|output|target|reply|chosen|assistant|solution|suffix", re.I
+)
+MAX_PARTS = 12
+
+
+def _labels_with_parts(module: Module) -> Iterator[ast.expr]:
+    """Labels that are a sum of parts, and slices of labels that are set."""
+    for _, value in label_values(module):
+        whole = _sum_behind(module, value)
+        if whole is not None:
+            yield whole
+    for node in module.nodes(ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and "label" in ast.unparse(target.value).lower():
+                yield target
+
+
+class PromptsLabelledInPlaceOfAnswers(SourceRule):
+    code = "SRC287"
+    symptoms = ("nothing-is-learned", "garbage-output")
+    severity = "error"
+    looks_at = CodePlaces("labels made of parts", _labels_with_parts)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        seen: set[ast.AST] = set()
+        for node in _labels_with_parts(module):
+            if node in seen:
+                continue
+            seen.add(node)
+            is_turned = (
+                _masks_from_the_prompt_on(module, node)
+                if isinstance(node, ast.Subscript)
+                else _masks_the_answer(module, node)
+            )
+            if is_turned:
+                yield self.finding(
+                    "the labels keep the prompt and set the answer to -100: the model learns to write prompts, and"
+                    " nothing of the answers",
+                    "mask the prompt: `labels = [-100] * len(prompt) + answer`, or"
+                    " `labels[: len(prompt)] = [-100] * len(prompt)`",
+                    cases=[case_at(module, node)],
+                )
+
+
+def _sum_behind(module: Module, value: ast.expr) -> ast.BinOp | None:
+    """The sum that labels are, behind a name and a cut (`(a + b)[:limit]`)."""
+    for _ in range(3):
+        if isinstance(value, ast.BinOp):
+            return value if isinstance(value.op, ast.Add) else None
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+            value = value.value
+            continue
+        origins = module.flow.origins(value)
+        if len(origins) != 1 or origins[0].path or not isinstance(origins[0].node, ast.expr):
+            return None
+        value = origins[0].node
+    return None
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """The parts of a sum, from left to right."""
+    found: list[ast.expr] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and len(found) < MAX_PARTS:
+        found.insert(0, node.right)
+        node = node.left
+    return [node, *found]
+
+
+def _masks_the_answer(module: Module, whole: ast.expr) -> bool:
+    """Is the first part the prompt, and each other part a -100 for each token of the answer?"""
+    first, *others = _parts(whole)
+    masked = [_length_masked(module, part) for part in others]
+    if not masked or any(part is None for part in masked):
+        return False
+    is_prompt = _says(module, first, PROMPT) and not _says(module, first, ANSWER)
+    return is_prompt and all(
+        part is not None and _says(module, part, ANSWER) and not _says(module, part, PROMPT)
+        for part in masked
+    )
+
+
+def _length_masked(module: Module, node: ast.expr) -> ast.expr | None:
+    """x of `[-100] * len(x)`, either way round; None for anything else."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return None
+    for marks, count in ((node.left, node.right), (node.right, node.left)):
+        is_count = isinstance(count, ast.Call) and module.flow.name(count.func) == "len"
+        if is_count and isinstance(count, ast.Call) and count.args and _is_ignored(module, marks):
+            return count.args[0]
+    return None
+
+
+def _is_ignored(module: Module, node: ast.expr) -> bool:
+    """Is it -100, or a list of one -100, also by the name of a constant?"""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _is_ignored(module, node.left) or _is_ignored(module, node.right)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return len(node.elts) == 1 and _is_ignored(module, node.elts[0])
+    return bool(module.flow.value(node) == IGNORED)
+
+
+def _says(module: Module, node: ast.expr, words: re.Pattern[str]) -> bool:
+    """Does its own name hold one of these words, or, where that says nothing, the names of what it was made of?"""
+    own = _names_in(node)
+    if not PROMPT.search(own) and not ANSWER.search(own):
+        own = " ".join(_names_in(origin.node) for origin in module.flow.origins(node))
+    return bool(words.search(own))
+
+
+def _names_in(node: ast.AST) -> str:
+    """Names, attributes and keys: the text of a prompt may hold any word."""
+    found = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            found.append(part.id)
+        elif isinstance(part, ast.Attribute):
+            found.append(part.attr)
+        elif isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant):
+            found.append(str(part.slice.value))
+    return " ".join(found)
+
+
+def _masks_from_the_prompt_on(module: Module, target: ast.Subscript) -> bool:
+    """Is all behind the prompt set to -100: `labels[prompt_len:] = -100`, `labels[:, prompt_len:] = -100`?"""
+    statement = module.statement(target)
+    if not isinstance(statement, ast.Assign) or not _is_ignored(module, statement.value):
+        return False
+    cut = target.slice.elts[-1] if isinstance(target.slice, ast.Tuple) else target.slice
+    if not isinstance(cut, ast.Slice) or cut.lower is None or cut.upper is not None or cut.step:
+        return False
+    text = ast.unparse(cut.lower)
+    return bool(PROMPT.search(text)) and not _says(module, cut.lower, ANSWER)

@@ -1,0 +1,121 @@
+"""A Lightning module's training_step returns no loss: each batch is skipped.
+
+## What it does
+Looks at `training_step` of a LightningModule of one's own. It fires where no `return` of it gives a value, the module
+neither steps an optimizer by itself (`automatic_optimization = False`, `manual_backward`) nor hands the step to a base
+class of the project. A step that logs nothing and returns nothing on some ways only is left alone.
+
+## Why it is bad
+Lightning takes the loss from what the method returns. From None it computes no gradient and makes no step: the run
+ends without an error, the logged loss wanders about one value, and no weight has changed.
+
+## Example
+```python
+import lightning as L
+
+
+class Tuned(L.LightningModule):
+    def training_step(self, batch, batch_idx):
+        loss = self.model(**batch).loss
+        self.log("train_loss", loss)
+```
+
+## Use instead
+```python
+import lightning as L
+
+
+class Tuned(L.LightningModule):
+    def training_step(self, batch, batch_idx):
+        loss = self.model(**batch).loss
+        self.log("train_loss", loss)
+        return loss
+```
+
+## Fix safety
+Safe: it is what the method is for.
+
+## References
+- https://lightning.ai/docs/pytorch/stable/common/lightning_module.html#training-step ("None - Skip to the next batch")
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+
+LIGHTNING = "LightningModule"
+STEPS_BY_ITSELF = re.compile(r"automatic_optimization\b|manual_backward|\.backward\(")
+"""What a module holds that computes its gradients itself"""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def _training_steps(module: Module) -> Iterator[ast.FunctionDef]:
+    """The training steps of Lightning modules."""
+    for owner in module.nodes(ast.ClassDef):
+        if any(name.endswith(LIGHTNING) for name in module.flow.bases(owner)):
+            for part in owner.body:
+                if isinstance(part, ast.FunctionDef) and part.name == "training_step":
+                    yield part
+
+
+class TrainingStepReturnsNothing(SourceRule):
+    code = "SRC284"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    severity = "error"
+    looks_at = CodePlaces("training steps of Lightning modules", _training_steps)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(STEPS_BY_ITSELF.search(part.text) for part in module.with_linked):
+            return
+        for step in _training_steps(module):
+            if _may_give_a_loss(step):
+                continue
+            loss = _last_loss(step)
+            yield self.finding(
+                "training_step returns nothing: Lightning skips each batch, and no weight is ever changed",
+                f"end training_step with `return {loss}`",
+                cases=[case_at(module, step)],
+            )
+
+
+def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of functions within it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, FUNCTIONS):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _may_give_a_loss(step: ast.FunctionDef) -> bool:
+    """Does any way of the method return or yield a value, raise, or is its body not written (`...`)?"""
+    for node in _own_nodes(step):
+        if isinstance(node, ast.Return):
+            value = node.value
+            if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+                return True
+        if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Raise)):
+            return True
+    return not any(isinstance(node, ast.Assign) for node in _own_nodes(step))
+
+
+def _last_loss(step: ast.FunctionDef) -> str:
+    """The name that the method keeps its loss in; `loss` where it can't be told."""
+    names = [
+        target.id
+        for node in ast.walk(step)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and "loss" in target.id.lower()
+    ]
+    return names[-1] if names else "loss"
