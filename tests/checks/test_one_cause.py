@@ -58,6 +58,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
         "plain-string-pair-skips-template",
     ),
     "answer-is-little-of-the-loss": ("eos-not-appended-by-tokenizer",),
+    "inner-turns-not-terminated": ("eos-not-appended-by-tokenizer",),
     "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
     "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),
     "kto-label-is-no-boolean": ("plain-string-pair-skips-template",),

@@ -526,6 +526,8 @@ OWN = {
     "checks.config.evidence.run_rows": SWALLOWS,
     "checks.adapters_beside": SWALLOWS,
     "checks.base_below_adapter": SWALLOWS,
+    "checks.source.generation_passes_the_turn_end": SWALLOWS,
+    "checks.source.target_language_not_forced": SWALLOWS,
     "checks.source.training_computed_in_float32": SWALLOWS,
     "checks.config.chat_model_trained_on_plain_strings": SWALLOWS,
     "checks.log.rows_lost_before_training": SWALLOWS,

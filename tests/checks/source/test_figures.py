@@ -31,6 +31,7 @@ NO_PLACE = {
     "rows-divided-differently": "the order is that of a seed",
     "nccl-transport-switched-off-in-code": "no variable of NCCL is set",
     "file-read-in-another-encoding": "the file is read as UTF-8",
+    "bos-left-out": "the tokenizer adds its special tokens",
     "reference-lacks-the-sft-adapter": "the adapter is merged, and a new one trained",
 }
 """Rules whose healthy example has none of their places, with the reason"""

@@ -101,8 +101,8 @@ class TargetLanguageNotForced(SourceRule):
         yield self.finding(
             "the model translates into many languages, and nothing says which: without forced_bos_token_id the decoder"
             " picks the language by itself",
-            "model.generate(..., forced_bos_token_id=tokenizer.convert_tokens_to_ids(TARGET)), with the target's code"
-            " (deu_Latn of NLLB, de_DE of mBART-50; tokenizer.get_lang_id('de') of M2M100); for a trainer set"
+            "give generate forced_bos_token_id, made by convert_tokens_to_ids of the target's code (deu_Latn of NLLB,"
+            " de_DE of mBART-50; M2M100 has get_lang_id); for a trainer set"
             " model.generation_config.forced_bos_token_id",
             cases=[case_at(module, call.node) for call in calls],
         )
