@@ -119,6 +119,9 @@ def _starts_on_first_node_alone(file: CommandFile, meeting: NodeRendezvous) -> b
     # A launch for more nodes than the job has may be one of several jobs that meet.
     if nodes is None or meeting.nodes > nodes or "--array" in file.requests:
         return False
+    # Without an address nothing is known of how the nodes shall meet.
+    if meeting.address in ("", "?"):
+        return False
     words = meeting.command.words
     # DeepSpeed's launcher goes to the other nodes by itself; an elastic launch (1:4) need not wait for them.
     if "deepspeed" in words or ":" in (last_option(words, "--nnodes") or ""):
