@@ -175,12 +175,23 @@ FIRST = "ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
         (FIRST + RUN.format("$ADDR:29500"), 1),
         (FIRST + "# without srun\n" + RUN.format("$ADDR:29500"), 1),
         (FIRST + "torchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr $ADDR train.py\n", 1),
-        (FIRST + "python -m torch.distributed.run --nnodes=2 --rdzv_endpoint=$ADDR:1 train.py\n", 1),
-        (FIRST + "accelerate launch --num_machines 2 --num_processes 8 --main_process_ip $ADDR t.py\n", 1),
+        (
+            FIRST + "python -m torch.distributed.run --nnodes=2 --rdzv_endpoint=$ADDR:1 train.py\n",
+            1,
+        ),
+        (
+            FIRST
+            + "accelerate launch --num_machines 2 --num_processes 8 --main_process_ip $ADDR t.py\n",
+            1,
+        ),
         (FIRST + "NODES=2\ntorchrun --nnodes=$NODES --rdzv_endpoint=$ADDR:29500 train.py\n", 1),
         (FIRST + "srun " + RUN.format("$ADDR:29500"), 0),
         (FIRST + f"srun --ntasks=2 bash -c '{RUN.format('$ADDR:29500').strip()}'\n", 0),
-        (FIRST + "for n in $HOSTS; do ssh $n torchrun --nnodes=2 --rdzv_endpoint=$ADDR:1 t.py & done\n", 0),
+        (
+            FIRST
+            + "for n in $HOSTS; do ssh $n torchrun --nnodes=2 --rdzv_endpoint=$ADDR:1 t.py & done\n",
+            0,
+        ),
         (FIRST + f'LAUNCH="{RUN.format("$ADDR:29500").strip()}"\nsrun bash -c "$LAUNCH"\n', 0),
         (FIRST + "torchrun --nnodes=1:2 --rdzv_endpoint=$ADDR:29500 train.py\n", 0),
         (FIRST + "torchrun --nnodes=4 --rdzv_endpoint=10.0.0.5:29500 train.py\n", 0),

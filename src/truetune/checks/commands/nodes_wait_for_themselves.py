@@ -95,7 +95,9 @@ class NodesWaitForThemselves(CommandRule):
             f"the launch for {meeting.nodes} nodes stands in the job without srun: Slurm runs the body of a job on the"
             f" first node alone, which waits for {meeting.nodes - 1} more",
             "put `srun --ntasks-per-node=1` before the launch, so that each node makes it",
-            evidence=["the other nodes are reserved and start nothing, until RendezvousTimeoutError"],
+            evidence=[
+                "the other nodes are reserved and start nothing, until RendezvousTimeoutError"
+            ],
             cases=[
                 self.case_at(line, f"{name}={value}"),
                 self.case(meeting.command, meeting.command.text[:300]),
