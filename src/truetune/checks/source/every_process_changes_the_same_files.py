@@ -93,9 +93,8 @@ MAX_FINDING_CASES = 20
 def _changes(module: Module) -> Iterator[Call]:
     """Calls that fail, or leave a broken file, where another process does the same at the same time."""
     for call in module.all_calls:
-        if _is_deletion(module, call) or _is_making(call) or _is_write(module, call):
-            yield call
-        elif _is_opened_for_writing(module, call):
+        is_change = _is_deletion(module, call) or _is_making(call) or _is_write(module, call)
+        if is_change or _is_opened_for_writing(module, call):
             yield call
 
 
@@ -130,8 +129,8 @@ class EveryProcessChangesTheSameFiles(SourceRule):
     def _of_lost_rows(self, call: Call, several: SeveralProcesses) -> Finding:
         """What is said of a file that each process begins anew with its part of the rows."""
         return self.finding(
-            f"every process writes its part of the rows to one file ({self.subject.text_of(call.node)[:80]}), which each"
-            " begins anew: the file holds the rows of one process, and those of the others are lost",
+            f"every process writes its part of the rows to one file ({self.subject.text_of(call.node)[:80]}), which"
+            " each begins anew: the file holds the rows of one process, and those of the others are lost",
             "write one file for each process, f'preds_rank{rank}.jsonl', and join them; or gather_object the rows and"
             " write them on rank 0",
             severity="error" if several.is_certain else "warning",

@@ -387,7 +387,7 @@ MESSAGES = (
     ),
     define_message(
         "one-process-copies-to-all-gpus",
-        "one process works on several GPUs (nn.DataParallel): they are little faster than one, and the first is fullest",
+        "one process works on several GPUs (nn.DataParallel): little faster than one, and the first is fullest",
         r"(?:UserWarning: )?Was asked to gather along dimension 0, but all input tensors were scalars",
         "a Trainer that is started by plain `python` and sees several GPUs wraps the model in nn.DataParallel: at each"
         " step the weights are copied to all of them, and the logits are gathered on GPU 0. The batch of a step is as"
