@@ -481,7 +481,8 @@ GUIDES = (
                   " gpu; effective batch size and learning rate with several gpus",
                   ("fewer-steps-than-the-run-beside", "steps-of-many-rows")),
             Cause("copies from GPU to GPU (P2P) are caught by the IOMMU or ACS: NCCL_P2P_DISABLE=1 proves it",
-                  "hangs at step 0 with all gpus at 100 %; vllm hangs with tensor parallel size 2; "
+                  "hangs at step 0 with both or all gpus at 100 %, nothing happens, no error; "
+                  "vllm hangs with tensor parallel size 2; "
                   "IO_PAGE_FAULT in dmesg;"
                   " stands still after NCCL Init COMPLETE",
                   ("fault-named-in-the-output", "output-stops-in-the-middle")),
