@@ -164,3 +164,46 @@ def test_configurations_that_each_machine_is_given(
         'accelerate launch --config_file "$1" train.py\n', encoding="utf-8"
     )
     assert len(lint([tmp_path / "start.sh"], select=["CMD008"]).findings) == found
+
+
+FIRST = "ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (FIRST + RUN.format("$ADDR:29500"), 1),
+        (FIRST + "# without srun\n" + RUN.format("$ADDR:29500"), 1),
+        (FIRST + "torchrun --nnodes 2 --node_rank $SLURM_NODEID --master_addr $ADDR train.py\n", 1),
+        (
+            FIRST + "python -m torch.distributed.run --nnodes=2 --rdzv_endpoint=$ADDR:1 train.py\n",
+            1,
+        ),
+        (
+            FIRST
+            + "accelerate launch --num_machines 2 --num_processes 8 --main_process_ip $ADDR t.py\n",
+            1,
+        ),
+        (FIRST + "NODES=2\ntorchrun --nnodes=$NODES --rdzv_endpoint=$ADDR:29500 train.py\n", 1),
+        (FIRST + "srun " + RUN.format("$ADDR:29500"), 0),
+        (FIRST + f"srun --ntasks=2 bash -c '{RUN.format('$ADDR:29500').strip()}'\n", 0),
+        (
+            FIRST
+            + "for n in $HOSTS; do ssh $n torchrun --nnodes=2 --rdzv_endpoint=$ADDR:1 t.py & done\n",
+            0,
+        ),
+        (FIRST + f'LAUNCH="{RUN.format("$ADDR:29500").strip()}"\nsrun bash -c "$LAUNCH"\n', 0),
+        (FIRST + "torchrun --nnodes=1:2 --rdzv_endpoint=$ADDR:29500 train.py\n", 0),
+        (FIRST + "torchrun --nnodes=4 --rdzv_endpoint=10.0.0.5:29500 train.py\n", 0),
+        (FIRST + "torchrun --nnodes=2 --node_rank $1 --master_addr 10.0.0.5 train.py\n", 0),
+        ("deepspeed --hostfile hosts --master_addr 10.0.0.5 train.py\n", 0),
+        ("torchrun --standalone --nproc_per_node=4 train.py\n", 0),
+    ],
+)
+def test_launches_that_only_the_first_node_makes(tmp_path: Path, text: str, found: int) -> None:
+    assert count(tmp_path, JOB + text) == found
+
+
+def test_a_launch_on_a_machine_without_slurm(tmp_path: Path) -> None:
+    text = "torchrun --nnodes=2 --node_rank $RANK --master_addr 10.0.0.5 train.py\n"
+    assert count(tmp_path, "#!/bin/bash\n" + text) == 0

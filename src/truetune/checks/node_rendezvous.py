@@ -43,7 +43,7 @@ LAUNCHERS = re.compile(
 STARTERS = frozenset(("srun", "ssh", "pdsh", "clush", "mpirun", "mpiexec", "bash", "sh", "zsh"))
 """Programs that take a command as one word"""
 FIRST_NODE = re.compile(r"--(?:node|machine)[_-]rank[= ]+0\b")
-STARTS_ELSEWHERE = re.compile(r"\b(?:srun|ssh|pdsh|clush|mpirun|mpiexec)\b")
+STARTS_ELSEWHERE = re.compile(r"\b(?:srun|ssh|pdsh|clush|mpirun|mpiexec|prun|jsrun|ray)\b")
 MANAGES = ("MASTER_ADDR", "lightning", "submitit", "scontrol")
 """In a script: it finds the first node by itself"""
 # Chosen: address, host, node and job; a circle of variables ends there.

@@ -183,6 +183,60 @@ def test_a_script_of_one_process_may_delete(tmp_path: Path) -> None:
     assert found(tmp_path, text) == []
 
 
+PREDICT = """
+import json, os
+import torch
+import torch.distributed as dist
+from pathlib import Path
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+rows = [json.loads(line) for line in open("test.jsonl")]
+{body}
+"""
+PART = "mine = rows[rank::world]\n"
+LOSES_ROWS = {
+    "in a block": PART
+    + "with open('p.jsonl', 'w') as f:\n    for r in mine:\n        f.write(ask(r))",
+    "a list": PART + "out = [ask(r) for r in mine]\njson.dump(out, open('p.json', 'w'))",
+    "a path": PART + "with Path('p.jsonl').open('w') as f:\n    f.writelines(ask(r) for r in mine)",
+    "blocks of rows": "n = len(rows) // world\nmine = rows[rank * n : (rank + 1) * n]\n"
+    "with open('p.jsonl', mode='w') as f:\n    for r in mine:\n        print(ask(r), file=f)",
+    "a shard": "import datasets\nmine = datasets.load_dataset('json', data_files='t.jsonl').shard(num_shards=world, index=rank)\n"
+    "f = open('p.jsonl', 'w')\nfor r in mine:\n    f.write(ask(r))",
+    "collected": PART
+    + "out = []\nfor r in mine:\n    out.append(ask(r))\nwith open('p.jsonl', 'w') as f:\n    json.dump(out, f)",
+    "a main": PART
+    + "def main():\n    with open('p.jsonl', 'w') as f:\n        for r in mine:\n            f.write(ask(r))\nmain()",
+}
+KEEPS_ROWS = {
+    "a file for each": PART
+    + "with open(f'p{rank}.jsonl', 'w') as f:\n    for r in mine:\n        f.write(ask(r))",
+    "added to": PART
+    + "with open('p.jsonl', 'a') as f:\n    for r in mine:\n        f.write(ask(r))",
+    "the first process": PART
+    + "if rank == 0:\n    with open('p.jsonl', 'w') as f:\n        f.write(ask(mine[0]))",
+    "gathered": PART
+    + "out = [None] * world\ndist.all_gather_object(out, [ask(r) for r in mine])\njson.dump(out, open('p.json', 'w'))",
+    "settings": PART
+    + "with open('settings.json', 'w') as f:\n    json.dump({{'lr': 1}}, f)\nfor r in mine:\n    ask(r)",
+    "whole rows": PART
+    + "json.dump(len(rows), open('count.json', 'w'))\nfor r in mine:\n    ask(r)",
+    "in turn": PART
+    + "from filelock import FileLock\nwith FileLock('l'):\n    with open('p.jsonl', 'w') as f:\n        f.write(ask(mine[0]))",
+    "read": PART + "with open('p.jsonl') as f:\n    for r in mine:\n        ask(f.readline())",
+}
+
+
+@pytest.mark.parametrize("body", LOSES_ROWS.values(), ids=LOSES_ROWS)
+def test_rows_of_all_processes_but_one_are_lost(tmp_path: Path, body: str) -> None:
+    assert found(tmp_path, PREDICT.format(body=body)) == ["SRC226"]
+
+
+@pytest.mark.parametrize("body", KEEPS_ROWS.values(), ids=KEEPS_ROWS)
+def test_files_that_keep_the_rows_of_all_processes(tmp_path: Path, body: str) -> None:
+    assert found(tmp_path, PREDICT.format(body=body)) == []
+
+
 JUDGE = """
 from openai import OpenAI
 client = OpenAI()

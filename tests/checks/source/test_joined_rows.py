@@ -114,6 +114,46 @@ torch.distributed.all_gather_object(gathered, answers)
 flat = [answer for part in gathered for answer in part]
 scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
 """,
+    "parts of processes by batches": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = []
+for i in range(0, len(mine), 16):
+    answers += ask(mine[i : i + 16])
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = list(itertools.chain(*gathered))
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "parts of processes that are extended by batches": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = []
+for start in range(0, len(mine), size):
+    answers.extend(ask(mine[start : start + size]))
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = sum(gathered, [])
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "parts of processes that are chained": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = [ask(row["prompt"]) for row in mine]
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = list(itertools.chain(*gathered))
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "parts that one process gathers": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = [ask(row["prompt"]) for row in mine]
+parts = [None] * world if rank == 0 else None
+torch.distributed.gather_object(answers, parts)
+flat = list(itertools.chain.from_iterable(parts))
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
     "every second row of one side": """
 answers = [row["answer"] for row in rows]
 pairs = list(zip(rows, answers[::2]))
@@ -125,6 +165,81 @@ pairs = list(zip(prompts, answers))
 """,
 }
 RIGHT = {
+    "parts of processes that follow one another": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+size = len(rows) // world
+mine = rows[rank * size : (rank + 1) * size]
+answers = []
+for i in range(0, len(mine), 16):
+    answers += ask(mine[i : i + 16])
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = list(itertools.chain(*gathered))
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "references of the processes by batches": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers, golds = [], []
+for i in range(0, len(mine), 16):
+    answers += ask(mine[i : i + 16])
+    golds += [row["answer"] for row in mine[i : i + 16]]
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+scored = [a == b for a, b in zip(golds, answers)]
+""",
+    "parts of processes put back as dealt": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = [ask(row["prompt"]) for row in mine]
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = [None] * len(rows)
+for number, part in enumerate(gathered):
+    flat[number::world] = part
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "parts of processes dealt back in turn": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = [ask(row["prompt"]) for row in mine]
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = [one for group in itertools.zip_longest(*gathered) for one in group][: len(rows)]
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "parts of processes sorted by their number": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = []
+for number in range(rank, len(rows), world):
+    answers.append((number, ask(rows[number]["prompt"])))
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = [text for number, text in sorted(itertools.chain(*gathered))]
+scored = [row["answer"] == answer for row, answer in zip(rows, flat)]
+""",
+    "parts of processes sorted by a number that was counted": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+answers = []
+for number, row in enumerate(rows[rank::world]):
+    answers.append((number * world + rank, ask(row["prompt"])))
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+flat = sorted(itertools.chain(*gathered), key=lambda one: one[0])
+scored = [row["answer"] == answer[1] for row, answer in zip(rows, flat)]
+""",
+    "rows gathered with their answers": """
+rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+mine = rows[rank::world]
+answers = []
+for i in range(0, len(mine), 16):
+    answers += list(zip(mine[i : i + 16], ask(mine[i : i + 16])))
+gathered = [None] * world
+torch.distributed.all_gather_object(gathered, answers)
+pairs = list(itertools.chain(*gathered))
+scored = [row["answer"] == text for row, text in pairs]
+""",
     "whole rows": """
 kept = [row for row in rows if row["answer"]]
 pairs = list(zip([row["prompt"] for row in kept], [row["answer"] for row in kept]))

@@ -15,6 +15,22 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "resumed from last.pt, missing keys: 290, unexpected keys: 290",
         "loaded weights: 12 missing, 3 unexpected",
     ),
+    "one-process-copies-to-all-gpus": (
+        (
+            "/usr/lib/python3/site-packages/torch/nn/parallel/_functions.py:71: UserWarning: Was asked to gather along"
+            " dimension 0, but all input tensors were scalars; will instead unsqueeze and return a vector."
+        ),
+    ),
+    "tensor-parallel-over-pcie": (
+        (
+            "WARNING 05-01 09:00:04 custom_all_reduce.py:143] Custom allreduce is disabled because it's not supported"
+            " on more than two PCIe-only GPUs. To silence this warning, specify disable_custom_all_reduce=True"
+        ),
+        (
+            "(VllmWorker rank=2 pid=411) WARNING 07-11 10:10:10 [custom_all_reduce.py:137] Custom allreduce is disabled"
+            " because it's not supported on more than two PCIe-only GPUs."
+        ),
+    ),
     "nothing-trainable": (
         "trainable params: 0 || all params: 8,030,261,248 || trainable%: 0.0000",
         "trainable params: 0 || all params: 494,032,768 || trainable%: 0.0",

@@ -5,8 +5,10 @@ Reads the commands of a shell script or job that start processes on several node
 launch --num_machines` with its configuration, `deepspeed`, and `srun python` with MASTER_ADDR), and the address at
 which the nodes meet: localhost and 127.0.0.1 mean each node itself. So does `$(hostname)` where each node evaluates it:
 in `srun bash -c '...'`, or in a script that is started on each node; in the body of a Slurm job it is the first node's
-name, and right. torchrun takes 127.0.0.1 where it is given no address, whatever MASTER_ADDR says. Silent where the
-number of nodes or the address comes from outside of the file, and for the command of the first node alone.
+name, and right. torchrun takes 127.0.0.1 where it is given no address, whatever MASTER_ADDR says. It also names a
+launch for several nodes that stands in the body of a Slurm job without srun: the body runs on the first node alone.
+Silent where the number of nodes or the address comes from outside of the file, and for the command of the first node
+alone.
 
 ## Why it is bad
 Every node opens a meeting of its own and waits there, until RendezvousTimeoutError or a time-out of the store after 10
@@ -40,13 +42,23 @@ Safe: it changes only where the nodes meet. The port has to be open between them
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.node_rendezvous import LOOPBACK, OWN_NAME, NodeRendezvous, find_node_rendezvous
+from truetune.checks.node_rendezvous import (
+    LOOPBACK,
+    OWN_NAME,
+    STARTS_ELSEWHERE,
+    NodeRendezvous,
+    find_node_rendezvous,
+    node_count_of_job,
+)
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell_commands import ASSIGNMENT, CommandFile
+from truetune.parsing.shell_commands import ASSIGNMENT, CommandFile, last_option
 
+ARGUMENT = re.compile(r"\$\{?[1-9@*]")
+"""In a job that is given arguments: another file may start it on each node, with its number"""
 FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 
 
@@ -62,6 +74,9 @@ class NodesWaitForThemselves(CommandRule):
     def findings(self) -> Iterator[Finding]:
         is_job = bool(self.subject.requests)
         for meeting in find_node_rendezvous(self.subject):
+            if _starts_on_first_node_alone(self.subject, meeting):
+                yield self._of_first_node(meeting)
+                continue
             where = _says_itself(meeting, is_job=is_job)
             if not where:
                 continue
@@ -72,6 +87,23 @@ class NodesWaitForThemselves(CommandRule):
                 cases=[*self._settings(meeting), self.case(meeting.command, meeting.command.text)],
             )
 
+    def _of_first_node(self, meeting: NodeRendezvous) -> Finding:
+        """What is said of a launch that only the first node of a job makes."""
+        name = next(name for name in ("--nodes", "-N") if name in self.subject.requests)
+        value, line = self.subject.requests[name]
+        return self.finding(
+            f"the launch for {meeting.nodes} nodes stands in the job without srun: Slurm runs the body of a job on the"
+            f" first node alone, which waits for {meeting.nodes - 1} more",
+            "put `srun --ntasks-per-node=1` before the launch, so that each node makes it",
+            evidence=[
+                "the other nodes are reserved and start nothing, until RendezvousTimeoutError"
+            ],
+            cases=[
+                self.case_at(line, f"{name}={value}"),
+                self.case(meeting.command, meeting.command.text[:300]),
+            ],
+        )
+
     def _settings(self, meeting: NodeRendezvous) -> Iterator[Case]:
         """The lines that set a variable to the address, where one does."""
         # Without the port: scripts set the address and add the port where it is used.
@@ -81,6 +113,23 @@ class NodesWaitForThemselves(CommandRule):
             value = match[2].strip("\"'") if match is not None else ""
             if value and value in (host, meeting.address):
                 yield self.case_at(number, line.strip())
+
+
+def _starts_on_first_node_alone(file: CommandFile, meeting: NodeRendezvous) -> bool:
+    """Is it a launch for several nodes in the body of a Slurm job, with nothing that takes it to the others?"""
+    nodes = node_count_of_job(file)
+    # A launch for more nodes than the job has may be one of several jobs that meet.
+    if nodes is None or meeting.nodes > nodes or "--array" in file.requests:
+        return False
+    # Without an address nothing is known of how the nodes shall meet.
+    if meeting.address in ("", "?"):
+        return False
+    words = meeting.command.words
+    # DeepSpeed's launcher goes to the other nodes by itself; an elastic launch (1:4) need not wait for them.
+    if "deepspeed" in words or ":" in (last_option(words, "--nnodes") or ""):
+        return False
+    code = [line for line in file.text.splitlines() if not line.lstrip().startswith("#")]
+    return not any(STARTS_ELSEWHERE.search(line) or ARGUMENT.search(line) for line in code)
 
 
 def _says_itself(meeting: NodeRendezvous, *, is_job: bool) -> str:

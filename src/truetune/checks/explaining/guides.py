@@ -470,6 +470,9 @@ GUIDES = (
             Cause("the nodes wait at MASTER_ADDR=localhost, each at itself",
                   "RendezvousTimeoutError; two nodes, and no process has started",
                   ("nodes-wait-for-themselves",)),
+            Cause("torchrun for several nodes stands in the batch script without srun: only the first node starts it",
+                  "2-node slurm job sits there until the rendezvous timeout, the second node is idle",
+                  ("nodes-wait-for-themselves",)),
             Cause("each node or task starts a run of its own: `srun torchrun --standalone`, or no --nnodes",
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
@@ -478,6 +481,25 @@ GUIDES = (
                   "Error while creating shared memory segment; No space left on device in docker; bus error,"
                   " insufficient shared memory (shm); ncclSystemError in a container",
                   ("container-shared-memory-too-small", "fault-named-in-the-output", "run-ended-in-an-exception")),
+            Cause("Unsloth works on one GPU, whatever is shown to it: its banner says `Num GPUs used = 1`. "
+                  "A recent release "
+                  "under torchrun or accelerate launch, or Axolotl, LLaMA-Factory or TRL use several",
+                  "unsloth on two T4 of Kaggle uses only one gpu; FastLanguageModel, Data Parallel GPUs = 1",
+                  ()),
+            Cause("Lightning's devices is not the number of tasks that Slurm starts on a node: "
+                  "--ntasks-per-node must equal "
+                  "Trainer(devices=N), with srun before python",
+                  "stuck forever after Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4; "
+                  "lightning ddp in a slurm job "
+                  "hangs",
+                  ()),
+            Cause("one process works on all GPUs: plain `python` with a Trainer wraps the model in "
+                  "nn.DataParallel. Start "
+                  "with torchrun or accelerate launch, or set CUDA_VISIBLE_DEVICES=0",
+                  "using 4 gpus is slower than one, gpu 0 is much fuller than the rest; Was asked to "
+                  "gather along dimension "
+                  "0; n_gpu 4",
+                  ("several-gpus-in-one-process", "fault-named-in-the-output")),
             Cause("one process was started, and the other GPUs are not used",
                   "a single GPU of several is busy and the rest are idle; nvidia-smi shows work on one card",
                   ("gpus-idle", "job-gpus-differ-from-processes")),
@@ -530,7 +552,8 @@ GUIDES = (
                   " gpu; effective batch size and learning rate with several gpus",
                   ("fewer-steps-than-the-run-beside", "steps-of-many-rows")),
             Cause("copies from GPU to GPU (P2P) are caught by the IOMMU or ACS: NCCL_P2P_DISABLE=1 proves it",
-                  "hangs at step 0 with all gpus at 100 %; vllm hangs with tensor parallel size 2; "
+                  "hangs at step 0 with both or all gpus at 100 %, nothing happens, no error; "
+                  "vllm hangs with tensor parallel size 2; "
                   "IO_PAGE_FAULT in dmesg;"
                   " stands still after NCCL Init COMPLETE",
                   ("fault-named-in-the-output", "output-stops-in-the-middle")),
@@ -660,6 +683,19 @@ GUIDES = (
                   ("prompts-lose-their-end",)),
             Cause("special tokens stand in the answers (skip_special_tokens=False): no answer equals its reference",
                   "exact match zero, predictions end with <|im_end|> or </s>", ("role-markers-in-answers",)),
+            Cause("the figure is that of one process and its part of the rows: a loader with "
+                  "DistributedSampler, and no "
+                  "all_reduce of the sum and the count before rank 0 logs it",
+                  "validation loss on 8 gpus is different from the same checkpoint evaluated on one; "
+                  "each rank has its own "
+                  "loss; rank 0 logs"),
+            Cause("every process writes its predictions to one file, which each opens anew: the rows of one are left",
+                  "prediction on 4 gpus gives just a quarter of the rows back; half of the predictions with 2 gpus",
+                  ("every-process-changes-the-same-files",)),
+            Cause("predictions are gathered process by process (rows[rank::world]), and compared in the "
+                  "order of the file",
+                  "accuracy is 92% on a single gpu and 27% on four with the same checkpoint",
+                  ("rows-joined-by-position",)),
             Cause("processes gather the rows that fill up the last batch: they count twice",
                   "more predictions than rows with several GPUs, accelerate; accuracy changes with the number of GPUs",
                   ("gathered-rows-count-twice",)),
@@ -953,6 +989,11 @@ GUIDES = (
                   "A model that fits one GPU belongs on one; else vLLM with --tensor-parallel-size",
                   "two or four GPUs are no faster than one for inference; each GPU at 25 percent utilization; "
                   "device_map auto"),
+            Cause("a model that one card holds is split over several that PCIe joins "
+                  "(--tensor-parallel-size): they exchange "
+                  "results in every layer. --data-parallel-size N serves N copies",
+                  "vllm throughput on 4 gpus is lower than on one; Custom allreduce is disabled, "
+                  "PCIe-only GPUs, no nvlink"),
             Cause("the model reasons before each answer (<think>): enable_thinking=False in the chat template, or a "
                   "budget",
                   "a one word answer or label takes thousands of tokens or 40 seconds; Qwen3 thinking; reasoning",

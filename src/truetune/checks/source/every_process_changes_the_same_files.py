@@ -7,6 +7,8 @@ beside it starts several, it starts a process group, reads `LOCAL_RANK`, or asks
 speaks where no condition on the process stands around the call, before it, or around a call of its function, the path
 does not name the process, and nothing catches the error (`ignore_errors`, `missing_ok`, `try`, a lock,
 `main_process_first`). `torch.save` to one path in a script that accelerate starts, and `save_to_disk`, are a race too.
+So is `open(path, "w")` where each process writes what it made of its own part of the rows (`rows[rank::world]`): the
+file then holds the rows of one process.
 
 ## Why it is bad
 All processes delete the same folder at the same time. One finds a file that another has just deleted, and ends in
@@ -50,8 +52,10 @@ from collections.abc import Iterator
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.process_counts import is_under_process_count
+from truetune.checks.source.evidence.rows_of_processes import depends_on_process
 from truetune.checks.source.evidence.several_process_scripts import (
     SeveralProcesses,
     differs_by_process,
@@ -81,13 +85,16 @@ PATH_SIGNS = re.compile(
 TOLERANT = ("ignore_errors", "missing_ok", "exist_ok")
 OTHER_SAVERS = ("DeepSpeed", "deepspeed", "FullyShardedDataParallel", "fully_shard", "fsdp", "FSDP")
 """Where each process may write a part of its own"""
+MAX_LOOPS = 20
+"""Loops that are followed from a value. Chosen, not measured: rows, batches and answers are three"""
 MAX_FINDING_CASES = 20
 
 
 def _changes(module: Module) -> Iterator[Call]:
     """Calls that fail, or leave a broken file, where another process does the same at the same time."""
     for call in module.all_calls:
-        if _is_deletion(module, call) or _is_making(call) or _is_write(module, call):
+        is_change = _is_deletion(module, call) or _is_making(call) or _is_write(module, call)
+        if is_change or _is_opened_for_writing(module, call):
             yield call
 
 
@@ -115,6 +122,21 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         writes = [call for call in raced if _is_write(module, call)]
         if writes:
             yield self._finding(writes, several, "writes the same file", "warning")
+        for call in raced:
+            if _is_opened_for_writing(module, call) and _holds_own_rows(module, call):
+                yield self._of_lost_rows(call, several)
+
+    def _of_lost_rows(self, call: Call, several: SeveralProcesses) -> Finding:
+        """What is said of a file that each process begins anew with its part of the rows."""
+        return self.finding(
+            f"every process writes its part of the rows to one file ({self.subject.text_of(call.node)[:80]}), which"
+            " each begins anew: the file holds the rows of one process, and those of the others are lost",
+            "write one file for each process, f'preds_rank{rank}.jsonl', and join them; or gather_object the rows and"
+            " write them on rank 0",
+            severity="error" if several.is_certain else "warning",
+            evidence=[several.how, "no condition on the process stands around it"],
+            cases=[case_at(self.subject, call.node)],
+        )
 
     def _finding(
         self, calls: list[Call], several: SeveralProcesses, what: str, severity: str
@@ -208,6 +230,92 @@ def _is_write(module: Module, call: Call) -> bool:
     if not call.named("torch.save") or module.mentions(*OTHER_SAVERS):
         return False
     return any(True for part in module.with_linked for _ in part.calls("accelerate.Accelerator"))
+
+
+def _is_opened_for_writing(module: Module, call: Call) -> bool:
+    """Does it open a file that begins anew: `open(path, "w")`, `path.open("w")`?"""
+    if call.named("open", "io.open", "codecs.open", "jsonlines.open"):
+        mode = call.argument(1, "mode")
+    elif call.method == "open" and call.receiver is not None and _is_path(module, call.receiver):
+        mode = call.argument(0, "mode")
+    else:
+        return False
+    value = module.flow.value(mode) if mode is not None else None
+    return isinstance(value, str) and value.startswith("w")
+
+
+def _holds_own_rows(module: Module, call: Call) -> bool:
+    """Is what is written there made of the rows that one process has?"""
+    # Processes that gather write all rows each.
+    if any("gather" in part.text or "merge" in part.text for part in module.with_linked):
+        return False
+    return any(_is_divided(module, part) for part in _written_there(module, call))
+
+
+def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
+    """The names that stand in the block of a file, or beside it in one call: `json.dump(rows, open(path, "w"))`."""
+    around = next(
+        (one for one in module.parents(call.node) if isinstance(one, ast.With | ast.stmt)), None
+    )
+    inside: list[ast.AST] = [around] if around is not None else []
+    if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
+        # `out = open(path, "w")`, and what is written to `out`.
+        name = around.targets[0].id
+        inside = [
+            one.node
+            for one in module.all_calls
+            if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(one.node))
+        ]
+    for block in inside:
+        for part in ast.walk(block):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                yield part
+
+
+def _is_divided(module: Module, rows: ast.expr) -> bool:
+    """Are rows taken from a list by the number of the process: `rows[rank::world]`, `data.shard(world, rank)`?"""
+    for part in _slice_through_loops(module, rows):
+        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
+            if depends_on_process(module, part.slice):
+                return True
+        if isinstance(part, ast.Call) and _divides(module, part):
+            return True
+    return False
+
+
+def _divides(module: Module, call: ast.Call) -> bool:
+    """Does a call of datasets give the rows of one process?"""
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "shard"
+    is_function = (module.flow.name(call.func) or "").endswith("split_dataset_by_node")
+    given = [*call.args, *(one.value for one in call.keywords)]
+    return (is_method or is_function) and any(depends_on_process(module, one) for one in given)
+
+
+def _slice_through_loops(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
+    """What a value is computed from, of the variables of loops what the loops go over."""
+    waiting: list[ast.expr] = [rows]
+    seen: set[ast.AST] = set()
+    while waiting and len(seen) < MAX_LOOPS:
+        value = waiting.pop()
+        for part in backward_slice(module, value):
+            yield part
+            if isinstance(part, ast.Name):
+                over = [one for one in _iterables_of(module, part) if one not in seen]
+                seen.update(over)
+                waiting += over
+
+
+def _iterables_of(module: Module, name: ast.Name) -> Iterator[ast.expr]:
+    """What the loops and comprehensions go over whose variable a name is."""
+    for around in module.parents(name):
+        loops: list[ast.For | ast.comprehension] = []
+        if isinstance(around, ast.For):
+            loops = [around]
+        elif isinstance(around, ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp):
+            loops = list(around.generators)
+        for loop in loops:
+            if any(isinstance(n, ast.Name) and n.id == name.id for n in ast.walk(loop.target)):
+                yield loop.iter
 
 
 def _is_harmless(module: Module, call: Call) -> bool:

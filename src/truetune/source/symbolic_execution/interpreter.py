@@ -1297,6 +1297,9 @@ class Interpreter:
         """A call of a function or class that the project does not define."""
         if name == "functools.partial" and given.args:
             return Partial(given.args[0], given.args[1:], given.keywords, node=node)
+        if name == "itertools.chain" and given.spread is not None and not given.args:
+            # `chain(*parts)` goes through the parts as `chain.from_iterable(parts)` does.
+            name, given = f"{name}.from_iterable", Arguments((given.spread,), given.keywords)
         settings = self._read_settings(name, given, node, home)
         event = self._event((name,), None, None, given, node, home)
         if settings is not None:

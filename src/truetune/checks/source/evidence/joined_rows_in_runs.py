@@ -128,6 +128,9 @@ def _change_of_one(ways: list[Alignment], kinds: frozenset[str]) -> Change | Non
                 continue
             others = {(one.kind, one.what) for one in other.changes}
             alone = [one for one in way.changes if (one.kind, one.what) not in others]
+            # A sort behind the parts of processes puts the rows back, by the number that each carries.
+            if {"parts", "order"} <= {one.kind for one in alone}:
+                continue
             fitting = [one for one in alone if one.kind in kinds]
             if fitting and len(fitting) == len(alone):
                 return fitting[-1]

@@ -20,6 +20,7 @@ from truetune.source.symbolic_execution.trace import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Attribute,
+    Element,
     Item,
     Operation,
     Result,
@@ -163,13 +164,15 @@ class _AlignmentWalk:
             and use.method in ("append", "extend")
             and not use.is_repeated
         ]
+        appends = appends or _results_added_whole(value)
         loops = {id(frame.node): frame for one in appends for frame in _inner_loop(one)}
         if len(loops) != 1:
             return None
         loop = next(iter(loops.values()))
         if any(sum(1 for _ in one.frames("loop")) != _depth(loop) for one in appends):
             return None
-        if not _adds_in_each_pass(appends, loop) and appends[0].method == "append":
+        is_one_row = appends[0].receiver is value and appends[0].method == "append"
+        if is_one_row and not _adds_in_each_pass(appends, loop):
             branch = next(iter(_branches_inside(appends[0], loop)), loop)
             self._change("filter", ("loop", id(branch.node)), appends[0].node)
         return None if loop.value is None else self._behind_parts(loop.value)
@@ -184,8 +187,8 @@ class _AlignmentWalk:
     def _step_of_call(self, call: CallEvent) -> Value | None:
         """What a call took its rows from."""
         first = call.args[0] if call.args else None
-        if call.named("range") and isinstance(first, Result) and first.call.named("len"):
-            return first.call.args[0]
+        if call.named("range"):
+            return _counted_rows(call)
         if call.named("filter") and len(call.args) == 2:
             self._change("filter", id(call.node), call.node)
             return call.args[1]
@@ -297,6 +300,23 @@ class _WithoutNames(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.Name:
         """The name, or `_` for one of those."""
         return ast.Name("_", node.ctx) if node.id in self.names else node
+
+
+def _counted_rows(call: CallEvent) -> Value | None:
+    """The rows that `range(len(rows))` and `range(0, len(rows), 16)` count; None for other numbers."""
+    # From another begin on, as in range(rank, len(rows), world), it counts a part of them.
+    if len(call.args) > 1 and constant_of(call.args[0]) != 0:
+        return None
+    # Of three numbers the second is the end, of one the first.
+    end = call.args[min(len(call.args) - 1, 1)] if call.args else None
+    is_length = isinstance(end, Result) and end.call.named("len") and end.call.args
+    return end.call.args[0] if isinstance(end, Result) and is_length else None
+
+
+def _results_added_whole(rows: Sequence) -> list[CallEvent]:
+    """The calls whose results a list is made longer by: `answers += ask(batch)`."""
+    added = (one.iterable for one in rows.items if isinstance(one, Element))
+    return [one.call for one in added if isinstance(one, Result) and not one.call.is_repeated]
 
 
 def _inner_loop(event: CallEvent) -> list[Frame]:

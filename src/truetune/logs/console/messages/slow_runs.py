@@ -386,6 +386,33 @@ MESSAGES = (
         least=2,
     ),
     define_message(
+        "one-process-copies-to-all-gpus",
+        "one process works on several GPUs (nn.DataParallel): little faster than one, and the first is fullest",
+        r"(?:UserWarning: )?Was asked to gather along dimension 0, but all input tensors were scalars",
+        "a Trainer that is started by plain `python` and sees several GPUs wraps the model in nn.DataParallel: at each"
+        " step the weights are copied to all of them, and the logits are gathered on GPU 0. The batch of a step is as"
+        " many times per_device_train_batch_size as there are GPUs",
+        "start one process for each GPU: torchrun --nproc-per-node N train.py, or accelerate launch --num_processes N"
+        " train.py; or show the run one GPU with CUDA_VISIBLE_DEVICES=0",
+        "torch/nn/parallel/_functions.py",
+        "huggingface/transformers#15544",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
+        "tensor-parallel-over-pcie",
+        "the server splits each layer over GPUs that are joined by PCIe alone: they exchange results in every layer",
+        r".{0,80}Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs",
+        "--tensor-parallel-size is more than two on cards without NVLink. A model that one card holds is served faster"
+        " by copies of it",
+        "where one card holds the model: --data-parallel-size N instead of --tensor-parallel-size N (or one server for"
+        " each card behind a load balancer); where it does not: the smallest tensor-parallel-size that holds it, and"
+        " --pipeline-parallel-size for the rest",
+        "vllm/distributed/device_communicators/custom_all_reduce.py",
+        shown="notice",
+        severity="info",
+    ),
+    define_message(
         "vllm-preempts-requests",
         "vLLM interrupts requests and computes them again: its key-value cache is too small",
         r"Sequence group \S{1,80} is preempted by PreemptionMode\.",

@@ -68,13 +68,14 @@ MESSAGES = (
     ),
     define_message(
         "rank-device-mismatch",
-        "the run starts more processes than there are GPUs",
+        "the run starts more processes than it sees GPUs",
         r"CUDA error: invalid device ordinal|device_id.{0,60}(?:out of"
         r" range|invalid)"
         r"|Invalid device id|does not have enough GPUs",
-        "nproc-per-node, num_processes or CUDA_VISIBLE_DEVICES name more GPUs than the machine has",
-        "`truetune doctor` lists the GPUs; give that number to torchrun --nproc-per-node or"
-        " accelerate's num_processes",
+        "CUDA_VISIBLE_DEVICES (in the shell, .env, or the environment of a compose file) or docker's --gpus device=0"
+        " hides the others; or nproc-per-node or num_processes is more than the machine has",
+        "print torch.cuda.device_count(): where it is less than the machine has, remove CUDA_VISIBLE_DEVICES or give"
+        " --gpus all; else give that number to torchrun --nproc-per-node or accelerate's num_processes",
         "c10/cuda/CUDAFunctions.cpp",
     ),
     define_message(
