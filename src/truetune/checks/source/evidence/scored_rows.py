@@ -18,6 +18,8 @@ MAX_FILES, MAX_BYTES, MAX_ROWS = 8, 64 << 20, 500
 """Files that are opened, the largest of them, and the rows that are read: enough for a share, and quick"""
 MAX_TEXT = 20_000
 """Characters of a text that patterns are run over"""
+MIN_ROWS_INSIDE = 3
+"""Dictionaries of a list that are rows; one or two are the messages of a request"""
 Row = Mapping[str, str]
 
 
@@ -48,24 +50,36 @@ def scored_rows(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
 
 
 def rows_with_column(module: Module, column: str) -> WholeRows | None:
-    """Rows with this column, their values as they are, of the script or of the one file that it names and that has them; None where
-    several have."""
-    inside = [
-        value
+    """Rows with this column, their values as they are, of the script or of the one file that it names and that has
+    them; None where several have."""
+    found = [
+        WholeRows(with_column, name)
+        for name, rows in named_rows(module).items()
+        if (with_column := [row for row in rows if column in row])
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of the script itself, else those of each file that it names; their values as they are."""
+    values = [
+        module.flow.value(element)
         for node in module.nodes(ast.List)
         for element in node.elts
         if isinstance(element, ast.Dict)
-        and isinstance(value := module.flow.value(element), dict)
-        and column in value
+        and len(node.elts) >= MIN_ROWS_INSIDE
+        and not _is_in_a_row(module, node)
     ]
+    inside: list[Mapping[str, Any]] = [value for value in values if isinstance(value, dict)]
     if inside:
-        return WholeRows(inside, "this file")
-    found = []
-    for path in islice(_named_files(module), MAX_FILES):
-        rows = [row for row in _records_of(path) if column in row]
-        if rows:
-            found.append(WholeRows(rows, path.name))
-    return found[0] if len(found) == 1 else None
+        return {"this file": inside}
+    files = {path.name: _records_of(path) for path in islice(_named_files(module), MAX_FILES)}
+    return {name: rows for name, rows in files.items() if rows}
+
+
+def _is_in_a_row(module: Module, node: ast.List) -> bool:
+    """Is a list the value of a row, as its messages are?"""
+    return isinstance(module.scopes.parent.get(node), ast.Dict)
 
 
 def _rows_inside(module: Module) -> Iterator[Row]:
