@@ -19,7 +19,7 @@ TRACE = (
 OLD = "KeyError: '{name}'\n"
 NEW = (
     "KeyError: \"The `metric_for_best_model` training argument is set to '{name}', which is not found in the"
-    " evaluation metrics. The available evaluation metrics are: []. Consider changing it.\"\n"
+    ' evaluation metrics. The available evaluation metrics are: []. Consider changing it."\n'
 )
 
 

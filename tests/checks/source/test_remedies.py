@@ -40,6 +40,7 @@ UNNAMED = frozenset(
         "visible-devices-set-too-late",
         "append-result-as-value",
         "references-nested-wrongly",
+        "reference-stands-in-the-prompt",
         "collective-call-on-one-rank",
         "gradients-never-used",
         "pattern-misses-the-answers",

@@ -8,8 +8,8 @@ of a sentence, the letter behind `Answer:`, the words of the reference in a long
 parser or without, it fires as well where nearly all references mark their final answer in one way (`####`) and nearly
 all answers in another (`\\boxed{}`).
 
-Numbers that stand alone on both sides, and differ in spelling (`1234` and `1,234.00`), are counted where more answers are
-exact: it fires where they are half of the misses, and 8 or more.
+Numbers that stand alone on both sides, and differ in spelling (`1234` and `1,234.00`), are counted where more answers
+are exact: it fires where they are half of the misses, and 8 or more.
 
 Where nearly all answers begin with a reasoning block (`<think>...</think>`) that the references have not, it says so,
 and how many are their reference without it.

@@ -80,10 +80,10 @@ class KeptAnswers(NamedTuple):
 
 
 def _tests_of_files(module: Module) -> Iterator[ast.AST]:
-    """Branches on whether a file is there."""
-    for node in module.nodes(ast.If):
-        if _tested_path(module, node)[0]:
-            yield node
+    """Calls that ask whether a file is there."""
+    for call in module.all_calls:
+        if call.named("os.path.exists", "os.path.isfile") or call.method in ("exists", "is_file"):
+            yield call.node
 
 
 class AnswersKeptForAnyModel(SourceRule):
@@ -97,9 +97,10 @@ class AnswersKeptForAnyModel(SourceRule):
         for kept in _kept_answers(module):
             model = ast.unparse(kept.model)
             yield self.finding(
-                f"answers are read from {kept.path!r} where it is there, whatever model `{model}` names: each later model"
-                " gets the answers of the first",
-                f"put the model into the name of the file (Path({model}).name in it), and delete {kept.path}",
+                f"answers are read from {kept.path!r} where it is there, whatever model `{model}` names: each later"
+                " model gets the answers of the first",
+                f"put the model into the name of the file, path = f\"...-{{{model}.replace('/', '-')}}\", and delete"
+                f" {kept.path}",
                 cases=[case_at(module, kept.test.test), case_at(module, kept.model)],
             )
 

@@ -87,20 +87,25 @@ def _guarded_requests(module: Module) -> Iterator[tuple[ast.Try, ast.Call]]:
             yield node, request
 
 
+def _requests(module: Module) -> Iterator[ast.AST]:
+    """Requests, wherever they stand."""
+    for call in module.all_calls:
+        if REQUEST.search(ast.unparse(call.node.func)):
+            yield call.node
+
+
 class FailedRequestGetsAScore(SourceRule):
     code = "SRC302"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces(
-        "requests inside of try", lambda module: (one for _, one in _guarded_requests(module))
-    )
+    looks_at = CodePlaces("requests to a model", _requests)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for found in _constant_scores(module):
             yield self.finding(
-                f"a request to the judge that fails is scored {found.value!r}: a spent quota or a rate limit gives every"
-                " model this score",
+                f"a request to the judge that fails is scored {found.value!r}: a spent quota or a rate limit gives"
+                " every model this score",
                 "let the client try again (max_retries=8), return None where it still fails, and print how many these"
                 " are beside the mean of the others",
                 cases=[case_at(module, found.statement), case_at(module, found.request)],

@@ -169,13 +169,17 @@ def _is_sliced_in_two(module: Module, rows: ast.expr) -> bool:
     return any(one.lower is not None and ast.unparse(one.lower) in stops for one in slices)
 
 
+def _all_splits(module: Module) -> Iterator[ast.AST]:
+    """Random splits, and splitters of scikit-learn."""
+    yield from (node for node, _ in _splits(module))
+    yield from (call.node for call in module.calls("sklearn.model_selection.*Group*"))
+
+
 class GroupsOnBothSidesOfASplit(SourceRule):
     code = "SRC305"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces(
-        "random splits of rows", lambda module: (node for node, _ in _splits(module))
-    )
+    looks_at = CodePlaces("splits of rows", _all_splits)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

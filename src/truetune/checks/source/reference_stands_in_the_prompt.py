@@ -106,9 +106,9 @@ class ReferenceStandsInThePrompt(SourceRule):
             if rows is None or len(ended) < MIN_ROWS or len(ended) < MOST * len(rows.rows):
                 continue
             yield self.finding(
-                f"the prompt holds the reference: `{column}` of {len(ended)} of {len(rows.rows)} rows of {rows.source} ends"
-                " with the assistant's answer, and the model is asked behind it: it repeats what it reads",
-                f'leave the last turn out of the prompt: row["{column}"][:-1]',
+                f"the prompt holds the reference: `{column}` of {len(ended)} of {len(rows.rows)} rows of {rows.source}"
+                " ends with the assistant's answer, and the model is asked behind it: it repeats what it reads",
+                f'render row["{column}"][:-1], so that the prompt ends with the turn of the user',
                 cases=[case_at(module, call.node)],
             )
             return

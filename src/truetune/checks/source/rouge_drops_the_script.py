@@ -5,7 +5,7 @@ Looks for `rouge_score.rouge_scorer.RougeScorer(...)` and `evaluate.load("rouge"
 beside rows whose scored texts (columns that the script reads) hold neither a-z nor digits in most of them.
 
 ## Why it is bad
-rouge_score lowers the text and deletes all but a-z and 0-9. Of Chinese, Japanese, Arabic or Russian nothing is left:
+rouge_score lowers the text and deletes all but a-z and 0-9. Of texts in Han, Kana, Arabic or Cyrillic nothing is left:
 the score is 0 for equal texts, and comes from numbers and Latin names alone elsewhere.
 
 ## Example
@@ -74,14 +74,13 @@ MIN_TEXTS, MOST = 4, 0.5
 
 
 def _rouge_calls(module: Module) -> Iterator[Call]:
-    """Scorers with the default tokenizer."""
+    """Scorers of ROUGE."""
     for call in module.calls(*SCORERS):
-        if call.lacks("tokenizer", 3):
-            yield call
+        yield call
     for call in module.methods("compute"):
         made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         is_rouge = made is not None and made.named("evaluate.load", "datasets.load_metric")
-        if made is not None and is_rouge and made.args and call.lacks("tokenizer"):
+        if made is not None and is_rouge and made.args:
             if module.flow.value(made.args[0]) == "rouge":
                 yield call
 
@@ -97,6 +96,8 @@ class RougeDropsTheScript(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in _rouge_calls(module):
+            if not call.lacks("tokenizer", 3):
+                continue
             for column in _columns_read(module):
                 rows = scored_rows(module, (column,))
                 texts = _texts_of(rows, column)

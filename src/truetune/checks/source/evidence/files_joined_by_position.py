@@ -71,9 +71,7 @@ def _compare(
         different = [pair for pair in pairs if pair[0] != pair[1]]
         if len(different) > (1 - MAX_IN_PLACE) * len(pairs):
             files = (one.source, other.source)
-            return FilesInOtherOrder(
-                node, column, files, different[0], len(different), len(pairs)
-            )
+            return FilesInOtherOrder(node, column, files, different[0], len(different), len(pairs))
     return None
 
 
