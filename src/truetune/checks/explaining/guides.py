@@ -690,7 +690,7 @@ GUIDES = (
                   " our test, worse on new patients",
                   ("groups-on-both-sides-of-a-split",)),
             Cause("the best of many checkpoints was chosen on the test rows, or these are few: with 30 rows one"
-                  " standard error is 7 points, and the best of 12 is the luckiest. Choose on other rows, and report on the"
+                  " standard error is 7 points, and the best of 12 is the luckiest. Choose on others, and report on the"
                   " test once",
                   "the best checkpoint on our test set is no better in production; small test set of 20 to 50 rows;"
                   " scores 0.733, 0.767, 0.800; selection on the test set"),
@@ -725,10 +725,10 @@ GUIDES = (
             Cause("ROUGE's default tokenizer deletes all but a-z and digits: give it one of words or characters",
                   "ROUGE is zero for nearly all summaries even if they match; CJK, Japanese, Arabic, Russian text",
                   ("rouge-drops-the-script",)),
-            Cause("the logged training loss is the sum over the micro-batches of a step, and the evaluation loss a"
+            Cause("the training loss is logged as the sum of the micro-batches of a step, and the validation loss is a"
                   " mean: divide by the accumulation steps",
-                  "training loss is about 10 and validation loss 1.2, eight times higher; overfitting in reverse; own"
-                  " loop with gradient accumulation"),
+                  "training loss is 10 and validation loss 1.2, training loss eight times higher than validation;"
+                  " overfitting in reverse; own loop with gradient accumulation"),
             Cause("a fine-tune that is no better than chance of the draw", "a point more or less between runs",
                   ("no-better-than-base",)),
         ),

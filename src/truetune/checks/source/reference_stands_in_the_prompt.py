@@ -128,5 +128,6 @@ def _column_of(module: Module, given: ast.expr) -> str:
 def _ends_with_answer(messages: Any) -> bool:
     """Is the last of some messages the assistant's?"""
     last = messages[-1] if isinstance(messages, list) and len(messages) > 1 else None
-    is_read = isinstance(last, Mapping)
-    return is_read and (last.get("role") or last.get("from")) in ("assistant", "gpt", "model")
+    if not isinstance(last, Mapping):
+        return False
+    return (last.get("role") or last.get("from")) in ("assistant", "gpt", "model")
