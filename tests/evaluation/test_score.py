@@ -471,3 +471,27 @@ def test_answers_that_run_on_within_their_turn() -> None:
     references = ["It is red.\nSummary: so it is."] * 10
     report = truetune.score([long] * 10, headed, references, stopped=[False] * 10)
     assert "stop string" not in str(report)
+
+
+AMOUNTS = [1234 * i + 1000 for i in range(1, 41)]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "fires"),
+    [
+        ([f"{n:,}.00" for n in AMOUNTS[:10]], True),
+        ([f"{n:,}" for n in AMOUNTS[:10]], True),
+        ([f"${n}" for n in AMOUNTS[:10]], True),
+        ([f"{n}.0" for n in AMOUNTS[:10]], True),
+        ([f"{n + 1:,}.00" for n in AMOUNTS[:10]], False),
+        ([str(n + 1) for n in AMOUNTS[:10]], False),
+        ([f"room {n}" for n in AMOUNTS[:10]], False),
+        ([f"{n:,}.00" for n in AMOUNTS[:5]] + [str(n) for n in AMOUNTS[5:10]], False),
+        ([str(n) for n in AMOUNTS[:10]], False),
+    ],
+)
+def test_numbers_of_another_spelling(spelled: list[str], fires: bool) -> None:
+    exact = [str(n) for n in AMOUNTS[10:]]
+    report = scored([str(n) for n in AMOUNTS], spelled + exact)
+    said = [one.message for one in report.findings if one.rule == FORM]
+    assert any("same number" in one for one in said) == fires

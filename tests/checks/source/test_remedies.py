@@ -41,6 +41,7 @@ UNNAMED = frozenset(
         "append-result-as-value",
         "references-nested-wrongly",
         "adapter-made-anew-after-training",
+        "reference-stands-in-the-prompt",
         "collective-call-on-one-rank",
         "gradients-never-used",
         "pattern-misses-the-answers",

@@ -396,3 +396,38 @@ def test_unread_answers_that_vanish_from_the_score(tmp_path: Path, body: str, en
 @pytest.mark.parametrize(("body", "end"), COUNTED.values(), ids=COUNTED)
 def test_scores_over_all_rows(tmp_path: Path, body: str, end: str) -> None:
     assert "SRC107" not in found(tmp_path, PARSED.format(body=body, end=end))
+
+
+def fence_finding(folder: Path, body: str, answer: str) -> str:
+    """What is said of answers in fences that a script reads as JSON."""
+    rows = [{"completion": answer}] * 10
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    path = folder / "score.py"
+    path.write_text(
+        f"import json\nfor line in open('rows.jsonl'):\n    row = json.loads(line)\n{body}"
+    )
+    return " ".join(
+        f"{one.message} {one.remedy}" for one in lint([str(path)], select=("SRC105",)).findings
+    )
+
+
+def test_what_becomes_of_fenced_answers(tmp_path: Path) -> None:
+    guarded = "    try:\n        got = json.loads(row['completion'])\n    except ValueError:\n"
+    plain = "    got = json.loads(row['completion'])\n"
+    fenced = '```json\n{"a": 1}\n```'
+    skipped = fence_finding(tmp_path, guarded + "        continue\n", fenced)
+    assert "goes on with the next row (continue)" in skipped
+    assert "at the first fence" in skipped
+    counted = fence_finding(tmp_path, guarded + "        got = None\n", fenced)
+    assert "its handler decides" in counted
+    assert "none of them can count as right" in fence_finding(tmp_path, plain, fenced)
+    behind_words = fence_finding(tmp_path, plain, f"Here it is:\n{fenced}")
+    assert "the words before the fence" in behind_words
+    broken = fence_finding(tmp_path, plain, "```json\n{'a': 1}\n```")
+    assert "no JSON between the fences either" in broken
+    assert "either" not in behind_words
+
+
+def test_json_that_holds_fences_is_read(tmp_path: Path) -> None:
+    plain = "    got = json.loads(row['completion'])\n"
+    assert fence_finding(tmp_path, plain, json.dumps({"code": "```py\nx\n```"})) == ""

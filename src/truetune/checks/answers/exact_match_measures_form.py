@@ -8,6 +8,9 @@ of a sentence, the letter behind `Answer:`, the words of the reference in a long
 parser or without, it fires as well where nearly all references mark their final answer in one way (`####`) and nearly
 all answers in another (`\\boxed{}`).
 
+Numbers that stand alone on both sides, and differ in spelling (`1234` and `1,234.00`), are counted where more answers
+are exact: it fires where they are half of the misses, and 8 or more.
+
 Where nearly all answers begin with a reasoning block (`<think>...</think>`) that the references have not, it says so,
 and how many are their reference without it.
 
@@ -62,6 +65,7 @@ from truetune.generation.final_answers import (
     MARK_NAMES,
     MAX_ANSWER_WORDS,
     answer_marks,
+    bare_value,
     find_final_answer,
     holds_final_answer,
     normalise_reading,
@@ -78,6 +82,8 @@ MIN_OTHER_FORM_SHARE = 0.2
 # leaves the mark out now and then, most of all where it was cut.
 MIN_MARKED_SHARE = 0.8
 MAX_BOTH_MARKS_SHARE = 0.1
+# Chosen: below half of the misses, what the model says is the more likely fault.
+MIN_SPELLED_SHARE = 0.5
 FAULTS_OF_OTHER_RULES = frozenset(("empty", "garbage", "echo", "role markers", "loop", "language"))
 """Verdicts on answers whose form is not what is wrong with them"""
 PARSERS = {"number": "number", "letter": "choice", "json": "json"}
@@ -124,6 +130,10 @@ class ExactMatchMeasuresForm(AnswersRule):
         total = len(with_reference)
         exact = sum(map(_is_exact, with_reference))
         if exact > MAX_EXACT_SHARE * total:
+            # Most answers are exact: only numbers of another spelling are certain to be right as well.
+            spelled = [sample for sample in with_reference if _is_number_in_other_spelling(sample)]
+            if len(spelled) >= max(MIN_ANSWERS, MIN_SPELLED_SHARE * (total - exact)):
+                yield self._spelled_otherwise(spelled, total - exact)
             return
         in_other_form = _in_another_form(with_reference)
         is_enough = len(in_other_form) >= MIN_OTHER_FORM_SHARE * total
@@ -149,6 +159,21 @@ class ExactMatchMeasuresForm(AnswersRule):
             cases=sample_cases(samples),
             count=len(samples),
             total=total,
+        )
+
+    def _spelled_otherwise(self, samples: list[Sample], missed: int) -> Finding:
+        """That answers are the number of their reference, and are written otherwise."""
+        one = samples[0]
+        shown = f"{one.answer.text.strip()[:40]!r} for {one.prompt.reference.strip()[:40]!r}"
+        return self.finding(
+            f"{len(samples)} of the {missed} answers that are not their reference word for word are the same number"
+            f" ({shown}): a comparison of texts counts them as wrong",
+            "compare numbers: take separators out of both sides and compare float(...) of them, or score with --parser"
+            " number",
+            severity="warning",
+            cases=sample_cases(samples),
+            count=len(samples),
+            total=missed,
         )
 
     def _behind_reasoning(self, reasoned: list[Sample], equal: int, of: int) -> Finding:
@@ -225,6 +250,14 @@ def _is_exact_behind_thought(sample: Sample) -> bool:
 def _is_exact(sample: Sample) -> bool:
     """Is the answer its reference, white space aside?"""
     return sample.answer.text.split() == sample.prompt.reference.split()
+
+
+def _is_number_in_other_spelling(sample: Sample) -> bool:
+    """Are answer and reference one number and nothing else, in two spellings: `1234` and `1,234.00`?"""
+    if _is_exact(sample):
+        return False
+    answer, reference = (bare_value(text) for text in (sample.answer.text, sample.prompt.reference))
+    return answer is not None and answer == reference and answer[0] == "number"
 
 
 def _in_another_form(samples: Sequence[Sample]) -> list[Sample]:

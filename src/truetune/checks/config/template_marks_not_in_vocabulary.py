@@ -72,7 +72,7 @@ ADDING_KEYS = ("tokens", "special_tokens", "added_tokens_overrides")
 class TemplateMarksNotInVocabulary(ConfigRule):
     code = "CFG106"
     symptoms = ("garbage-output", "never-stops")
-    severity = "error"
+    severity = "warning"
     stacks = ("axolotl",)
     about = ("chat_template",)
     reads = ("tokens", "special_tokens")

@@ -791,6 +791,51 @@ GUIDES = (
                   "Normalise both sides, or name a parser",
                   "exact match 0 although only case or punctuation differ; <think> block in predictions",
                   ("exact-match-measures-form",)),
+            Cause("rows of one document, conversation or patient are split one by one: neighbours of a test row were"
+                  " trained on; split by that column (GroupShuffleSplit)",
+                  "internal test F1 0.93, on documents from a new customer 0.61; train_test_split of chunks; good in"
+                  " our test, worse on new patients",
+                  ("groups-on-both-sides-of-a-split",)),
+            Cause("the best of many checkpoints was chosen on the test rows, or these are few: with 30 rows one"
+                  " standard error is 7 points, and the best of 12 is the luckiest. Choose on others, and report on the"
+                  " test once",
+                  "the best checkpoint on our test set is no better in production; small test set of 20 to 50 rows;"
+                  " scores 0.733, 0.767, 0.800; selection on the test set"),
+            Cause("the script loads a path that is written in it, and not the checkpoint that it is given",
+                  "the score is the same for every checkpoint, 41.3, as if training did nothing after step 100;"
+                  " hardcoded path, --ckpt has no effect",
+                  ("model-argument-never-loaded",)),
+            Cause("answers are read from a file of an earlier model where it is there: its name does not hold the"
+                  " model",
+                  "whatever I train, the evaluation gives 67.4; cached predictions, preds.jsonl is old; the same score"
+                  " to the last digit",
+                  ("answers-kept-for-any-model", "checkpoints-share-one-cache")),
+            Cause("the reference stands in the prompt: whole messages were rendered with add_generation_prompt",
+                  "ROUGE 0.98 with generation, the output repeats or copies the answer",
+                  ("reference-stands-in-the-prompt",)),
+            Cause("requests to the judge that fail (429, a wrong key) are scored by a constant of the except branch",
+                  "every model gets exactly 5.0 from the judge; all judge scores are the same or tie; Too Many"
+                  " Requests",
+                  ("failed-request-gets-a-score",)),
+            Cause("the first capital letter A to D is taken as the answer: that of Answer, After, Because or A closer"
+                  " look. Read it behind a mark: r'\\b(?:answer is|Answer:)\\s*\\(?([A-D])\\b'",
+                  "my script says that the model chooses A in nearly 90 % of the cases, but reading them that's not so;"
+                  " multiple choice, re.search of [ABCD]"),
+            Cause("the classifier's pad_token_id is not the id that the tokenizer pads with: in a padded batch the"
+                  " logit of a pad is read. Set model.config.pad_token_id = tokenizer.pad_token_id",
+                  "Llama or Qwen sequence classifier is at chance in batched evaluation and good with batch size 1"),
+            Cause("references are numbers or dates in another form (1,234.00 against 1234, DD/MM against MM/DD): right"
+                  " answers count as wrong. Normalise both, or score with --parser number",
+                  "the metric is stuck at 62 % whatever I train, and I find almost no real mistakes; thousands"
+                  " separators, gold labels in another format",
+                  ("exact-match-measures-form",)),
+            Cause("ROUGE's default tokenizer deletes all but a-z and digits: give it one of words or characters",
+                  "ROUGE is zero for nearly all summaries even if they match; CJK, Japanese, Arabic, Russian text",
+                  ("rouge-drops-the-script",)),
+            Cause("the training loss is logged as the sum of the micro-batches of a step, and the validation loss is a"
+                  " mean: divide by the accumulation steps",
+                  "training loss is 10 and validation loss 1.2, training loss eight times higher than validation;"
+                  " overfitting in reverse; own loop with gradient accumulation"),
             Cause("a fine-tune that is no better than chance of the draw", "a point more or less between runs",
                   ("no-better-than-base",)),
         ),

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
+from truetune.logs.run_log import RunLog
 
 # What the Trainer logs of each evaluation, whether it measured anything or not.
 TIMINGS = {
@@ -100,9 +101,12 @@ class EvalWithoutLoss(LogRule):
 
     def _measured(self) -> list[str]:
         """Metrics of the evaluations, `eval_loss` first where it is there."""
-        names = (
-            n
-            for n in self.subject.curves
-            if n.startswith("eval_") and n.removeprefix("eval_") not in TIMINGS
-        )
-        return sorted(names, key=lambda name: name != "eval_loss")
+        return evaluated_metrics(self.subject)
+
+
+def evaluated_metrics(log: RunLog) -> list[str]:
+    """Metrics of a log's evaluations, `eval_loss` first where it is there; no timings."""
+    names = (
+        n for n in log.curves if n.startswith("eval_") and n.removeprefix("eval_") not in TIMINGS
+    )
+    return sorted(names, key=lambda name: name != "eval_loss")

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
+from truetune.checks.log.best_metric_missing import MissingMetric, missing_metric
 from truetune.checks.log.message_evidence import (
     describe_message,
     describe_steps,
@@ -180,6 +181,9 @@ class RunEndedInAnException(OutputRule):
             return RACED
         if known is None:
             return ""
+        metric = self._missing_metric(failure)
+        if metric is not None:
+            return metric.title
         if known.name == OUT_OF_MEMORY:
             figures = self._memory_figures(failure)
             if figures.is_shared_by_ranks:
@@ -189,6 +193,10 @@ class RunEndedInAnException(OutputRule):
             if self._is_second_load(failure):
                 return SECOND_LOAD
         return known.title
+
+    def _missing_metric(self, failure: Failure) -> MissingMetric | None:
+        """The metric that an evaluation of the log did not give, where the exception is about that."""
+        return missing_metric(self.subject, failure.raised.text, failure.message)
 
     def _is_second_load(self, failure: Failure) -> bool:
         """Was another model being loaded behind the training?"""
@@ -217,6 +225,9 @@ class RunEndedInAnException(OutputRule):
             return ": ".join(part for part in (figures.advice(), advice) if part)
         if known is not None and known.name == PORT_TAKEN and self.subject.server:
             return OLD_SERVER_REMEDY
+        metric = self._missing_metric(failure)
+        if metric is not None:
+            return metric.advice
         if known is not None:
             return known.advice.replace("{gpu}", "SIZE")
         frame = failure.raised.users_frame
@@ -284,8 +295,11 @@ class RunEndedInAnException(OutputRule):
     def _meaning_evidence(self, failure: Failure, known: KnownMessage | None) -> Iterator[str]:
         """What the exception is known to mean."""
         output = self.subject.output
+        metric = self._missing_metric(failure)
         if failure.race is not None:
             yield failure.race.evidence()
+        elif metric is not None:
+            yield metric.evidence
         elif known is not None and known.name == OUT_OF_MEMORY and output is not None:
             yield from self._memory_evidence(failure, output, known)
         elif known is not None:

@@ -70,6 +70,8 @@ There is no automatic fix: read the form that the answers have as well, and scor
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -83,6 +85,8 @@ from truetune.checks.source.evidence.answer_patterns import (
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.scored_rows import Row, scored_rows
+from truetune.parsing.input_limits import ROW
+from truetune.parsing.json_reader import parse_json
 from truetune.source.module import Module
 
 # Chosen, not measured. At half, two odd texts of four make a share; at double, small sets of examples tell nothing.
@@ -95,6 +99,8 @@ MOST, FEW = 0.8, 0.05
 
 
 FENCE = "```"
+JSON_READER = "json.loads"
+BETWEEN_FENCES = re.compile(r"```\w*\n(.*?)```", re.S)
 
 
 class Reading(NamedTuple):
@@ -161,15 +167,74 @@ class PatternMissesTheAnswers(SourceRule):
             fenced = sum(FENCE in text for text in texts)
             if rows is None or len(texts) < MIN_ROWS or fenced < MOST * len(texts):
                 continue
+            if run.function == JSON_READER:
+                failing = [text for text in texts if FENCE in text and not _is_json(text)]
+                fenced = len(failing)
+                if fenced < MOST * len(texts):
+                    continue
             yield self.finding(
                 f"{fenced} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
-                f" {run.function} is given the whole text: it fails at the first fence, and all of them count as wrong",
+                f" {run.function} is given the whole text: it fails at {_where_it_fails(texts)}, and"
+                f" {_what_becomes_of(module, run.node)}",
                 f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
-                " and the text itself where there is none",
-                evidence=[f"rows of {rows.source}", f"one of them begins: {texts[0][:60]!r}"],
+                " and the text itself where there is none" + _rest_of_remedy(run.function, texts),
+                evidence=[
+                    f"rows of {rows.source}",
+                    f"one of them begins: {_first_fenced(texts)[:60]!r}",
+                ],
                 cases=[case_at(module, run.node)],
             )
             return
+
+
+def _is_json(text: str) -> bool:
+    """Is a whole text JSON?"""
+    try:
+        parse_json(text, ROW)
+    except ValueError:
+        return False
+    return True
+
+
+def _first_fenced(texts: list[str]) -> str:
+    """The first text with a fence."""
+    return next(text for text in texts if FENCE in text)
+
+
+def _where_it_fails(texts: list[str]) -> str:
+    """The first thing in the text that is no code."""
+    starts = _first_fenced(texts).lstrip().startswith(FENCE)
+    return "the first fence" if starts else "the words before the fence"
+
+
+def _what_becomes_of(module: Module, call: ast.AST) -> str:
+    """What the script does with a row whose answer can't be read."""
+    for around in module.parents(call):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        is_guarded = isinstance(around, ast.Try) and any(
+            call is node for part in around.body for node in ast.walk(part)
+        )
+        if isinstance(around, ast.Try) and is_guarded:
+            last = [handler.body[-1] for handler in around.handlers]
+            if any(isinstance(one, ast.Continue) for one in last):
+                return "the handler goes on with the next row (continue): the score is that of the others"
+            return "its handler decides what they count as"
+    return "none of them can count as right"
+
+
+def _rest_of_remedy(function: str, texts: list[str]) -> str:
+    """What the fences leave over: the text between them that is no JSON either."""
+    if function != JSON_READER:
+        return ""
+    inside = [found.group(1) for text in texts if (found := BETWEEN_FENCES.search(text))]
+    odd = [text for text in inside if not _is_json(text)]
+    if not odd:
+        return ""
+    return (
+        f"; {len(odd)} of them are no JSON between the fences either ({odd[0][:60]!r}): count these as wrong, not as"
+        " absent"
+    )
 
 
 def _read_column(reader: AnswerReader, rows: list[Row], column: str) -> Reading | None:

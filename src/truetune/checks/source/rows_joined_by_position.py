@@ -4,7 +4,8 @@
 Follows the sides of `zip`, of `pandas.concat(axis=1)`, and of columns that a frame or data set gets back to what was
 read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
 speaks where both sides come from one source and one of them went through a step that the other did not. Frames join by
-their index: there it speaks where one was renumbered (`reset_index`) or is a plain array (`.values`).
+their index: there it speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that
+lie beside the script are compared by their ids, where both have them and neither side is sorted or filtered.
 
 ## Why it is bad
 From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter
@@ -48,6 +49,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.files_joined_by_position import files_in_other_order
 from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
 from truetune.checks.source.evidence.row_pairs import row_pairs
 from truetune.source.module import Module
@@ -87,6 +89,15 @@ class RowsJoinedByPosition(SourceRule):
                 f"{found.what} joins rows by position, and {DONE[found.change.kind]}: they get values of other rows",
                 _remedy(found),
                 cases=[case_at(module, found.node), case_at(module, found.change.node)],
+            )
+        for join in files_in_other_order(module):
+            one, other = join.files
+            yield self.finding(
+                f"zip joins {one} and {other} by position, and their `{join.column}` differs at {join.different:,} of"
+                f" {join.rows:,} places ({join.first[0]} beside {join.first[1]}): answers are compared with other rows'"
+                " references",
+                f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
+                cases=[case_at(module, join.node)],
             )
 
 

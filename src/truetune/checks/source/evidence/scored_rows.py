@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import find_sources, open_raw
@@ -18,6 +18,8 @@ MAX_FILES, MAX_BYTES, MAX_ROWS = 8, 64 << 20, 500
 """Files that are opened, the largest of them, and the rows that are read: enough for a share, and quick"""
 MAX_TEXT = 20_000
 """Characters of a text that patterns are run over"""
+MIN_ROWS_INSIDE = 3
+"""Dictionaries of a list that are rows; one or two are the messages of a request"""
 Row = Mapping[str, str]
 
 
@@ -25,6 +27,13 @@ class ScoredRows(NamedTuple):
     """Rows, and where they stand."""
 
     rows: list[Row]
+    source: str
+
+
+class WholeRows(NamedTuple):
+    """Rows with their values of any type, and where they stand."""
+
+    rows: list[Mapping[str, Any]]
     source: str
 
 
@@ -38,6 +47,39 @@ def scored_rows(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
         if rows:
             return ScoredRows(rows, path.name)
     return None
+
+
+def rows_with_column(module: Module, column: str) -> WholeRows | None:
+    """Rows with this column, their values as they are, of the script or of the one file that it names and that has
+    them; None where several have."""
+    found = [
+        WholeRows(with_column, name)
+        for name, rows in named_rows(module).items()
+        if (with_column := [row for row in rows if column in row])
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
+    """The rows of the script itself, else those of each file that it names; their values as they are."""
+    values = [
+        module.flow.value(element)
+        for node in module.nodes(ast.List)
+        for element in node.elts
+        if isinstance(element, ast.Dict)
+        and len(node.elts) >= MIN_ROWS_INSIDE
+        and not _is_in_a_row(module, node)
+    ]
+    inside: list[Mapping[str, Any]] = [value for value in values if isinstance(value, dict)]
+    if inside:
+        return {"this file": inside}
+    files = {path.name: _records_of(path) for path in islice(_named_files(module), MAX_FILES)}
+    return {name: rows for name, rows in files.items() if rows}
+
+
+def _is_in_a_row(module: Module, node: ast.List) -> bool:
+    """Is a list the value of a row, as its messages are?"""
+    return isinstance(module.scopes.parent.get(node), ast.Dict)
 
 
 def _rows_inside(module: Module) -> Iterator[Row]:
@@ -54,29 +96,44 @@ def _row_files(module: Module) -> Iterator[Path]:
     folder = Path(module.path).parent
     if not folder.is_dir():
         return
+    named = list(_named_files(module))
+    yield from named
+    beside = {path for path in folder.iterdir() if path.suffix in SUFFIXES}
+    for path in sorted(beside - set(named)):
+        if path.is_file() and path.stat().st_size <= MAX_BYTES:
+            yield path
+
+
+def _named_files(module: Module) -> Iterator[Path]:
+    """Files that the script names."""
+    folder = Path(module.path).parent
     named = {
         folder / node.value
         for node in module.nodes(ast.Constant)
         if isinstance(node.value, str) and node.value.endswith(SUFFIXES) and len(node.value) < 200
     }
-    beside = {path for path in folder.iterdir() if path.suffix in SUFFIXES}
-    for path in (*sorted(named), *sorted(beside - named)):
+    for path in sorted(named):
         if path.is_file() and path.stat().st_size <= MAX_BYTES:
             yield path
 
 
 def _rows_of(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The first rows of a file, where they have these columns; nothing where it can't be read."""
+    rows = _records_of(path)
+    if not rows or not all(set(columns) <= row.keys() for row in rows):
+        return []
+    return [_texts_of_row(row) for row in rows]
+
+
+def _records_of(path: Path) -> list[Mapping[str, Any]]:
+    """The first rows of a file; nothing where it can't be read."""
     try:
         source = find_sources([str(path)])[0]
         with open_raw(source.path) as raw:
             records = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
-    except (DataError, IndexError):
+    except (DataError, IndexError, OSError):
         return []
-    rows = [row for row in records if isinstance(row, dict)]
-    if not rows or not all(set(columns) <= row.keys() for row in rows):
-        return []
-    return [_texts_of_row(row) for row in rows]
+    return [row for row in records if isinstance(row, dict)]
 
 
 def _texts_of_row(row: Mapping[str, object]) -> Row:

@@ -1,0 +1,58 @@
+"""Which metric a run stopped on because its evaluations gave none of that name, and what they gave instead."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from truetune.checks.log.eval_without_loss import evaluated_metrics
+from truetune.errors import name_list
+from truetune.logs.console.messages import KnownMessage
+from truetune.logs.run_log import RunLog
+
+EVALUATION_SETTINGS = "evaluation-settings"
+MISSING_NAME = re.compile(
+    r"KeyError: [\"']+(?:The `metric_for_best_model` training argument is set to ')?(?P<name>eval_\w{1,80})'"
+)
+"""The Trainer's look-up of the best metric, in its old and its new words"""
+MAX_SHOWN = 4
+"""Metrics that a message names"""
+
+
+class MissingMetric(NamedTuple):
+    """What an exception about a metric means, read beside the evaluations of its log."""
+
+    title: str
+    advice: str
+    evidence: str
+
+
+def missing_metric(log: RunLog, text: str, message: KnownMessage | None) -> MissingMetric | None:
+    """The metric that is missing; None where the exception is another, or the log has no evaluation."""
+    found = MISSING_NAME.search(text)
+    if message is None or message.name != EVALUATION_SETTINGS or found is None:
+        return None
+    name = found["name"]
+    given = evaluated_metrics(log)
+    if name in given or not (given or log.curve("eval_runtime")):
+        return None
+    if not given:
+        return _without_any(log, name)
+    shown = name_list(given[:MAX_SHOWN])
+    return MissingMetric(
+        f"the best checkpoint is chosen by `{name}`, which no evaluation gives",
+        f"set metric_for_best_model to a metric that the evaluations give ({given[0]}), or return"
+        f" `{name.removeprefix('eval_')}` from compute_metrics",
+        f"the evaluations of this log give {shown}",
+    )
+
+
+def _without_any(log: RunLog, name: str) -> MissingMetric:
+    """Evaluations that measure nothing: the Trainer finds no labels in their batches."""
+    timings = [one for one in sorted(log.curves) if one.startswith("eval_")]
+    return MissingMetric(
+        f"the evaluations measured nothing, and the best checkpoint is chosen by `{name}`",
+        'set label_names=["labels"] in TrainingArguments: the Trainer finds no labels behind a PeftModel, and gives no'
+        " loss; without PEFT, see that the rows of eval_dataset have labels",
+        f"the evaluations of this log give {name_list(timings[:MAX_SHOWN])} alone",
+    )

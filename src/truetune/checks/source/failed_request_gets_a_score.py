@@ -1,0 +1,226 @@
+"""A judge's request that fails gets a score all the same: the handler returns a constant.
+
+## What it does
+Looks at functions that ask a model for a score inside of `try`, and whose handler of all exceptions, or of the API's,
+gives a number or `tie`. So does a loop of attempts with the constant behind it. Silent where the handler raises, gives
+None, nan or a negative mark, or counts or keeps the failure.
+
+## Why it is bad
+A wrong key, a spent quota or a rate limit (429) makes the score that constant, for every model: 5.0 for all of them
+looks like a judge without an opinion.
+
+## Example
+```python
+from openai import OpenAI
+
+client = OpenAI()
+
+
+def judge(prompt):
+    try:
+        reply = client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": prompt}])
+        return int(reply.choices[0].message.content)
+    except Exception:
+        return 5
+```
+
+## Use instead
+```python
+from openai import OpenAI
+
+client = OpenAI(max_retries=8)
+
+
+def judge(prompt):
+    reply = client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": prompt}])
+    try:
+        return int(reply.choices[0].message.content)
+    except ValueError:
+        return None
+```
+
+## Fix safety
+There is no automatic fix. Rows without a verdict are to be counted and told beside the mean of the others.
+
+## References
+- openai/openai-python README, "Handling errors", "Retries" (`max_retries`)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+REQUEST = re.compile(
+    r"(?:completions|responses|messages)\.(?:create|parse)$|(?:^|\.)(?:requests|httpx|session|client)\.post$"
+    r"|^litellm\.a?completion$|^ollama\.(?:chat|generate)$|\.generate_content$|\.messages\.create$"
+)
+BROAD = re.compile(
+    r"^(?:Base)?Exception$|(?:API|RateLimit|Timeout|Connection|HTTP|Request)\w*(?:Error|Exception|Timeout)$|^httpx\."
+)
+IS_A_SCORE = re.compile(r"judge|score|rate|rating|grade|verdict|evaluat|compare|prefer|win", re.I)
+TIES = frozenset(("tie", "draw", "equal", "same"))
+
+
+class ConstantScore(NamedTuple):
+    """A request of a judge, and what a failure of it is scored."""
+
+    request: ast.Call
+    statement: ast.stmt
+    value: object
+
+
+def _guarded_requests(module: Module) -> Iterator[tuple[ast.Try, ast.Call]]:
+    """Requests inside of `try`."""
+    for node in module.nodes(ast.Try):
+        request = _request_in(module, node.body)
+        if request is not None:
+            yield node, request
+
+
+def _requests(module: Module) -> Iterator[ast.AST]:
+    """Requests, wherever they stand."""
+    for call in module.all_calls:
+        if REQUEST.search(ast.unparse(call.node.func)):
+            yield call.node
+
+
+class FailedRequestGetsAScore(SourceRule):
+    code = "SRC302"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+    looks_at = CodePlaces("requests to a model", _requests)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in _constant_scores(module):
+            yield self.finding(
+                f"a request to the judge that fails is scored {found.value!r}: a spent quota or a rate limit gives"
+                " every model this score",
+                "let the client try again (max_retries=8), return None where it still fails, and print how many these"
+                " are beside the mean of the others",
+                cases=[case_at(module, found.statement), case_at(module, found.request)],
+            )
+
+
+def _request_in(module: Module, body: list[ast.stmt]) -> ast.Call | None:
+    """The first request in these statements, or in a function of the file that they call."""
+    calls = [node for part in body for node in ast.walk(part) if isinstance(node, ast.Call)]
+    for call in calls:
+        if REQUEST.search(ast.unparse(call.func)):
+            return call
+    for call in calls:
+        function = module.flow.function(call.func)
+        inner = ast.walk(function) if function is not None else ()
+        if any(
+            isinstance(one, ast.Call) and REQUEST.search(ast.unparse(one.func)) for one in inner
+        ):
+            return call
+    return None
+
+
+def _constant_scores(module: Module) -> Iterator[ConstantScore]:
+    """The handlers of failed requests that give a score."""
+    for guarded, request in _guarded_requests(module):
+        function = next((one for one in module.parents(guarded) if isinstance(one, Function)), None)
+        if not _gives_a_score(function, guarded):
+            continue
+        for handler in guarded.handlers:
+            if not _is_broad(handler):
+                continue
+            statement = _constant_of_handler(guarded, handler) or _constant_behind(
+                function, guarded, handler
+            )
+            if statement is not None:
+                yield ConstantScore(request, statement, _constant(statement))
+                break
+
+
+def _gives_a_score(function: Function | None, guarded: ast.Try) -> bool:
+    """Is what the block makes of the reply a score: by the function's name, or as a number or a key `score`?"""
+    if function is not None and IS_A_SCORE.search(function.name):
+        return True
+    for part in guarded.body:
+        value = part.value if isinstance(part, ast.Return | ast.Assign) else None
+        target = ast.unparse(part.targets[0]) if isinstance(part, ast.Assign) else ""
+        if value is not None and (
+            IS_A_SCORE.search(target) or IS_A_SCORE.search(ast.unparse(value))
+        ):
+            return True
+    return False
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    """Does a handler take failed requests, and not only replies that are no number?"""
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(BROAD.search(ast.unparse(kind)) for kind in kinds)
+
+
+def _constant_of_handler(guarded: ast.Try, handler: ast.ExceptHandler) -> ast.stmt | None:
+    """`return 5`, or `score = 5` of a name that the block sets; None where the handler keeps the failure."""
+    if any(_keeps_failure(part) for part in handler.body):
+        return None
+    assigned = {
+        ast.unparse(target)
+        for part in guarded.body
+        if isinstance(part, ast.Assign)
+        for target in part.targets
+    }
+    for part in handler.body:
+        is_own = isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) in assigned
+        if (isinstance(part, ast.Return) or is_own) and _is_score(_constant(part)):
+            return part
+    return None
+
+
+def _constant_behind(
+    function: Function | None, guarded: ast.Try, handler: ast.ExceptHandler
+) -> ast.stmt | None:
+    """`return 5` behind a loop of attempts, whose handler waits and goes on."""
+    if function is None or any(
+        _keeps_failure(part) or isinstance(part, ast.Return) for part in handler.body
+    ):
+        return None
+    last = function.body[-1]
+    loops = [
+        one
+        for one in function.body
+        if isinstance(one, ast.For | ast.While) and guarded in ast.walk(one)
+    ]
+    is_behind = bool(loops) and any(isinstance(node, ast.Return) for node in ast.walk(guarded))
+    return (
+        last if is_behind and isinstance(last, ast.Return) and _is_score(_constant(last)) else None
+    )
+
+
+def _keeps_failure(statement: ast.stmt) -> bool:
+    """Is a failure raised, counted or put on a list?"""
+    return any(
+        isinstance(node, ast.Raise | ast.AugAssign)
+        or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".append", ".add")))
+        for node in ast.walk(statement)
+    )
+
+
+def _constant(statement: ast.stmt) -> object:
+    """The constant that a statement returns or sets; None for anything else."""
+    value = statement.value if isinstance(statement, ast.Return | ast.Assign) else None
+    return value.value if isinstance(value, ast.Constant) else None
+
+
+def _is_score(value: object) -> bool:
+    """Is it a number that counts, or a tie?"""
+    if isinstance(value, str):
+        return value.lower() in TIES
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,267 @@
+"""Rows of one document, conversation or patient are split one by one, and stand in training and test.
+
+## What it does
+Looks for random splits of rows (`train_test_split` of scikit-learn and datasets, `random.shuffle` with slices, torch's
+`random_split`) beside rows that say what belongs together (`doc_id`, `conversation_id`, `patient`, `session`): in the
+file that the script reads, or in the train and test files that it writes, where the shared values are counted. Silent
+where the script names the column, splits by groups, or splits the groups themselves.
+
+## Why it is bad
+Neighbours of a test row were trained on: the test measures how well they are recalled. The score is high, and falls on
+documents or customers that are new.
+
+## Example
+```python
+from sklearn.model_selection import train_test_split
+
+rows = [
+    {"doc_id": "d0", "text": "part 0", "label": "a"},
+    {"doc_id": "d0", "text": "part 1", "label": "b"},
+    {"doc_id": "d0", "text": "part 2", "label": "a"},
+    {"doc_id": "d1", "text": "part 3", "label": "b"},
+    {"doc_id": "d1", "text": "part 4", "label": "a"},
+    {"doc_id": "d1", "text": "part 5", "label": "b"},
+    {"doc_id": "d2", "text": "part 6", "label": "a"},
+    {"doc_id": "d2", "text": "part 7", "label": "b"},
+    {"doc_id": "d2", "text": "part 8", "label": "a"},
+    {"doc_id": "d3", "text": "part 9", "label": "b"},
+    {"doc_id": "d3", "text": "part 10", "label": "a"},
+    {"doc_id": "d3", "text": "part 11", "label": "b"},
+    {"doc_id": "d4", "text": "part 12", "label": "a"},
+    {"doc_id": "d4", "text": "part 13", "label": "b"},
+    {"doc_id": "d4", "text": "part 14", "label": "a"},
+    {"doc_id": "d5", "text": "part 15", "label": "b"},
+    {"doc_id": "d5", "text": "part 16", "label": "a"},
+    {"doc_id": "d5", "text": "part 17", "label": "b"},
+    {"doc_id": "d6", "text": "part 18", "label": "a"},
+    {"doc_id": "d6", "text": "part 19", "label": "b"},
+    {"doc_id": "d6", "text": "part 20", "label": "a"},
+    {"doc_id": "d7", "text": "part 21", "label": "b"},
+    {"doc_id": "d7", "text": "part 22", "label": "a"},
+    {"doc_id": "d7", "text": "part 23", "label": "b"},
+    {"doc_id": "d8", "text": "part 24", "label": "a"},
+    {"doc_id": "d8", "text": "part 25", "label": "b"},
+    {"doc_id": "d8", "text": "part 26", "label": "a"},
+    {"doc_id": "d9", "text": "part 27", "label": "b"},
+    {"doc_id": "d9", "text": "part 28", "label": "a"},
+    {"doc_id": "d9", "text": "part 29", "label": "b"},
+]
+train, test = train_test_split(rows, test_size=0.2, random_state=0)
+```
+
+## Use instead
+```python
+from sklearn.model_selection import GroupShuffleSplit
+
+rows = [
+    {"doc_id": "d0", "text": "part 0", "label": "a"},
+    {"doc_id": "d0", "text": "part 1", "label": "b"},
+    {"doc_id": "d0", "text": "part 2", "label": "a"},
+    {"doc_id": "d1", "text": "part 3", "label": "b"},
+    {"doc_id": "d1", "text": "part 4", "label": "a"},
+    {"doc_id": "d1", "text": "part 5", "label": "b"},
+    {"doc_id": "d2", "text": "part 6", "label": "a"},
+    {"doc_id": "d2", "text": "part 7", "label": "b"},
+    {"doc_id": "d2", "text": "part 8", "label": "a"},
+    {"doc_id": "d3", "text": "part 9", "label": "b"},
+    {"doc_id": "d3", "text": "part 10", "label": "a"},
+    {"doc_id": "d3", "text": "part 11", "label": "b"},
+    {"doc_id": "d4", "text": "part 12", "label": "a"},
+    {"doc_id": "d4", "text": "part 13", "label": "b"},
+    {"doc_id": "d4", "text": "part 14", "label": "a"},
+    {"doc_id": "d5", "text": "part 15", "label": "b"},
+    {"doc_id": "d5", "text": "part 16", "label": "a"},
+    {"doc_id": "d5", "text": "part 17", "label": "b"},
+    {"doc_id": "d6", "text": "part 18", "label": "a"},
+    {"doc_id": "d6", "text": "part 19", "label": "b"},
+    {"doc_id": "d6", "text": "part 20", "label": "a"},
+    {"doc_id": "d7", "text": "part 21", "label": "b"},
+    {"doc_id": "d7", "text": "part 22", "label": "a"},
+    {"doc_id": "d7", "text": "part 23", "label": "b"},
+    {"doc_id": "d8", "text": "part 24", "label": "a"},
+    {"doc_id": "d8", "text": "part 25", "label": "b"},
+    {"doc_id": "d8", "text": "part 26", "label": "a"},
+    {"doc_id": "d9", "text": "part 27", "label": "b"},
+    {"doc_id": "d9", "text": "part 28", "label": "a"},
+    {"doc_id": "d9", "text": "part 29", "label": "b"},
+]
+split = GroupShuffleSplit(test_size=0.2, random_state=0)
+train, test = next(split.split(rows, groups=[row["doc_id"] for row in rows]))
+```
+
+## Fix safety
+There is no automatic fix: the test rows become others, and the score goes down to what new documents will give.
+
+## References
+- scikit-learn, "Cross-validation iterators for grouped data" (`GroupShuffleSplit`, `GroupKFold`)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.scored_rows import named_rows
+from truetune.source.module import Module
+
+GROUP_COLUMN = re.compile(
+    r"(?:doc|document|conversation|conv|dialog|dialogue|thread|session|patient|contract|article|report|paper|file|source"
+    r"|url|chat|ticket|customer|book|meeting|call|page|parent|group|video|speaker|repo|problem)"
+    r"(?:_?(?:id|name|key|file|path|doc|uuid|no|number|idx))?",
+    re.I,
+)
+SPLITS_GROUPS = re.compile(r"Group(?:Shuffle|K)|StratifiedGroup|\bgroups\s*=|groupby|hashlib|crc32")
+IS_GROUPS = re.compile(
+    r"(?:^|_)(?:ids?|keys|groups?|documents|docs|dialogs|dialogues|users|patients|sessions|files|paths|urls)$"
+    r"|\bset\(|unique|\.keys\(|^\{.* for ",
+    re.I,
+)
+TRAINED, TESTED = re.compile(r"train", re.I), re.compile(r"test|val|dev|eval|hold", re.I)
+MIN_GROUPS, MIN_ROWS_PER_GROUP = 10, 2.0
+# Chosen, not measured: a column of few large values is a kind or an origin, which each part should have.
+MAX_GROUP_SHARE = 0.2
+"""Of the rows, that one group has"""
+MIN_SHARED = 0.5
+"""Share of the test rows whose group is trained on, from which the two files are said to share them"""
+
+
+class Groups(NamedTuple):
+    """A column that says which rows belong together, and what the rows at hand show."""
+
+    column: str
+    shown: str
+
+
+def _splits(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Random splits and what they split."""
+    for call in module.calls("sklearn.*.train_test_split", "torch.utils.data.random_split"):
+        if call.args and module.flow.value(call.keywords.get("shuffle")) is not False:
+            yield call.node, call.args[0]
+    for call in module.methods("train_test_split"):
+        if (
+            call.receiver is not None
+            and module.flow.value(call.keywords.get("shuffle")) is not False
+        ):
+            yield call.node, call.receiver
+    for call in module.calls("random.shuffle", "numpy.random.shuffle"):
+        if call.args and _is_sliced_in_two(module, call.args[0]):
+            yield call.node, call.args[0]
+
+
+def _is_sliced_in_two(module: Module, rows: ast.expr) -> bool:
+    """Are `rows[:n]` and `rows[n:]` taken?"""
+    slices = [
+        node.slice
+        for node in module.nodes(ast.Subscript)
+        if isinstance(node.slice, ast.Slice) and ast.unparse(node.value) == ast.unparse(rows)
+    ]
+    stops = {
+        ast.unparse(one.upper) for one in slices if one.upper is not None and one.lower is None
+    }
+    return any(one.lower is not None and ast.unparse(one.lower) in stops for one in slices)
+
+
+def _all_splits(module: Module) -> Iterator[ast.AST]:
+    """Random splits, and splitters of scikit-learn."""
+    yield from (node for node, _ in _splits(module))
+    yield from (call.node for call in module.calls("sklearn.model_selection.*Group*"))
+
+
+class GroupsOnBothSidesOfASplit(SourceRule):
+    code = "SRC305"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+    looks_at = CodePlaces("splits of rows", _all_splits)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if SPLITS_GROUPS.search(module.text):
+            return
+        for node, rows in _splits(module):
+            if _are_groups(module, rows):
+                continue
+            groups = _groups(module)
+            if groups is None:
+                return
+            yield self.finding(
+                f"rows are split one by one, and `{groups.column}` says which belong together: {groups.shown}",
+                f"split by `{groups.column}`: GroupShuffleSplit(test_size=0.2, random_state=0).split(rows,"
+                f' groups=[row["{groups.column}"] for row in rows])',
+                cases=[case_at(module, node)],
+            )
+            return
+
+
+def _are_groups(module: Module, rows: ast.expr) -> bool:
+    """Are groups split, and not rows: `train_test_split(doc_ids)`?"""
+    texts = [ast.unparse(rows), *(ast.unparse(one.node)[:500] for one in module.flow.origins(rows))]
+    return any(IS_GROUPS.search(text) for text in texts)
+
+
+def _groups(module: Module) -> Groups | None:
+    """The groups that both written files share, else those of the one file that is read."""
+    files = named_rows(module)
+    for (name, rows), (other, others) in combinations(files.items(), 2):
+        for trained, tested in (((name, rows), (other, others)), ((other, others), (name, rows))):
+            if (
+                TRAINED.search(trained[0])
+                and TESTED.search(tested[0])
+                and not TRAINED.search(tested[0])
+            ):
+                return _shared_groups(trained[1], *tested)
+    if len(files) != 1:
+        return None
+    name, rows = next(iter(files.items()))
+    named = _names_in_code(module)
+    for column, counts in _group_columns(rows):
+        if column not in named:
+            shown = f"{len(rows):,} rows of {name} are of {len(counts):,} values, which stand on both sides"
+            return Groups(column, shown)
+    return None
+
+
+def _shared_groups(
+    trained: list[Mapping[str, Any]], name: str, tested: list[Mapping[str, Any]]
+) -> Groups | None:
+    """The groups of the test file that stand in the training file too."""
+    for column, counts in _group_columns([*trained, *tested]):
+        known = {row.get(column) for row in trained}
+        shared = sum(row.get(column) in known for row in tested)
+        if shared >= MIN_SHARED * len(tested) and len(counts) >= MIN_GROUPS:
+            return Groups(
+                column, f"{shared:,} of {len(tested):,} rows of {name} have one that was trained on"
+            )
+    return None
+
+
+def _group_columns(rows: list[Mapping[str, Any]]) -> Iterator[tuple[str, Counter[Hashable]]]:
+    """Columns that put the rows into many small groups."""
+    for column in rows[0] if rows else ():
+        if not GROUP_COLUMN.fullmatch(column):
+            continue
+        cells = [row.get(column) for row in rows]
+        if not all(isinstance(cell, str | int) and cell != "" for cell in cells):
+            continue
+        counts: Counter[Hashable] = Counter(cells)
+        is_small = counts.most_common(1)[0][1] <= MAX_GROUP_SHARE * len(rows)
+        if len(counts) >= MIN_GROUPS and len(rows) >= MIN_ROWS_PER_GROUP * len(counts) and is_small:
+            yield column, counts
+
+
+def _names_in_code(module: Module) -> set[str]:
+    """The texts of a script that are no keys of a dictionary that it writes down."""
+    keys = {key for node in module.nodes(ast.Dict) for key in node.keys if key is not None}
+    attributes = {node.attr for node in module.nodes(ast.Attribute)}
+    return attributes | {
+        node.value
+        for node in module.nodes(ast.Constant)
+        if isinstance(node.value, str) and node not in keys
+    }

@@ -1,0 +1,133 @@
+"""The evaluation renders whole conversations as its prompts: the reference answer stands in what the model is asked.
+
+## What it does
+Looks for `apply_chat_template(row["messages"], add_generation_prompt=True)` of a script that generates, for vLLM's
+`chat(row["messages"])` and for requests with these messages, where the rows at hand end with the assistant's turn.
+Silent where the script cuts messages off (`[:-1]`, `pop`), continues the final message, or reads no reference.
+
+## Why it is bad
+The model reads the answer and is asked once more: it repeats it. ROUGE and exact match are near 1 for any model, the
+untrained base too.
+
+## Example
+```python
+rows = [
+    {"messages": [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "First."}]},
+    {"messages": [{"role": "user", "content": "Two?"}, {"role": "assistant", "content": "Second."}]},
+    {"messages": [{"role": "user", "content": "Three?"}, {"role": "assistant", "content": "Third."}]},
+]
+for row in rows:
+    ids = tokenizer.apply_chat_template(row["messages"], add_generation_prompt=True, return_tensors="pt")
+    answer = tokenizer.decode(model.generate(ids, max_new_tokens=64)[0, ids.shape[1]:])
+    right = answer == row["messages"][-1]["content"]
+```
+
+## Use instead
+```python
+rows = [
+    {"messages": [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "First."}]},
+    {"messages": [{"role": "user", "content": "Two?"}, {"role": "assistant", "content": "Second."}]},
+    {"messages": [{"role": "user", "content": "Three?"}, {"role": "assistant", "content": "Third."}]},
+]
+for row in rows:
+    ids = tokenizer.apply_chat_template(row["messages"][:-1], add_generation_prompt=True, return_tensors="pt")
+    answer = tokenizer.decode(model.generate(ids, max_new_tokens=64)[0, ids.shape[1]:])
+    right = answer == row["messages"][-1]["content"]
+```
+
+## Fix safety
+There is no automatic fix; earlier scores of the script say nothing and can't be compared.
+
+## References
+- huggingface/transformers, docs/source/en/chat_templating.md (`add_generation_prompt`)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.scored_rows import rows_with_column
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+CUTS_MESSAGES = re.compile(
+    r"\[:\s*-\s*1\s*\]|\.pop\(|\bdel\s|continue_final_message|[!=]=\s*[\"']assistant[\"']"
+    r"|(?:messages|conversations?|turns|msgs)[\"'\]]*\[:"
+)
+"""A script that takes turns off somewhere"""
+READS_LAST_TURN = re.compile(r"\[-1\]")
+# Chosen, not measured: two rows are an example, and a file may end some rows with the user's turn.
+MIN_ROWS, MOST = 3, 0.8
+
+
+def _prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """What a model is asked with whole messages, and these."""
+    generates = any(module.methods("generate"))
+    for call in module.methods("apply_chat_template"):
+        given = call.argument(0, "conversation")
+        opens = module.flow.value(call.keywords.get("add_generation_prompt")) is True
+        if given is not None and opens and generates:
+            yield call, given
+    for call in module.methods("create"):
+        given = call.keywords.get("messages")
+        if given is not None and "completions" in ast.unparse(call.node.func):
+            yield call, given
+    for call in module.methods("chat"):
+        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
+        given = call.argument(0, "messages")
+        if given is not None and made is not None and made.named("vllm.LLM"):
+            yield call, given
+
+
+class ReferenceStandsInThePrompt(SourceRule):
+    code = "SRC304"
+    symptoms = ("odd-metrics",)
+    severity = "error"
+    looks_at = CodePlaces(
+        "prompts made of messages", lambda module: (call.node for call, _ in _prompts(module))
+    )
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        # A script that scores reads the reference: the last turn, or a column beside the messages.
+        if CUTS_MESSAGES.search(module.text) or not READS_LAST_TURN.search(module.text):
+            return
+        for call, given in _prompts(module):
+            column = _column_of(module, given)
+            rows = rows_with_column(module, column) if column else None
+            ended = [row for row in rows.rows if _ends_with_answer(row[column])] if rows else []
+            if rows is None or len(ended) < MIN_ROWS or len(ended) < MOST * len(rows.rows):
+                continue
+            yield self.finding(
+                f"the prompt holds the reference: `{column}` of {len(ended)} of {len(rows.rows)} rows of {rows.source}"
+                " ends with the assistant's answer, and the model is asked behind it: it repeats what it reads",
+                f'render row["{column}"][:-1], so that the prompt ends with the turn of the user',
+                cases=[case_at(module, call.node)],
+            )
+            return
+
+
+def _column_of(module: Module, given: ast.expr) -> str:
+    """The column whose messages an expression is: `row["messages"]`, or a list of these; empty for anything else."""
+    nodes = [given, *(origin.node for origin in module.flow.origins(given))]
+    for node in nodes:
+        inner = node.elt if isinstance(node, ast.ListComp) else node
+        if isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Constant):
+            if isinstance(inner.slice.value, str):
+                return inner.slice.value
+    return ""
+
+
+def _ends_with_answer(messages: Any) -> bool:
+    """Is the last of some messages the assistant's?"""
+    last = messages[-1] if isinstance(messages, list) and len(messages) > 1 else None
+    if not isinstance(last, Mapping):
+        return False
+    return (last.get("role") or last.get("from")) in ("assistant", "gpt", "model")

@@ -1,0 +1,68 @@
+"""Two files that a script joins by position: in one order, and in another."""
+
+# ruff: noqa: E501 - scripts stand as they are written
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from truetune.checks.lint import lint
+
+GOLD = [{"id": i, "answer": f"a{i}"} for i in range(20)]
+PREDICTIONS = [{"id": i, "prediction": f"a{i}"} for i in (*range(10, 20), *range(10))]
+HEAD = "import json\nimport pandas as pd\n"
+JOINS = {
+    "columns": "g = [json.loads(l)['answer'] for l in open('gold.jsonl')]\n"
+    "p = [json.loads(l)['prediction'] for l in open('p.jsonl')]\nhits = sum(a == b for a, b in zip(p, g))",
+    "rows": "g = [json.loads(l) for l in open('gold.jsonl')]\np = [json.loads(l) for l in open('p.jsonl')]\n"
+    "for a, b in zip(g, p):\n    print(a['answer'] == b['prediction'])",
+    "functions": "def load(path):\n    return [json.loads(l) for l in open(path)]\n"
+    "for a, b in zip(load('p.jsonl'), load('gold.jsonl'), strict=True):\n    print(a == b)",
+    "frames": "g = pd.read_json('gold.jsonl', lines=True)\np = pd.read_json('p.jsonl', lines=True)\n"
+    "hits = sum(a == b for a, b in zip(p['prediction'], g['answer']))",
+    "datasets": "from datasets import load_dataset\ng = load_dataset('json', data_files='gold.jsonl')['train']\n"
+    "p = [json.loads(l) for l in open('p.jsonl')]\nfor a, b in zip(g, p):\n    print(a, b)",
+}
+
+
+def found(folder: Path, code: str, gold: list[dict[str, Any]], said: list[dict[str, Any]]) -> int:
+    for name, rows in (("gold.jsonl", gold), ("p.jsonl", said)):
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = folder / "score.py"
+    path.write_text(HEAD + code)
+    return len(lint([str(path)], select=("SRC183",)).findings)
+
+
+@pytest.mark.parametrize("code", JOINS.values(), ids=JOINS)
+def test_another_order(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, code, GOLD, PREDICTIONS) == 1
+
+
+@pytest.mark.parametrize("code", JOINS.values(), ids=JOINS)
+def test_one_order(tmp_path: Path, code: str) -> None:
+    in_order = sorted(PREDICTIONS, key=lambda row: int(str(row["id"])))
+    assert found(tmp_path, code, GOLD, in_order) == 0
+    other_ids = [{**row, "id": f"run-{row['id']}"} for row in PREDICTIONS]
+    assert found(tmp_path, code, GOLD, other_ids) == 0
+    without = [{"prediction": row["prediction"]} for row in PREDICTIONS]
+    assert found(tmp_path, code, GOLD, without) == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "g = sorted((json.loads(l) for l in open('gold.jsonl')), key=lambda r: r['id'])\n"
+        "p = sorted((json.loads(l) for l in open('p.jsonl')), key=lambda r: r['id'])\nfor a, b in zip(g, p):\n    print(a)",
+        "g = {r['id']: r for r in map(json.loads, open('gold.jsonl'))}\np = [json.loads(l) for l in open('p.jsonl')]\n"
+        "for b in p:\n    print(g[b['id']], b)",
+        "p = [json.loads(l) for l in open('p.jsonl')]\nfor a, b in zip(p, p[1:]):\n    print(a, b)",
+        "g = {r['id']: r['answer'] for r in map(json.loads, open('gold.jsonl'))}\n"
+        "p = [json.loads(l) for l in open('p.jsonl')]\nrefs = [g[r['id']] for r in p]\n"
+        "for a, b in zip(p, refs):\n    print(a, b)",
+    ],
+)
+def test_joined_by_id(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, code, GOLD, PREDICTIONS) == 0
