@@ -949,3 +949,36 @@ def test_a_short_fall_and_then_a_plateau_is_a_note(log: RunLog, told: bool) -> N
     findings = found(log)
     assert ("loss-stops-falling" in findings) is told
     assert "flat-loss" not in findings
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "printed", "fires"),
+    [
+        (11.6, 6.5, "trainable params: 80,740,352 || all params: 7,696,356,864 || trainable%: 1.05", True),
+        (10.9, 5.6, "Fine-tuning method: LoRA", True),
+        # a model that is trained from nothing begins and goes on like this
+        (11.6, 6.5, "", False),
+        (11.6, 6.5, "trainable params: 7,696,356,864 || all params: 7,696,356,864", False),
+        (11.6, 2.4, "Fine-tuning method: LoRA", False),
+        (6.8, 5.4, "Fine-tuning method: LoRA", False),
+        (2.1, 1.4, "Fine-tuning method: LoRA", False),
+    ],
+)  # fmt: skip
+def test_an_adapter_that_begins_at_guessing_reads_foreign_ids(
+    first: float, last: float, printed: str, fires: bool, tmp_path: Path
+) -> None:
+    values = [last + (first - last) * 0.8**number for number in range(40)]
+    lines = [
+        str(
+            {
+                "loss": round(value, 4),
+                "learning_rate": 1e-4 * (1 - number / 41),
+                "epoch": number / 40,
+            }
+        )
+        for number, value in enumerate(values)
+    ]
+    log = tmp_path / "train.log"
+    log.write_text("\n".join([printed, *lines]) + "\n", encoding="utf-8")
+    named = "loss-above-uniform" in found(read_run(log))
+    assert named is fires

@@ -11,7 +11,8 @@ been run like this (mT5, whose head was not trained on whole texts, begins at 25
 and nothing where it is not. A loss that ends where guessing is, above nine tenths of it after 20 records or more, is a
 warning at the end of a run, and a note where the log does not say that it has ended. Where the vocabulary is not known,
 a loss that begins between nine tenths of ln(32,000) and ln(262,144), the vocabularies of published models, and falls by
-less than 5 % over 20 records or more, is a warning: no rate moves it.
+less than 5 % over 20 records or more, is a warning: no rate moves it. So is an adapter's run that begins there and ends above
+5: its trained base does not know these ids.
 
 ## Why it is bad
 A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,
@@ -68,6 +69,9 @@ SMALLEST, LARGEST = 32_000, 262_144
 """Vocabularies of the language models that are tuned today, from Llama 2 and Mistral to Gemma"""
 HARDLY_FALLS = 0.05
 """Of the first loss. Chosen, not measured: an untrained model falls by a third in its first hundred steps"""
+FOREIGN = 5.0
+"""Nats a token, at the end of a run. Chosen, not measured: the frequencies of a language's words alone give about 7,
+and published bases have 1 to 4 on text of any language that they were trained on"""
 MAX_VOCABULARY = 1_000_000
 """Above that of any published model: a loss beyond its guessing is wrong whatever the vocabulary is"""
 
@@ -126,6 +130,8 @@ class LossAboveUniform(LogRule):
             yield self._found_at_guessing(guess)
         if not known and may_learn and self._stays_where_models_guess():
             yield self._found_at_some_guessing(loss)
+        elif may_learn and self._is_foreign_to_its_base():
+            yield self._found_foreign_text(loss)
         if self._first() > TIMES * guess and not (count_summed_means(log) or find_loss_parts(log)):
             yield from self._begins_above(loss, size, guess)
 
@@ -195,6 +201,32 @@ class LossAboveUniform(LogRule):
         lowest, highest = ABOUT * math.log(SMALLEST), TIMES * math.log(LARGEST)
         is_there = all(lowest <= one <= highest for one in (first, last))
         return is_there and first - last < HARDLY_FALLS * first
+
+    def _is_foreign_to_its_base(self) -> bool:
+        """Does an adapter's run begin where guessing is, and stay far above what a trained base has on any text?"""
+        log, loss = self.subject, self.subject.curve("loss").finite()
+        printed = log.output.settings if log.output is not None else None
+        if printed is None or loss.step.size < MIN_POINTS or not self._has_moving_rate():
+            return False
+        counts = (printed.trained, printed.parameters)
+        is_part = None not in counts and 2 * (counts[0] or 0) < (counts[1] or 0)
+        first, last = float(loss.value[0]), float(np.median(loss.value[-5:]))
+        is_guess = ABOUT * math.log(SMALLEST) <= first <= TIMES * math.log(LARGEST)
+        return bool(is_part or printed.adapter) and is_guess and last > FOREIGN
+
+    def _found_foreign_text(self, loss: Curve) -> Finding:
+        """The finding of an adapter whose base does not know the ids or the text."""
+        first, last = float(loss.value[0]), float(np.median(loss.value[-5:]))
+        return self.finding(
+            f"the loss begins at {first:.4g}, where a model that knows nothing guesses, and is {last:.4g} after"
+            f" {loss.step.size:,} records, though an adapter on a trained base is tuned: such a base begins between 1"
+            " and 4 on text of any kind",
+            "see that the rows hold ids of this model's own tokenizer (a cache or a preparation script may name"
+            " another one), that the weights of the base were loaded, and that labels are shifted once; no learning"
+            " rate helps",
+            severity="warning",
+            figure=draw_curves("loss", {"loss": loss}),
+        )
 
     def _has_moving_rate(self) -> bool:
         """Is there no learning rate in the log, or one that is not raised all along, as in a warm-up?"""
