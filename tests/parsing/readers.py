@@ -526,6 +526,7 @@ OWN = {
     "checks.config.evidence.run_rows": SWALLOWS,
     "checks.adapters_beside": SWALLOWS,
     "checks.base_below_adapter": SWALLOWS,
+    "checks.source.pattern_misses_the_answers": OF_A_FIELD,
     "checks.source.generation_passes_the_turn_end": SWALLOWS,
     "checks.source.target_language_not_forced": SWALLOWS,
     "checks.source.training_computed_in_float32": SWALLOWS,

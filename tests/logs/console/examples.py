@@ -7,6 +7,12 @@ An exception is `Type: text`; a notice or an end is a whole line.
 from __future__ import annotations
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    "gemma-without-eager-attention": (
+        "It is strongly recommended to train Gemma2 models with the `eager` attention implementation instead of"
+        " `sdpa`.",
+        "It is strongly recommended to train Gemma3 models with the `eager` attention implementation instead of"
+        " `flash_attention_2`. Use `eager` with `AutoModelForCausalLM.from_pretrained(...)`.",
+    ),
     "state-dict-keys-differ": (
         (
             "_IncompatibleKeys(missing_keys=['embed_tokens.weight', 'norm.weight'],"

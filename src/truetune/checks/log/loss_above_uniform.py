@@ -11,8 +11,8 @@ been run like this (mT5, whose head was not trained on whole texts, begins at 25
 and nothing where it is not. A loss that ends where guessing is, above nine tenths of it after 20 records or more, is a
 warning at the end of a run, and a note where the log does not say that it has ended. Where the vocabulary is not known,
 a loss that begins between nine tenths of ln(32,000) and ln(262,144), the vocabularies of published models, and falls by
-less than 5 % over 20 records or more, is a warning: no rate moves it. So is an adapter's run that begins there and ends above
-5: its trained base does not know these ids.
+less than 5 % over 20 records or more, is a warning: no rate moves it. So is an adapter's run that begins there and ends
+above 5: its trained base does not know these ids.
 
 ## Why it is bad
 A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,

@@ -91,7 +91,9 @@ class PromptAndAnswerExchanged(DataRule):
 
     def unmet(self) -> Unmet | None:
         if not self.prompt or not self.answer:
-            return Unmet("no settings name the columns of prompt and answer")
+            return Unmet(
+                "it is about settings that name the columns of prompt and answer, and none does"
+            )
         return None if self.rows else NO_ANSWERS
 
     def figure(self) -> Measurement:
