@@ -45,6 +45,7 @@ Author = Literal[
     "fresh reader, thirteenth set",
     "fresh reader, fourteenth set",
     "fresh reader, fifteenth set",
+    "fresh reader, sixteenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
