@@ -50,7 +50,7 @@ PUTS_ON = {
         "export.yaml",
         "model_name_or_path: {base}\nadapter_name_or_path: work/dpo\ntemplate: qwen\nexport_dir: out\n",
     ),
-    "modelfile": ("Modelfile", "FROM {base}\nADAPTER ./work/dpo\n"),
+    "modelfile": ("Modelfile", "FROM {base}\nADAPTER work/dpo\n"),
     "options of a merge": ("go.sh", "python put_on.py --base_model {base} --lora work/dpo --out out\n"),
 }  # fmt: skip
 PUT_ON = "import sys\nfrom peft import PeftModel\nmodel = PeftModel.from_pretrained(load(sys.argv), sys.argv[4])\n"

@@ -50,6 +50,8 @@ FACTORY = {
     "eval_strategy": "steps",
     "eval_steps": 10,
 }
+RUN = {"a.log": "{'loss': 1.2, 'epoch': 0.5}\\n{'eval_loss': 1.1, 'epoch': 1.0}\\n"}
+THREE = {"c.yaml": TRL | {"output_dir": "out/c", "learning_rate": 3e-5}}
 SCRIPT = """
 from datasets import load_dataset
 from transformers import AutoModelForCausalLM
@@ -99,7 +101,7 @@ def pair(base: dict[str, Any], one: dict[str, Any], other: dict[str, Any]) -> di
             "warning",
         ),
         (pair(TRL, {}, {"label_smoothing_factor": 0.1}), "different quantities", "warning"),
-        (pair(TRL, {"packing": True}, {}), "weighed in two ways", "info"),
+        (pair(TRL, {"packing": True}, {}) | RUN, "weighed in two ways", "info"),
         (
             pair(AXOLOTL, {"train_on_inputs": True}, {}),
             "train_on_inputs: true and false",
@@ -142,7 +144,8 @@ def pair(base: dict[str, Any], one: dict[str, Any], other: dict[str, Any]) -> di
                 TRL,
                 {"model_name_or_path": "Qwen/Qwen3-4B"},
                 {"model_name_or_path": "meta-llama/Llama-3.1-8B"},
-            ),
+            )
+            | RUN,
             "different vocabularies",
             "info",
         ),
@@ -150,6 +153,13 @@ def pair(base: dict[str, Any], one: dict[str, Any], other: dict[str, Any]) -> di
             pair(TRL | {"eval_strategy": "no"}, {}, {"assistant_only_loss": True}),
             "different tokens",
             "info",
+        ),
+        (
+            pair(AXOLOTL, {}, {"val_set_size": 0.2})
+            | {"c.yaml": AXOLOTL | {"base_model": "m/n", "output_dir": "out/c"}}
+            | RUN,
+            "different evaluation rows",
+            "warning",
         ),
     ],
 )
@@ -186,6 +196,16 @@ def test_shares_and_lines(tmp_path: Path) -> None:
         # Another model of the same family, with the same tokens.
         pair(TRL, {"model_name_or_path": "Qwen/Qwen3-4B"}, {"model_name_or_path": "Qwen/Qwen3-8B"}),
         pair(TRL, {}, {"model_name_or_path": "other/model", "assistant_only_loss": True}),
+        # Examples of a library: none was run, so that there is no loss to compare.
+        pair(TRL, {}, {"assistant_only_loss": True}) | THREE,
+        pair(AXOLOTL, {}, {"val_set_size": 0.2})
+        | {"c.yaml": AXOLOTL | {"base_model": "m/n", "output_dir": "out/c"}},
+        pair(TRL, {"packing": True}, {}),
+        pair(
+            TRL,
+            {"model_name_or_path": "Qwen/Qwen3-4B"},
+            {"model_name_or_path": "meta-llama/Llama-3.1-8B"},
+        ),
         {"a.yaml": TRL | {"output_dir": "out/a"}, "train.sh": "python train.py --config a.yaml\n"},
         {
             f"{n}.yaml": TRL | {"output_dir": f"out/{n}", "assistant_only_loss": n % 2 == 0}

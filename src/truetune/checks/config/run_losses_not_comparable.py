@@ -6,8 +6,9 @@ options, scripts whose settings are calls. It fires where two of them train one 
 that decides what the loss is a mean of differs: which tokens are supervised (`assistant_only_loss`,
 `completion_only_loss`, `train_on_inputs`, `train_on_prompt`, `mask_history`, `roles_to_train`), what is added up for
 each (`label_smoothing_factor`, `loss_type`), or which rows are evaluated (`val_set_size`, `eval_dataset`). Packing and
-another vocabulary are a note. Silent where one run starts from the other, for other training rows or methods, and for
-collections of many settings.
+another vocabulary are a note, where a log or a checkpoint shows that a run was made. Silent where one run starts from
+the other, for other training rows or methods, and for collections: three and more settings of which none was run, such
+as a library's examples, or more than five of one set of rows.
 
 ## Why it is bad
 A prompt that stands in every row is learned after some steps, and its tokens cost next to nothing then. A mean over
@@ -82,7 +83,11 @@ from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.checks.training_stages import stage_of
 from truetune.checks.weight_uses import is_same_folder, is_within
 from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
+from truetune.settings.evidence_of_past_run import has_run
 
+MAX_UNRUN = 2
+"""Settings in all files of which none was run, up to which two are compared: a folder of examples has more, and nobody
+compares losses that do not exist"""
 MAX_RUNS = 5
 """Runs on the same rows; more of them are a collection of examples or a sweep, which is compared by other measures"""
 NO_OTHER_RUN = Unmet(
@@ -127,6 +132,8 @@ class RunLossesNotComparable(ConfigRule):
             is_of_one_model = vocabularies[0] == vocabularies[1]
             if not differences and is_of_one_model:
                 continue
+            if not strong and not _has_figures(own, other):
+                continue
             both_evaluate = own.loss.is_evaluated and other.loss.is_evaluated
             yield self.finding(
                 _message(own, other, differences),
@@ -150,7 +157,15 @@ def runs_beside(config: Config) -> list[TrainingStage]:
         if is_chain or one.loss.rows != own.loss.rows or not _are_peers(own, one):
             continue
         runs.append(one)
-    return runs if len(runs) < MAX_RUNS else []
+    files = {one.file for one in (own, *config.stages)}
+    was_run = any(_has_figures(own, one) for one in runs)
+    is_collection = len(files) > MAX_UNRUN and not was_run
+    return runs if len(runs) < MAX_RUNS and not is_collection else []
+
+
+def _has_figures(own: TrainingStage, other: TrainingStage) -> bool:
+    """Was one of two runs made, so that there are losses to compare?"""
+    return has_run(own.file) or has_run(other.file)
 
 
 def _own_stage(config: Config) -> TrainingStage | None:
