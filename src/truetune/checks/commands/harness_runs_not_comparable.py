@@ -74,10 +74,11 @@ NO_EXAMPLES = re.compile(
     r"|lambada\w*|ifeval|social_iqa|wikitext"
 )
 """Tasks of lm_eval whose own default is no example"""
+# Both are chosen, not measured: they bound the time on a folder of many files.
 MAX_FILES = 40
 """Results files, or files of commands, beside one that are read"""
 MAX_ENTRIES = 2_000
-"""Entries of a folder that are looked at"""
+"""Entries of a folder that are listed"""
 SHOWN_TASKS = 4
 """Tasks with other examples that a message names"""
 

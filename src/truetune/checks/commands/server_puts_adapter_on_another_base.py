@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.findings import Case, Finding
-from truetune.checks.merged_weights import ADAPTER_OPTION, option_value
+from truetune.checks.merged_weights import ADAPTER_OPTION, option_value, script_of_command
 from truetune.checks.model_identity import base_in_only_adapter_file, base_of_adapter
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_server_commands import (
@@ -54,8 +54,6 @@ from truetune.checks.vllm_server_commands import (
     folder_on_host,
     model_of_server,
 )
-from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 BASE_OPTION = re.compile(r"--(?:base|base[-_]model[\w-]*|model[-_]name[\w-]*|model[-_]path|model)")
@@ -155,16 +153,9 @@ def _sglang_server(command: ShellCommand) -> _AdapterOnModel | None:
 
 def _merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnModel | None:
     """A command that gives a script of the folder a base and an adapter to put on it; None for any other."""
-    script = next((word for word in command.words if word.endswith(".py")), None)
-    if script is None:
-        return None
     base, adapter = option_value(command, BASE_OPTION), option_value(command, ADAPTER_OPTION)
     if not base or not adapter:
         return None
-    try:
-        text = read_bounded(Path(file.path).parent / script, SETTINGS)
-    except (OSError, ValueError, InputLimitError):
-        return None
-    if PUTS_ADAPTERS_ON not in text:
+    if PUTS_ADAPTERS_ON not in script_of_command(Path(file.path), command):
         return None
     return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "put on", {})

@@ -84,7 +84,7 @@ from truetune.checks.weight_uses import is_same_folder, is_within
 from truetune.settings.config import Config, LossBasis, LossSetting, TrainingStage
 
 MAX_RUNS = 5
-"""Runs on the same rows; more of them are a collection of examples or a sweep, which is compared by other measures"""
+"""Runs on the same rows. Chosen: more of them are a collection of examples or a sweep, whose losses nobody compares"""
 NO_OTHER_RUN = Unmet(
     "it is about two SFT runs on the same rows that are given together",
     "give the settings of both: truetune check RUN_A RUN_B",

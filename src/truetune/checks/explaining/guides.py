@@ -674,7 +674,8 @@ GUIDES = (
                   " no all_reduce of the sum and the count before rank 0 logs it",
                   "validation loss on 8 gpus is different from the same checkpoint evaluated on one; each rank has its"
                   " own loss; rank 0 logs"),
-            Cause("every process writes its predictions to one file, which each empties first: the rows of one are left",
+            Cause("every process writes its predictions to one file, which each empties first: the rows of one"
+                  " are left",
                   "prediction on 4 gpus gives just a quarter of the rows back; half of the predictions with 2 gpus",
                   ("every-process-changes-the-same-files",)),
             Cause("predictions are gathered process by process (rows[rank::world]), and compared in the "
