@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.hyperparameter_limits import parse_limit_number
+from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
 from truetune.checks.source.evidence.find_hyperparameter_arguments import training_calls
 from truetune.errors import TruetuneError
 from truetune.logs.files_beside import (
@@ -30,7 +31,6 @@ from truetune.settings.stacks.registry import config_readers
 from truetune.source.module import Module, read_module
 from truetune.source.script_configs import extract_configs
 
-ADAPTER_FILE = "adapter_config.json"
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_BYTES = 1 << 20
@@ -59,18 +59,26 @@ def adapters_of_files(files: Iterable[Path]) -> list[AdapterBeside]:
 
 def files_beside_log(log: Path) -> FilesBeside:
     """The adapters and precisions that the files in the folder of a log set, where the log alone was named."""
-    folder = log if log.is_dir() else log.parent
-    try:
-        files = sorted(path for path in folder.iterdir() if path.is_file())
-    except OSError:
+    files = _scripts_and_settings(log if log.is_dir() else log.parent)
+    if not files:
         return NOTHING_BESIDE
-    wanted = [file for file in files if file.suffix in (*SCRIPT_SUFFIXES, *SETTINGS_SUFFIXES)]
-    trainings = [_trainings_of_file(file) for file in wanted[:MAX_FILES]]
+    trainings = [_trainings_of_file(file) for file in files[:MAX_FILES]]
     configs = (config for one in trainings for config in one.configs)
     return FilesBeside(
         settings=tuple(setting for config in configs for setting in _precisions(config)),
         adapters=tuple(adapter for one in trainings for adapter in one.adapters),
     )
+
+
+def _scripts_and_settings(folder: Path) -> list[Path]:
+    """The scripts and the files of settings directly in a folder."""
+    suffixes = (*SCRIPT_SUFFIXES, *SETTINGS_SUFFIXES)
+    try:
+        return sorted(
+            path for path in folder.iterdir() if path.suffix in suffixes and path.is_file()
+        )
+    except OSError:
+        return []
 
 
 def _precisions(config: Config) -> Iterator[SettingBeside]:
@@ -86,7 +94,7 @@ def _precisions(config: Config) -> Iterator[SettingBeside]:
 def _trainings_of_file(file: Path) -> _Trainings:
     """The trainings of one file; none where it can't be read, which the rules on the file itself say."""
     try:
-        if file.name == ADAPTER_FILE:
+        if file.name == ADAPTER_CONFIG:
             return _Trainings([], list(_saved_adapter(file)))
         if file.suffix in SCRIPT_SUFFIXES:
             return _trainings_of_script(read_module(file))

@@ -477,13 +477,11 @@ GUIDES = (
                   ("container-shared-memory-too-small", "fault-named-in-the-output", "run-ended-in-an-exception")),
             Cause("Unsloth works on one GPU, whatever is shown to it: its banner says `Num GPUs used = 1`. A recent"
                   " release under torchrun or accelerate launch, or Axolotl, LLaMA-Factory or TRL use several",
-                  "unsloth on two T4 of Kaggle uses only one gpu; FastLanguageModel, Data Parallel GPUs = 1",
-                  ()),
+                  "unsloth on two T4 of Kaggle uses only one gpu; FastLanguageModel, Data Parallel GPUs = 1"),
             Cause("Lightning's devices is not the number of tasks that Slurm starts on a node: --ntasks-per-node must"
                   " equal Trainer(devices=N), with srun before python",
                   "stuck forever after Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4; lightning ddp in a slurm"
-                  " job hangs",
-                  ()),
+                  " job hangs"),
             Cause("one process works on all GPUs: plain `python` with a Trainer wraps the model in nn.DataParallel."
                   " Start with torchrun or accelerate launch, or set CUDA_VISIBLE_DEVICES=0",
                   "using 4 gpus is slower than one, gpu 0 is much fuller than the rest; Was asked to gather along"
@@ -517,8 +515,8 @@ GUIDES = (
                   ("every-process-changes-the-same-files", "run-ended-in-an-exception")),
             Cause("vLLM, SGLang and TGI use one GPU unless told: --tensor-parallel-size N splits a model over N, "
                   "--data-parallel-size N serves N copies",
-                  "vllm serve uses only the first gpu although there are four; inference server on one of several gpus",
-                  ()),
+                  "vllm serve uses only the first gpu although there are four; inference server on one of several"
+                  " gpus"),
             Cause("weights or optimizer states are offloaded though they fit the GPU",
                   "steps of half a minute with ZeRO-3 and CPU offload for a small model; many cards, slow",
                   ("offload-without-need",)),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
 from truetune.logs.run_log import RunLog
-
-ADAPTER_FILE = "adapter_config.json"
 
 
 def trains_adapter(log: RunLog) -> bool:
@@ -19,5 +18,5 @@ def trains_adapter(log: RunLog) -> bool:
 def _is_adapter_saved(log: Path) -> bool:
     """Does an adapter lie beside a log, or in a checkpoint beside it?"""
     folder = log if log.is_dir() else log.parent
-    places = (ADAPTER_FILE, f"checkpoint-*/{ADAPTER_FILE}")
+    places = (ADAPTER_CONFIG, f"checkpoint-*/{ADAPTER_CONFIG}")
     return any(any(folder.glob(place)) for place in places)
