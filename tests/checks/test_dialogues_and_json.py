@@ -209,6 +209,6 @@ def test_fenced_answers_with_a_lead_are_counted_with_it(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     found = next(one for one in truetune.check(str(path)).findings if one.rule == NO_JSON)
     assert found.message.startswith(
-        "20 of 30 rows have their JSON in a fence (```json) (10 of them behind words such as 'Here is the JSON:'), and"
+        "20 of 30 rows have their JSON in a fence (```json) (10 of them after words such as 'Here is the JSON:'), and"
         " 10 have it bare"
     )

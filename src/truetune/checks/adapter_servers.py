@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case
+from truetune.checks.sglang_server_commands import sglang_server
 from truetune.checks.source.evidence.served_model_folders import served_names, servers_around_path
-from truetune.checks.vllm_server_commands import (
-    VllmServerCommand,
-    adapters_by_option,
-    adapters_by_served_name,
-)
+from truetune.checks.vllm_server_commands import VllmServerCommand, adapters_by_served_name
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.read_modelfile import read_modelfile
 from truetune.parsing.shell_commands import (
@@ -79,16 +76,13 @@ def _sglang_servers(path: Path) -> Iterator[AdapterServer]:
     """The servers of SGLang with `--lora-paths`; requests name an adapter as `BASE:NAME`."""
     for file in command_files_around(path):
         for command in file.commands:
-            options = command.behind("-m", "sglang.launch_server")
-            model = last_option(options, "--model-path", "--model") if options else None
-            if options is None or not model:
+            server = sglang_server(command)
+            if server is None or not server.adapters:
                 continue
-            names = list(adapters_by_option(options, "--lora-paths"))
-            name = last_option(options, "--served-model-name") or model
+            name, names = server.served_name, list(server.adapters)
             adapters = frozenset((*names, *(f"{name}:{one}" for one in names)))
             case = Case(command.text.strip(), file=file.path, line=command.line)
-            if adapters:
-                yield AdapterServer(case, frozenset((name,)), adapters)
+            yield AdapterServer(case, frozenset((name,)), adapters)
 
 
 def _ollama_models(path: Path) -> Iterator[AdapterServer]:

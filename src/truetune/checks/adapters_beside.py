@@ -1,16 +1,18 @@
 """The scale of the LoRA adapter that files beside a log set: settings of any stack, scripts, a saved adapter.
 
 Settings and the arguments of scripts are read as the rules on them read them. A folder may hold the files of several
-runs; who asks takes a scale only where all files agree on it.
+runs; a rule takes a scale only where all files agree on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.hyperparameter_limits import parse_limit_number
+from truetune.checks.source.evidence.adapter_folders import ADAPTER_CONFIG
 from truetune.checks.source.evidence.find_hyperparameter_arguments import training_calls
 from truetune.errors import TruetuneError
 from truetune.logs.files_beside import (
@@ -29,7 +31,6 @@ from truetune.settings.stacks.registry import config_readers
 from truetune.source.module import Module, read_module
 from truetune.source.script_configs import extract_configs
 
-ADAPTER_FILE = "adapter_config.json"
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_BYTES = 1 << 20
@@ -41,68 +42,76 @@ PRECISIONS = ("bf16", "fp16")
 ALPHA, RANK = "training.lora.lora_alpha", "training.lora.r"
 
 
+class _Trainings(NamedTuple):
+    """The trainings that a file holds."""
+
+    configs: list[Config]
+    adapters: list[AdapterBeside]
+
+
+NO_TRAININGS = _Trainings([], [])
+
+
 def adapters_of_files(files: Iterable[Path]) -> list[AdapterBeside]:
     """The adapters that these files set; what can't be read sets none."""
-    found: list[AdapterBeside] = []
-    for file in files:
-        try:
-            found += _adapters_of_file(file)
-        except (TruetuneError, OSError, ValueError):
-            continue  # who looks at the file itself says what is wrong with it
-    return found
+    return [adapter for file in files for adapter in _trainings_of_file(file).adapters]
 
 
 def files_beside_log(log: Path) -> FilesBeside:
     """The adapters and precisions that the files in the folder of a log set, where the log alone was named."""
-    folder = log if log.is_dir() else log.parent
-    try:
-        files = sorted(path for path in folder.iterdir() if path.is_file())
-    except OSError:
+    files = _scripts_and_settings(log if log.is_dir() else log.parent)
+    if not files:
         return NOTHING_BESIDE
-    wanted = [file for file in files if file.suffix in (*SCRIPT_SUFFIXES, *SETTINGS_SUFFIXES)]
+    trainings = [_trainings_of_file(file) for file in files[:MAX_FILES]]
+    configs = (config for one in trainings for config in one.configs)
     return FilesBeside(
-        settings=tuple(_precisions_of_files(wanted[:MAX_FILES])),
-        adapters=tuple(adapters_of_files(wanted[:MAX_FILES])),
+        settings=tuple(setting for config in configs for setting in _precisions(config)),
+        adapters=tuple(adapter for one in trainings for adapter in one.adapters),
     )
 
 
-def _precisions_of_files(files: Iterable[Path]) -> Iterator[SettingBeside]:
-    """The precisions that settings and scripts ask for."""
-    for file in files:
-        try:
-            configs = list(_configs_of_file(file))
-        except (TruetuneError, OSError, ValueError):
-            continue  # who looks at the file itself says what is wrong with it
-        for config in configs:
-            for name in PRECISIONS:
-                place = config.places.get(f"training.{name}")
-                value = getattr(config.spec.training, name)
-                if place is not None and isinstance(value, bool):
-                    text = f"{place.key}={value}"
-                    yield SettingBeside(name, value, place.file, place.line, text)
+def _scripts_and_settings(folder: Path) -> list[Path]:
+    """The scripts and the files of settings directly in a folder."""
+    suffixes = (*SCRIPT_SUFFIXES, *SETTINGS_SUFFIXES)
+    try:
+        return sorted(
+            path for path in folder.iterdir() if path.suffix in suffixes and path.is_file()
+        )
+    except OSError:
+        return []
+
+
+def _precisions(config: Config) -> Iterator[SettingBeside]:
+    """The precisions that settings ask for."""
+    for name in PRECISIONS:
+        place = config.places.get(f"training.{name}")
+        value = getattr(config.spec.training, name)
+        if place is not None and isinstance(value, bool):
+            text = f"{place.key}={value}"
+            yield SettingBeside(name, value, place.file, place.line, text)
+
+
+def _trainings_of_file(file: Path) -> _Trainings:
+    """The trainings of one file; none where it can't be read, which the rules on the file itself say."""
+    try:
+        if file.name == ADAPTER_CONFIG:
+            return _Trainings([], list(_saved_adapter(file)))
+        if file.suffix in SCRIPT_SUFFIXES:
+            return _trainings_of_script(read_module(file))
+        configs = list(_configs_of_file(file))
+    except (TruetuneError, OSError, ValueError):
+        return NO_TRAININGS
+    return _Trainings(configs, [one for config in configs for one in _adapter_of_config(config)])
 
 
 def _configs_of_file(file: Path) -> Iterable[Config]:
-    """The settings of trainings that a file holds."""
-    if file.suffix in SCRIPT_SUFFIXES:
-        return extract_configs(read_module(file))
+    """The settings of trainings in a file of settings or of commands."""
     if is_command_file(file):
         return configs_of_commands(read_commands(file))
     is_small = file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_BYTES
     if is_small and recognise_kinds(file)[0] in config_readers():
         return [read_config(file)]
     return ()
-
-
-def _adapters_of_file(file: Path) -> Iterator[AdapterBeside]:
-    """The adapters that one file sets."""
-    if file.suffix in SCRIPT_SUFFIXES:
-        yield from _adapters_of_script(read_module(file))
-    elif file.name == ADAPTER_FILE:
-        yield from _saved_adapter(file)
-    else:
-        for config in _configs_of_file(file):
-            yield from _adapter_of_config(config)
 
 
 def _adapter_of_config(config: Config) -> Iterator[AdapterBeside]:
@@ -114,10 +123,15 @@ def _adapter_of_config(config: Config) -> Iterator[AdapterBeside]:
     yield AdapterBeside(place.file, place.line, lora.lora_alpha, lora.r, lora.use_rslora)
 
 
-def _adapters_of_script(module: Module) -> Iterator[AdapterBeside]:
-    """The adapters of a script: of its trainer's settings, and of calls beside them."""
-    for config in extract_configs(module):
-        yield from _adapter_of_config(config)
+def _trainings_of_script(module: Module) -> _Trainings:
+    """The settings of a script's trainers, with the adapters in them and in calls beside them."""
+    configs = list(extract_configs(module))
+    adapters = [one for config in configs for one in _adapter_of_config(config)]
+    return _Trainings(configs, [*adapters, *_adapters_in_calls(module)])
+
+
+def _adapters_in_calls(module: Module) -> Iterator[AdapterBeside]:
+    """The adapters that calls of a script set with both alpha and rank."""
     for found in training_calls(module):
         alpha, rank = (parse_limit_number(found.values.get(one)) for one in (ALPHA, "r"))
         if alpha is None or rank is None or rank < 1:

@@ -30,7 +30,7 @@ from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import is_command_file
 
 MAX_FOLDERS, MAX_FILES = 12, 60
-"""Folders around a file that are looked at, and the scripts and settings in each. Chosen: projects have fewer"""
+"""Folders around a file that are read, and the scripts and settings in each. Chosen: projects have fewer"""
 WRITERS = (".py", ".yaml", ".yml")
 
 
@@ -101,7 +101,7 @@ def _training_into(folder: str, around: Path) -> Case | None:
         try:
             stages = list(stages_of_file(file))
         except (TruetuneError, OSError, ValueError):
-            continue  # who looks at the file itself says what is wrong with it
+            continue  # the rules on the file itself say what is wrong with it
         for stage in stages:
             if not stage.trains_adapter and is_within(folder, stage.output):
                 text = f"{file.name} trains {stage.model} into {stage.output}"

@@ -103,9 +103,9 @@ class _Stretches(NamedTuple):
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
-    """Behind the last gram of each"""
+    """After the last gram of each"""
     links: NDArray[np.uint64]
-    """(stretches + 1,) which stretch stands before and which behind each gap, as one number"""
+    """(stretches + 1,) which stretch stands before and which after each gap, as one number"""
 
 
 def _stretches_of(grams: NDArray[np.uint64], is_common: NDArray[np.bool_]) -> _Stretches:

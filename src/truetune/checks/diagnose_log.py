@@ -92,8 +92,6 @@ def diagnose(
         raise UsageError("give a spec or settings, not both")
     spec = spec or spec_of(settings, "diagnose()")
     log = read_run(path)
-    if files_beside is NOTHING_BESIDE and log.curve("loss"):
-        files_beside = files_beside_log(Path(path))
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
     reading = (
         read_data_for_loss_floor(spec, choose_rules(spec, AnswersNearlyAllAlike))
@@ -104,7 +102,7 @@ def diagnose(
         log,
         facts=_known_settings(spec, log),
         beside=find_sibling_runs(log),
-        files_beside=files_beside,
+        files_beside=_with_own_folder(files_beside, log, Path(path)),
         data=reading.facts if reading is not None else None,
     )
     of_log = run_rules(log, choose_rules(spec, LogRule))
@@ -126,6 +124,13 @@ def diagnose(
         not_judged=(*lacking, *judgement.not_judged),
         seconds=time.perf_counter() - started,
     )
+
+
+def _with_own_folder(given: FilesBeside, log: RunLog, path: Path) -> FilesBeside:
+    """What was given with a log, else what the files in its folder set: a log may be named alone."""
+    if given is not NOTHING_BESIDE or not log.curve("loss"):
+        return given
+    return files_beside_log(path)
 
 
 def diagnose_end_of_command(
@@ -267,7 +272,7 @@ def _steps_in_words(log: RunLog) -> str:
         is_training = log.output is not None and log.output.done >= log.last_step
         planned = total or (planned if is_training else 0)
         return records + (f", of a run of {planned:,.0f} steps" if planned else "")
-    # The state of a trainer counts the steps behind the last record as well.
+    # The state of a trainer counts the steps after the last record as well.
     done = max(log.last_step, min(log.number("global_step") or 0.0, total or 0.0))
     return f"{done:,.0f}" + (f" of {total:,.0f}" if total else "")
 

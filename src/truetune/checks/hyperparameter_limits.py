@@ -257,12 +257,14 @@ LOWEST_SCALE = 0.25
 WEAKEST = 1e-6
 """LOWEST_SCALE times 5e-6, the lowest rate at which an adapter is fine-tuned on answers (dpo-too-weak-or-frozen)"""
 
-HIGHEST_SCALE = 16.0
-"""Twice the highest that is published for usual rates"""
+MAX_PUBLISHED_SCALE = 8.0
+"""The highest scale that is published for usual rates (8 at 2e-4)"""
+HIGHEST_SCALE = 2 * MAX_PUBLISHED_SCALE
+"""Chosen, not measured: twice what is published, so that a bold scale alone is not named"""
 STRONGEST = 2e-3
 """Scale times rate: 8 times 2e-4 is published (0.0016), for adapters on answers"""
 MIN_RANK = 8
-"""Rank from which on the scales of the table are meant"""
+"""Rank from which on the published scales hold. Chosen: 8 is the lowest rank in common use, and the default of PEFT"""
 
 LIMITS: tuple[Limit, ...] = (
     Limit(

@@ -464,7 +464,7 @@ def _fix_module(
 
 
 MAX_NAMED_FILES = 100
-"""Files of a folder that are looked at for what it is called"""
+"""Files of a folder by which it is called. Chosen: the first hundred are of all its kinds"""
 
 
 def _folder_in_words(folder: Path) -> str:

@@ -62,7 +62,7 @@ LEARNED_BY = frozenset(
 )
 """Switches of which `learned` says what they come to for these rows: one for prompts does nothing to rows of text"""
 MAX_DEPTH = 3
-"""Tables in lists (`datasets[0].roles_to_train`) that are looked into"""
+"""Levels of tables and lists that are read (`datasets[0].roles_to_train` has three)"""
 NAMES_OF_ROWS = ("dataset", "dataset_name", "datasets", "train_dataset", "dataset_id_or_path")
 NOT_EVALUATED = frozenset(("", "no", "none", "false"))
 

@@ -74,13 +74,18 @@ def merges_in_folder(folder: Path) -> Iterator[MergedWeights]:
 
 def _merged_by_script(path: Path, command: ShellCommand) -> Iterator[MergedWeights]:
     """What a command merges that runs a script of the folder: by its options for the adapter and the output."""
-    script = next((word for word in command.words if word.endswith(".py")), None)
-    if script is None or MERGING not in _head(path.parent / script):
+    if MERGING not in script_of_command(path, command):
         return
     adapter = option_value(command, ADAPTER_OPTION)
     folder = option_value(command, OUTPUT_OPTION)
     if adapter and folder:
         yield MergedWeights(folder, adapter, str(path), command.line)
+
+
+def script_of_command(path: Path, command: ShellCommand) -> bytes:
+    """The script beside a file of commands that one of them runs; empty where it runs none, or it can't be read."""
+    script = next((word for word in command.words if word.endswith(".py")), None)
+    return b"" if script is None else _head(path.parent / script)
 
 
 def option_value(command: ShellCommand, pattern: re.Pattern[str]) -> str | None:

@@ -48,9 +48,9 @@ OWN_WEIGHTS = re.compile(
     r"(?<![a-z])(?:sft|dpo|orpo|kto|cpt|merged?|fused|(?:fine-?)?tuned|stage-?\d|checkpoint-\d+|final|best)(?![a-z])"
 )
 """What folders of trained or merged weights are called"""
-# Chosen: the longest names on the hub have 96 characters; the patterns are slow on a megabyte.
 MAX_NAME = 255
 """Characters of a folder's name, the most that Linux takes"""
+# Chosen: the longest names on the hub have 96 characters; the patterns are slow on a megabyte.
 LONGEST = 300
 """Characters; longer ones name no model"""
 

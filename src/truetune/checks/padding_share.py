@@ -18,6 +18,7 @@ CHARACTERS_PER_TOKEN = 4
 """Of English text; text with code or of other languages has fewer"""
 TEMPLATE_TOKENS = 16
 """For the headers of a chat template, which are in no row of the file. Chosen, not measured"""
+# All below are chosen, not measured, for the reasons beside them.
 MIN_ROWS = 50
 """Fewer rows say little of the data, and are trained in minutes"""
 MIN_SHARE, LARGE_SHARE = 0.6, 0.75
@@ -25,9 +26,9 @@ MIN_SHARE, LARGE_SHARE = 0.6, 0.75
 MIN_TOKENS_OF_BATCH = 8192
 """Tokens of a batch with its pads, below which a GPU waits for other things"""
 MAX_TAIL = 0.1
-"""The share of the rows that are called the few long ones"""
+"""The share of the rows that are called the few long ones: of more, the data are long and short, and none is dropped"""
 MIN_TAIL_TIMES = 4
-"""Times the median from which on a row is a long one"""
+"""Times the median from which on a row is a long one: twice the median is common in any data"""
 
 
 class PaddedBatches(NamedTuple):

@@ -48,23 +48,26 @@ def trained_by_scripts(path: Path) -> TrainedByScripts | None:
     if len(trainings) != 1:
         return None
     training = trainings[0]
+    others = [one for one in scripts if one is not training]
     trained = trained_models(training)
     if trained is None or any(training.methods("push_to_hub")):
         return None
-    if any(_asks_what_was_trained(one, trained.outputs) for one in scripts if one is not training):
+    if any(_asks_what_was_trained(one, trained.outputs) for one in others):
         return None
-    merged = [folder for one in scripts if one is not training for folder in _merged_folders(one)]
-    merged += _merged_folders(training)
+    merged = [folder for one in (*others, training) for folder in _merged_folders(one)]
     outputs = {*trained.outputs, *merged}
-    # The folder of a model that is saved behind the training, not that of its checkpoints.
-    best = min(merged, key=len) if merged else max(trained.outputs, key=len)
     return TrainedByScripts(
         training.path,
         frozenset(map(plain_folder, trained.bases)),
         frozenset(map(plain_folder, outputs)),
-        plain_folder(best),
+        plain_folder(_folder_to_use(merged, trained.outputs)),
         case_at(training, trained.node),
     )
+
+
+def _folder_to_use(merged: list[str], outputs: frozenset[str]) -> str:
+    """The folder of merged weights, else that of the saved model, which often lies within that of the checkpoints."""
+    return min(merged, key=len) if merged else max(outputs, key=len)
 
 
 def _asks_what_was_trained(module: Module, outputs: frozenset[str]) -> bool:

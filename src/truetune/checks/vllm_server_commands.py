@@ -74,12 +74,12 @@ def folder_on_host(server: VllmServerCommand, folder: str) -> str:
 
 
 def adapters_by_served_name(server: VllmServerCommand) -> dict[str, str]:
-    """Name -> folder of the adapters behind `--lora-modules`: `NAME=FOLDER`, or `{"name": ..., "path": ...}`."""
+    """Name -> folder of the adapters after `--lora-modules`: `NAME=FOLDER`, or `{"name": ..., "path": ...}`."""
     return adapters_by_option(server.options, "--lora-modules")
 
 
 def adapters_by_option(options: tuple[str, ...], wanted: str) -> dict[str, str]:
-    """Name -> folder of the adapters behind an option that takes several."""
+    """Name -> folder of the adapters after an option that takes several."""
     adapters: dict[str, str] = {}
     is_listed = False
     for word in options:

@@ -67,6 +67,7 @@ _ABOUT_AN_ANSWER = (
 )
 ABOUT_AN_ANSWER = frozenset(_ABOUT_AN_ANSWER.split())
 """Parts of the names of columns whose text is about an answer, or is another one"""
+# Chosen, not measured: a wrong prompt only costs a comparison, and a right one is nearly always of this kind.
 MIN_PROMPT_WORDS = 3
 """Words of the median text from which a column of an unknown name may hold prompts: ids, names and labels have fewer"""
 MIN_DISTINCT = 0.9
@@ -106,16 +107,24 @@ def recognise_prediction_columns(
     if "prediction" not in taken and taken.get("prompt") in ("messages", "conversations"):
         # Chats whose last turn is the model's: one column holds the question and the answer.
         taken["prediction"] = taken["prompt"]
-    if "prediction" in taken and "prompt" not in taken and not columns:
-        prompts = list(_columns_like_prompts(rows[:MAX_LOOKED_AT], names, taken))
-        if len(prompts) == 1:
-            taken["prompt"] = prompts[0]
+    if not columns:
+        _take_prompt_of_unknown_name(rows, names, taken)
     if "prediction" not in taken:
         raise DataError(
             f"{where}: no column of predictions; the rows have {name_list(names)}"
             f"{_advise_on_missing_column(rows, names, taken)}"
         )
     return taken
+
+
+def _take_prompt_of_unknown_name(
+    rows: Sequence[Row], names: Sequence[str], taken: dict[str, str]
+) -> None:
+    """Take the one column whose texts may be the prompts, where no name says which one holds them."""
+    if "prediction" in taken and "prompt" not in taken:
+        prompts = list(_columns_like_prompts(rows[:MAX_LOOKED_AT], names, taken))
+        if len(prompts) == 1:
+            taken["prompt"] = prompts[0]
 
 
 def _columns_like_prompts(

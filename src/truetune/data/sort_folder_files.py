@@ -224,7 +224,7 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
         return _is_written_answer(file, row, texts)
     # A file that is named on the command line is known by its columns, where one script writes all of them.
     naming = [text for text in texts if file.name in text or _spells_all(text, row)]
-    if any(word in text for text in naming for word in TRAINS):
+    if any(map(_trains, naming)):
         return False
     return any(WRITES.search(text) for text in naming)
 
@@ -234,15 +234,19 @@ def _is_written_answer(file: Path, row: Mapping[str, Any], texts: Sequence[str])
 
     A script that makes training rows by a model writes the same columns, so a training has to name what it reads.
     """
-    trainings = [text for text in texts if any(word in text for word in TRAINS)]
-    if not any(READS_DATA.search(text) for text in trainings):
+    trainings = [text for text in texts if _trains(text)]
+    names_its_rows = any(map(READS_DATA.search, trainings))
+    if not names_its_rows or any(file.stem in text for text in trainings):
         return False
-    if any(file.name in text or file.stem in text for text in trainings):
-        return False
-    asking = [text for text in texts if ASKS_A_MODEL.search(text) and text not in trainings]
+    writing = (text for text in texts if file.name in text or _spells_all(text, row))
     return any(
-        WRITES.search(text) and (file.name in text or _spells_all(text, row)) for text in asking
+        ASKS_A_MODEL.search(text) and WRITES.search(text) and not _trains(text) for text in writing
     )
+
+
+def _trains(script: str) -> bool:
+    """Does a script train a model?"""
+    return any(word in script for word in TRAINS)
 
 
 def _spells_all(text: str, row: Mapping[str, Any]) -> bool:

@@ -28,6 +28,8 @@ NOT_A_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:NaN|Infinity)(?=\s*[,}\]])")
 JSON_ASKED = re.compile(r"\bJSONL?\b", re.IGNORECASE)
 PYTHON_ASKED = re.compile(r"\bpython\b|\bdict(?:ionary)?\b|\btuples?\b|\brepr\b", re.IGNORECASE)
 MAX_TEXT = 50_000
+IN_WORDS: dict[Serialization, Serialization] = {"json": "worded", "fenced": "worded fence"}
+"""What JSON is called that stands in words"""
 PHRASES: dict[Serialization, str] = {
     "python": "are Python values as str(dict) prints them (single quotes, None, True), and no JSON",
     "trailing comma": "have a comma behind the last field, which JSON does not allow",
@@ -68,7 +70,7 @@ def _serialization_in_words(bare: str) -> Serialization | None:
     """Is it JSON behind a line such as "Here is the JSON:"?"""
     worded = WORDED.match(bare)
     within = serialization_of(worded["body"]) if worded is not None else None
-    return {"json": "worded", "fenced": "worded fence"}.get(within or "")  # type: ignore[return-value]
+    return IN_WORDS.get(within) if within is not None else None
 
 
 def asks_for_json(prompt: str) -> bool:

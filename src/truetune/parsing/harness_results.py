@@ -31,7 +31,7 @@ FIRST_KEY = re.compile(rb'\s*\{\s*"(results|config_general|groups|group_subtasks
 """How results begin: both harnesses write one of these keys first"""
 HEAD_BYTES = 256
 NAMED = "results"
-"""In the name of a results file that somebody wrote anew, with its keys in another order"""
+"""In the name of a results file that somebody wrote again, with its keys in another order"""
 OF_LIGHTEVAL = "config_general"
 """The key under which lighteval records what it was started with"""
 TEMPLATE_KEY = "chat_template"
@@ -78,17 +78,28 @@ def shots_by_task(path: Path) -> Mapping[str, int]:
         return {}
     if not isinstance(content, dict):
         return {}
-    results = content.get("results")
-    if OF_LIGHTEVAL in content:
-        tasks = [_lighteval_task(str(key)) for key in results or () if "|" in str(key)]
-        return {name: count for name, count in tasks[:MAX_TASKS] if count is not None}
+    shots = _shots_of_lighteval(content) if OF_LIGHTEVAL in content else _shots_of_lm_eval(content)
+    named = itertools.islice(shots, MAX_TASKS)
+    return {name: count for name, count in named if type(count) is int}
+
+
+def _shots_of_lighteval(content: Mapping[str, Any]) -> Iterator[tuple[str, int | None]]:
+    """Task and number, from the keys of the results."""
+    for key in content.get("results") or ():
+        if "|" in str(key):
+            yield _lighteval_task(str(key))
+
+
+def _shots_of_lm_eval(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Task and number: of `n-shot`, and of the tasks' own settings in releases that write none."""
     shots = content.get("n-shot")
-    if not isinstance(shots, dict):
-        configs = content.get("configs")
-        entries = configs.items() if isinstance(configs, dict) else ()
-        shots = {key: one.get("num_fewshot") for key, one in entries if isinstance(one, dict)}
-    named = itertools.islice(shots.items(), MAX_TASKS)
-    return {str(name): count for name, count in named if type(count) is int}
+    if isinstance(shots, dict):
+        yield from ((str(name), count) for name, count in shots.items())
+        return
+    configs = content.get("configs")
+    for name, settings in configs.items() if isinstance(configs, dict) else ():
+        if isinstance(settings, dict):
+            yield str(name), settings.get("num_fewshot")
 
 
 def harness_words(path: Path) -> tuple[str, ...]:
@@ -127,6 +138,11 @@ def _command_words(content: Mapping[str, Any]) -> Iterator[str]:
     limit = settings.get("limit")
     if isinstance(limit, int | float):
         yield from ("--limit", f"{limit:g}")
+    yield from _template_words(content)
+
+
+def _template_words(content: Mapping[str, Any]) -> Iterator[str]:
+    """The options for the chat template, or the word that says that nothing is known of it."""
     # Without a template the harness writes null here, so that only a text says that the option was given.
     if content.get(TEMPLATE_KEY) or content.get(TEMPLATE_HASH_KEY):
         yield "--apply_chat_template"

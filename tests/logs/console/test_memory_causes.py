@@ -427,7 +427,7 @@ def loading(steps: str, arguments: str, error: str = FULL) -> str:
 
 def test_a_load_behind_steps_finds_the_run_s_own_memory(tmp_path: Path) -> None:
     text = found(tmp_path, loading(STEPS, ", dtype=torch.bfloat16"))[ENDED]
-    assert "another model was loaded onto the GPU behind the training" in text
+    assert "another model was loaded onto the GPU after the training" in text
     assert "del model, trainer" in text
     assert "before any row" not in text
     assert "nvidia-smi" not in text

@@ -131,10 +131,13 @@ class ExactMatchMeasuresForm(AnswersRule):
         exact = sum(map(_is_exact, with_reference))
         if exact > MAX_EXACT_SHARE * total:
             # Most answers are exact: only numbers of another spelling are certain to be right as well.
-            spelled = [sample for sample in with_reference if _is_number_in_other_spelling(sample)]
-            if len(spelled) >= max(MIN_ANSWERS, MIN_SPELLED_SHARE * (total - exact)):
-                yield self._spelled_otherwise(spelled, total - exact)
-            return
+            yield from self._spelled_otherwise(with_reference, total - exact)
+        else:
+            yield from self._mostly_not_exact(with_reference, exact)
+
+    def _mostly_not_exact(self, with_reference: list[Sample], exact: int) -> Iterator[Finding]:
+        """What keeps answers that give their reference from being it word for word."""
+        total = len(with_reference)
         in_other_form = _in_another_form(with_reference)
         is_enough = len(in_other_form) >= MIN_OTHER_FORM_SHARE * total
         reasoned = [sample for sample in with_reference if _adds_reasoning(sample)]
@@ -161,11 +164,14 @@ class ExactMatchMeasuresForm(AnswersRule):
             total=total,
         )
 
-    def _spelled_otherwise(self, samples: list[Sample], missed: int) -> Finding:
-        """That answers are the number of their reference, and are written otherwise."""
+    def _spelled_otherwise(self, with_reference: list[Sample], missed: int) -> Iterator[Finding]:
+        """That many of the missed answers are the number of their reference, and are written otherwise."""
+        samples = [sample for sample in with_reference if _is_number_in_other_spelling(sample)]
+        if len(samples) < max(MIN_ANSWERS, MIN_SPELLED_SHARE * missed):
+            return
         one = samples[0]
         shown = f"{one.answer.text.strip()[:40]!r} for {one.prompt.reference.strip()[:40]!r}"
-        return self.finding(
+        yield self.finding(
             f"{len(samples)} of the {missed} answers that are not their reference word for word are the same number"
             f" ({shown}): a comparison of texts counts them as wrong",
             "compare numbers: take separators out of both sides and compare float(...) of them, or score with --parser"

@@ -133,34 +133,28 @@ class BaseEvaluatedAfterTraining(CommandRule):
     def findings(self) -> Iterator[Finding]:
         file = self.subject
         trainings = list(_trainings_of(file))
-        yield from self._behind_trainings(trainings) if trainings else self._beside_scripts()
+        yield from self._after_trainings(trainings) if trainings else self._beside_scripts()
 
     def _beside_scripts(self) -> Iterator[Finding]:
         """Commands that use the base which a script of the project trains, where none uses what it writes."""
-        used = [one for one in _used_plainly(self.subject) if not _is_about_the_base(one.command)]
-        if not used or ABOUT_THE_BASE.search(Path(self.subject.path).name):
-            return
         path = Path(self.subject.path)
-        scripts = trained_by_commands(path) or trained_by_scripts(path)
-        commands = list(commands_around(path))
-        if scripts is None or any(map(may_use_any_model, commands)):
+        used = [one for one in _used_plainly(self.subject) if not _is_about_the_base(one.command)]
+        if not used or ABOUT_THE_BASE.search(path.name):
             return
-        others = [one for one in commands if training_of(one, path.parent) is None]
-        if any(uses_as_model(one, folder) for one in others for folder in scripts.outputs):
+        trained = unused_training(path)
+        if trained is None:
             return
-        for asked in used:
-            if plain_folder(asked.model) not in scripts.bases:
-                continue
+        asked = next((one for one in used if plain_folder(one.model) in trained.bases), None)
+        if asked is not None:
             yield self.finding(
-                f"{asked.model} is the base that {Path(scripts.path).name} trains, and no command uses what is made of"
-                f" it ({scripts.best}): {asked.result} the base",
-                asked.remedy.replace("FOLDER", scripts.best),
-                cases=[self.case(asked.command, asked.text), scripts.case],
+                f"{asked.model} is the base that {Path(trained.path).name} trains, and no command uses what is made of"
+                f" it ({trained.best}): {asked.result} the base",
+                asked.remedy.replace("FOLDER", trained.best),
+                cases=[self.case(asked.command, asked.text), trained.case],
             )
-            return
 
-    def _behind_trainings(self, trainings: list[Training]) -> Iterator[Finding]:
-        """Commands of one file that use the base behind the training."""
+    def _after_trainings(self, trainings: list[Training]) -> Iterator[Finding]:
+        """Commands of one file that use the base after the training."""
         file = self.subject
         for training in trainings:
             later = [one for one in file.commands if one.line > training.command.line]
@@ -169,7 +163,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
             for asked in _asked_plainly(file):
                 if asked.command in later and asked.model == training.model:
                     yield self.finding(
-                        f"{asked.model} is asked behind the training that begins with it, and {training.output}, which"
+                        f"{asked.model} is asked after the training that begins with it, and {training.output}, which"
                         " the training writes, by no command: these are answers of the base",
                         asked.remedy.replace("FOLDER", training.output),
                         cases=[
@@ -207,7 +201,17 @@ def trained_by_commands(path: Path) -> TrainedByScripts | None:
     )
 
 
-def may_use_any_model(command: ShellCommand) -> bool:
+def unused_training(path: Path) -> TrainedByScripts | None:
+    """The one training of the project around a file of commands, where surely no command uses what it writes."""
+    trained = trained_by_commands(path) or trained_by_scripts(path)
+    if trained is None:
+        return None
+    commands = [one for one in commands_around(path) if training_of(one, path.parent) is None]
+    is_used = any(uses_as_model(one, folder) for one in commands for folder in trained.outputs)
+    return None if is_used or any(map(_may_use_any_model, commands)) else trained
+
+
+def _may_use_any_model(command: ShellCommand) -> bool:
     """Does a command name a model by a variable that is not known?"""
     return "$" in command.text and MODEL_WORDS.search(" ".join(command.words)) is not None
 
@@ -218,9 +222,7 @@ def _used_plainly(file: CommandFile) -> Iterator[Asked]:
     for command in file.commands:
         if "$" in command.text:
             continue
-        places = [n for n, word in enumerate(command.words) if Path(word).name in CONVERTERS]
-        words = command.words[places[0] + 1 :] if places else ()
-        model = _first_argument(words)
+        model = _converted_model(command)
         if model:
             yield Asked(
                 command,
@@ -232,10 +234,11 @@ def _used_plainly(file: CommandFile) -> Iterator[Asked]:
             )
 
 
-def _first_argument(words: tuple[str, ...]) -> str | None:
-    """The first word that is no option and no value of one; the model has no option of its own."""
+def _converted_model(command: ShellCommand) -> str | None:
+    """What a command converts to GGUF: the first word that is no option and no value of one, for it has no option."""
+    places = [n for n, word in enumerate(command.words) if Path(word).name in CONVERTERS]
     before = ""
-    for word in words:
+    for word in command.words[places[0] + 1 :] if places else ():
         if not word.startswith("-") and (not before.startswith("--") or "=" in before):
             return word
         before = "" if word in CONVERTER_SWITCHES else word
@@ -244,10 +247,10 @@ def _first_argument(words: tuple[str, ...]) -> str | None:
 
 def _is_about_the_base(command: ShellCommand) -> bool:
     """Does a command say, by where it writes, that the base is meant?"""
-    return ABOUT_THE_BASE.search(" ".join(_words_of_results(command))) is not None
+    return ABOUT_THE_BASE.search(" ".join(words_of_results(command))) is not None
 
 
-def _words_of_results(command: ShellCommand) -> Iterator[str]:
+def words_of_results(command: ShellCommand) -> Iterator[str]:
     """Where a command writes."""
     before = ""
     for word in command.words:
@@ -258,12 +261,7 @@ def _words_of_results(command: ShellCommand) -> Iterator[str]:
 
 def training_of(command: ShellCommand, folder: Path) -> Training | None:
     """The training that a command starts; None where it starts none, or its model or output is not seen."""
-    words = next(
-        (found for one in TRAINING_PROGRAMS if (found := command.behind(*one)) is not None), None
-    )
-    if words is None:
-        places = [n for n, word in enumerate(command.words) if TRAINING_SCRIPT.search(word)]
-        words = command.words[places[0] + 1 :] if places else None
+    words = _training_words(command)
     if words is None:
         return None
     model, output = last_option(words, *MODEL_OPTIONS), last_option(words, *OUTPUT_OPTIONS)
@@ -272,6 +270,16 @@ def training_of(command: ShellCommand, folder: Path) -> Training | None:
         named = _named_by_settings(folder / settings)
         model, output = model or named[0], output or named[1]
     return Training(command, model, output) if model and output else None
+
+
+def _training_words(command: ShellCommand) -> tuple[str, ...] | None:
+    """What follows the program or the script that trains; None where a command starts none."""
+    for program in TRAINING_PROGRAMS:
+        words = command.behind(*program)
+        if words is not None:
+            return words
+    places = [n for n, word in enumerate(command.words) if TRAINING_SCRIPT.search(word)]
+    return command.words[places[0] + 1 :] if places else None
 
 
 def _named_by_settings(path: Path) -> tuple[str, str]:

@@ -32,21 +32,19 @@ There is no automatic fix: an older run may be measured on purpose.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from truetune.checks.adapter_servers import commands_around
 from truetune.checks.commands.base_evaluated_after_training import (
-    WRITING_OPTIONS,
-    may_use_any_model,
-    trained_by_commands,
     training_of,
-    uses_as_model,
+    unused_training,
+    words_of_results,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.checks.trained_by_scripts import plain_folder, trained_by_scripts
+from truetune.checks.trained_by_scripts import TrainedByScripts, plain_folder
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODEL_OPTIONS = (
@@ -79,6 +77,14 @@ class Evaluated(NamedTuple):
     folder: str
 
 
+class SiblingRun(NamedTuple):
+    """A run that lies beside the trained one."""
+
+    folder: str
+    trained_name: str
+    """How the trained run is called in the same folder"""
+
+
 class EvaluatesAnotherRun(CommandRule):
     code = "CMD096"
     symptoms = ("nothing-is-learned", "odd-metrics")
@@ -98,35 +104,31 @@ class EvaluatesAnotherRun(CommandRule):
         used = [one for one in self.places(self.subject) if not OLDER.search(one.command.text)]
         if not used or OLDER.search(path.name):
             return
-        trained = trained_by_commands(path) or trained_by_scripts(path)
+        trained = unused_training(path)
         if trained is None:
             return
-        commands = [one for one in commands_around(path) if training_of(one, path.parent) is None]
-        if any(map(may_use_any_model, commands)) or any(
-            uses_as_model(one, folder) for one in commands for folder in trained.outputs
-        ):
-            return
+        written = " ".join(map(_results_of, commands_around(path)))
         for one in used:
-            other = next(filter(None, (_sibling(one.folder, out) for out in trained.outputs)), None)
-            if other is None:
-                continue
-            run, name = other
-            if any(
-                run in word
-                for command in commands_around(path)
-                for word in _results_of(command).split()
-            ):
-                continue
-            is_named_so = name in _results_of(one.command)
-            yield self.finding(
-                f"{one.folder} is of the run {run}, and {Path(trained.path).name} writes {trained.best}, which no"
-                f" command uses: these are answers of {run}"
-                + (f", under the name of {name}" if is_named_so else ""),
-                f"name {trained.best} in place of it, or the checkpoint of this run that is meant",
-                severity="warning" if is_named_so or CHECKPOINT.search(one.folder) else "info",
-                cases=[self.case(one.command, one.folder), trained.case],
-            )
-            return
+            other = _sibling_run(one.folder, trained.outputs)
+            # What a command writes there is of that run on purpose.
+            if other is not None and other.folder not in written:
+                yield self._of_another_run(one, other, trained)
+                return
+
+    def _of_another_run(
+        self, evaluated: Evaluated, other: SiblingRun, trained: TrainedByScripts
+    ) -> Finding:
+        """A command that uses another run; a warning where it can hardly be meant."""
+        is_named_so = other.trained_name in _results_of(evaluated.command)
+        is_checkpoint = CHECKPOINT.search(evaluated.folder) is not None
+        name = f", under the name of {other.trained_name}" if is_named_so else ""
+        return self.finding(
+            f"{evaluated.folder} is of the run {other.folder}, and {Path(trained.path).name} writes {trained.best},"
+            f" which no command uses: these are answers of {other.folder}{name}",
+            f"name {trained.best} in place of it, or the checkpoint of this run that is meant",
+            severity="warning" if is_named_so or is_checkpoint else "info",
+            cases=[self.case(evaluated.command, evaluated.folder), trained.case],
+        )
 
 
 def _folders_used(command: ShellCommand) -> Iterator[str]:
@@ -141,18 +143,16 @@ def _folders_used(command: ShellCommand) -> Iterator[str]:
                 yield match[1]
 
 
-def _sibling(folder: str, output: str) -> tuple[str, str] | None:
-    """The run of a folder, and the name of the trained one, where both stand in the same folder; else None."""
+def _sibling_run(folder: str, outputs: Iterable[str]) -> SiblingRun | None:
+    """The run of a folder, where one of the trained folders stands beside it; else None."""
     parts = PurePosixPath(folder).parts
-    for depth in range(len(PurePosixPath(output).parts), 1, -1):
-        own = PurePosixPath(output).parts[:depth]
-        # One level above the last part of both, and the same down to there.
-        if (
-            len(parts) >= depth
-            and parts[: depth - 1] == own[:-1]
-            and _are_runs(parts[depth - 1], own[-1])
-        ):
-            return "/".join(parts[:depth]), own[-1]
+    for output in outputs:
+        trained = PurePosixPath(output).parts
+        for depth in range(min(len(trained), len(parts)), 1, -1):
+            # One level above the last part of both, and the same down to there.
+            is_beside = parts[: depth - 1] == trained[: depth - 1]
+            if is_beside and _are_runs(parts[depth - 1], trained[depth - 1]):
+                return SiblingRun("/".join(parts[:depth]), trained[depth - 1])
     return None
 
 
@@ -163,5 +163,4 @@ def _are_runs(one: str, other: str) -> bool:
 
 def _results_of(command: ShellCommand) -> str:
     """Where a command writes, as one text."""
-    words = zip(("", *command.words), command.words, strict=False)
-    return " ".join(word for before, word in words if WRITING_OPTIONS.search(before))
+    return " ".join(words_of_results(command))

@@ -74,10 +74,11 @@ NO_EXAMPLES = re.compile(
     r"|lambada\w*|ifeval|social_iqa|wikitext"
 )
 """Tasks of lm_eval whose own default is no example"""
+# Both are chosen, not measured: they bound the time on a folder of many files.
 MAX_FILES = 40
 """Results files, or files of commands, beside one that are read"""
 MAX_ENTRIES = 2_000
-"""Entries of a folder that are looked at"""
+"""Entries of a folder that are listed"""
 SHOWN_TASKS = 4
 """Tasks with other examples that a message names"""
 
@@ -237,17 +238,7 @@ def _setup_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Itera
 def _shot_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Iterator[str]:
     """The numbers of examples that differ; of results each task has its own."""
     if one.shots and other.shots:
-        differing = [
-            f"{task} {one.shots[task]} and {other.shots[task]}"
-            for task in sorted(tasks)
-            if one.shots.get(task, "") != other.shots.get(task, "")
-            and task in one.shots
-            and task in other.shots
-        ]
-        if differing:
-            more = f", and {len(differing) - SHOWN_TASKS} more tasks"
-            shown = ", ".join(differing[:SHOWN_TASKS])
-            yield f"few-shot examples {shown}{more if len(differing) > SHOWN_TASKS else ''}"
+        yield from _shot_differences_by_task(one.shots, other.shots, tasks)
         return
     numbers = (one.shots_of_all, other.shots_of_all)
     if numbers[0] == numbers[1]:
@@ -258,3 +249,18 @@ def _shot_differences(one: Setup, other: Setup, tasks: frozenset[str]) -> Iterat
         return
     first, second = ("the default of the task" if value is None else value for value in numbers)
     yield f"few-shot examples {first} and {second}"
+
+
+def _shot_differences_by_task(
+    one: Mapping[str, str], other: Mapping[str, str], tasks: frozenset[str]
+) -> Iterator[str]:
+    """The tasks whose numbers of examples differ, the first of them by name."""
+    differing = [
+        f"{task} {one[task]} and {other[task]}"
+        for task in sorted(tasks & one.keys() & other.keys())
+        if one[task] != other[task]
+    ]
+    if differing:
+        more = len(differing) - SHOWN_TASKS
+        shown = ", ".join(differing[:SHOWN_TASKS])
+        yield f"few-shot examples {shown}{f', and {more} more tasks' if more > 0 else ''}"

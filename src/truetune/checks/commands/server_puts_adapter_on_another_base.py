@@ -44,19 +44,17 @@ from typing import NamedTuple
 
 from truetune.checks.base_below_adapter import explain_base_below
 from truetune.checks.findings import Case, Finding
-from truetune.checks.merged_weights import ADAPTER_OPTION, option_value
+from truetune.checks.merged_weights import ADAPTER_OPTION, option_value, script_of_command
 from truetune.checks.model_identity import base_in_only_adapter_file, base_of_adapter
 from truetune.checks.rule import CommandRule
+from truetune.checks.sglang_server_commands import sglang_server
 from truetune.checks.vllm_server_commands import (
-    adapters_by_option,
     adapters_by_served_name,
     find_vllm_server_commands,
     folder_on_host,
     model_of_server,
 )
-from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.input_limits import SETTINGS, InputLimitError
-from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 BASE_OPTION = re.compile(r"--(?:base|base[-_]model[\w-]*|model[-_]name[\w-]*|model[-_]path|model)")
 PUTS_ADAPTERS_ON = b"PeftModel"
@@ -143,28 +141,17 @@ def _vllm_servers(file: CommandFile) -> Iterator[_AdapterOnModel]:
 
 def _sglang_server(command: ShellCommand) -> _AdapterOnModel | None:
     """A server of SGLang with adapters; None where a command starts none."""
-    options = command.behind("-m", "sglang.launch_server")
-    if options is None:
+    server = sglang_server(command)
+    if server is None or not server.adapters:
         return None
-    model = last_option(options, "--model-path", "--model")
-    adapters = adapters_by_option(options, "--lora-paths")
-    return (
-        _AdapterOnModel(command, model, adapters, "served on", {}) if model and adapters else None
-    )
+    return _AdapterOnModel(command, server.model, server.adapters, "served on", {})
 
 
 def _merge_by_script(file: CommandFile, command: ShellCommand) -> _AdapterOnModel | None:
     """A command that gives a script of the folder a base and an adapter to put on it; None for any other."""
-    script = next((word for word in command.words if word.endswith(".py")), None)
-    if script is None:
-        return None
     base, adapter = option_value(command, BASE_OPTION), option_value(command, ADAPTER_OPTION)
     if not base or not adapter:
         return None
-    try:
-        text = read_bounded(Path(file.path).parent / script, SETTINGS)
-    except (OSError, ValueError, InputLimitError):
-        return None
-    if PUTS_ADAPTERS_ON not in text:
+    if PUTS_ADAPTERS_ON not in script_of_command(Path(file.path), command):
         return None
     return _AdapterOnModel(command, base, {Path(adapter).name: adapter}, "put on", {})

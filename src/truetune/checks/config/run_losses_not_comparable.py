@@ -87,9 +87,9 @@ from truetune.settings.evidence_of_past_run import has_run
 
 MAX_UNRUN = 2
 """Settings in all files of which none was run, up to which two are compared: a folder of examples has more, and nobody
-compares losses that do not exist"""
+compares losses that do not exist. Chosen, not measured"""
 MAX_RUNS = 5
-"""Runs on the same rows; more of them are a collection of examples or a sweep, which is compared by other measures"""
+"""Runs on the same rows. Chosen: more of them are a collection of examples or a sweep, whose losses nobody compares"""
 NO_OTHER_RUN = Unmet(
     "it is about two SFT runs on the same rows that are given together",
     "give the settings of both: truetune check RUN_A RUN_B",
@@ -127,21 +127,18 @@ class RunLossesNotComparable(ConfigRule):
             if other.loss is None or _place(own) < _place(other):
                 continue
             differences = list(_differences(own.loss, other.loss))
-            strong = [one for one in differences if one.own.key not in PACKING_SWITCHES]
-            vocabularies = (vocabulary_group(own.model), vocabulary_group(other.model))
-            is_of_one_model = vocabularies[0] == vocabularies[1]
-            if not differences and is_of_one_model:
-                continue
-            if not strong and not _has_figures(own, other):
-                continue
-            both_evaluate = own.loss.is_evaluated and other.loss.is_evaluated
-            yield self.finding(
-                _message(own, other, differences),
-                _remedy(differences),
-                severity="warning" if strong and both_evaluate and is_of_one_model else "info",
-                evidence=_shares(self.subject, differences),
-                cases=_cases(own, other, differences),
-            )
+            has_one_vocabulary = vocabulary_group(own.model) == vocabulary_group(other.model)
+            is_strong = any(one.own.key not in PACKING_SWITCHES for one in differences)
+            differs = bool(differences) or not has_one_vocabulary
+            if differs and (is_strong or _has_figures(own, other)):
+                is_certain = has_one_vocabulary and _are_read_together(own.loss, other.loss)
+                yield self.finding(
+                    _message(own, other, differences),
+                    _remedy(differences),
+                    severity="warning" if is_certain and is_strong else "info",
+                    evidence=_shares(self.subject, differences),
+                    cases=_cases(own, other, differences),
+                )
 
 
 def runs_beside(config: Config) -> list[TrainingStage]:
@@ -149,14 +146,7 @@ def runs_beside(config: Config) -> list[TrainingStage]:
     own = _own_stage(config)
     if own is None or own.loss is None or not own.loss.rows:
         return []
-    runs: list[TrainingStage] = []
-    for one in config.stages:
-        if one.file == own.file or one.method != own.method or one.loss is None:
-            continue
-        is_chain = _starts_from(one, own) or _starts_from(own, one)
-        if is_chain or one.loss.rows != own.loss.rows or not _are_peers(own, one):
-            continue
-        runs.append(one)
+    runs = [one for one in config.stages if _trains_on_same_rows(own, one) and _are_peers(own, one)]
     files = {one.file for one in (own, *config.stages)}
     was_run = any(_has_figures(own, one) for one in runs)
     is_collection = len(files) > MAX_UNRUN and not was_run
@@ -166,6 +156,13 @@ def runs_beside(config: Config) -> list[TrainingStage]:
 def _has_figures(own: TrainingStage, other: TrainingStage) -> bool:
     """Was one of two runs made, so that there are losses to compare?"""
     return has_run(own.file) or has_run(other.file)
+
+
+def _trains_on_same_rows(own: TrainingStage, other: TrainingStage) -> bool:
+    """Are the settings of another file for the same method and the same rows?"""
+    if own.file == other.file or own.method != other.method:
+        return False
+    return own.loss is not None and other.loss is not None and own.loss.rows == other.loss.rows
 
 
 def _own_stage(config: Config) -> TrainingStage | None:
@@ -178,7 +175,9 @@ def _own_stage(config: Config) -> TrainingStage | None:
 
 
 def _are_peers(own: TrainingStage, other: TrainingStage) -> bool:
-    """Do two runs start from one model, or from two published ones whose vocabularies are known?"""
+    """Do two runs start from one model, or two published ones of known vocabularies, and neither from the other?"""
+    if _starts_from(own, other) or _starts_from(other, own):
+        return False
     if is_same_folder(own.model, other.model):
         return own.adapters == other.adapters
     return None not in (vocabulary_group(own.model), vocabulary_group(other.model))
@@ -193,23 +192,26 @@ def _place(stage: TrainingStage) -> tuple[str, str]:
     return stage.file, stage.output
 
 
+def _are_read_together(own: LossBasis, other: LossBasis) -> bool:
+    """Do both runs evaluate, so that their evaluation losses stand side by side?"""
+    return own.is_evaluated and other.is_evaluated
+
+
 def _differences(own: LossBasis, other: LossBasis) -> Iterator[Difference]:
     """The switches that differ, and come to another loss."""
     is_same_part = bool(own.learned) and own.learned == other.learned
-    both_evaluate = own.is_evaluated and other.is_evaluated
+    without_effect = {
+        *(LEARNED_BY if is_same_part else ()),
+        *(() if _are_read_together(own, other) else ROW_SWITCHES),
+    }
     others = {setting.key: setting for setting in other.settings}
     for setting in own.settings:
         there = others.get(setting.key)
-        if there is None or there.value == setting.value:
+        if there is None or there.value == setting.value or setting.key in without_effect:
             continue
-        if is_same_part and setting.key in LEARNED_BY:
-            continue
-        if setting.key in ROW_SWITCHES and not both_evaluate:
-            continue
-        # What a switch on the evaluation takes over from the training is told by that one.
-        if not setting.line and not there.line:
-            continue
-        yield Difference(setting, there)
+        # A switch on the evaluation that follows one on the training is in no file: the finding names the one set.
+        if setting.line or there.line:
+            yield Difference(setting, there)
 
 
 def _message(own: TrainingStage, other: TrainingStage, differences: list[Difference]) -> str:
@@ -220,10 +222,12 @@ def _message(own: TrainingStage, other: TrainingStage, differences: list[Differe
             f"{names} train models with different vocabularies ({other.model}, {own.model}) on the same rows: a loss"
             " is a mean over tokens, and their tokens differ, so the two losses can't be compared"
         )
-    told = "; ".join(f"{one.own.key}: {one.other.value} and {one.own.value}" for one in differences)
+    values = "; ".join(
+        f"{one.own.key}: {one.other.value} and {one.own.value}" for one in differences
+    )
     return (
         f"{names} train on the same rows, and their losses are {_kind(differences)}, so the two can't be compared:"
-        f" {told}"
+        f" {values}"
     )
 
 

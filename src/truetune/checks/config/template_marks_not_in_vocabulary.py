@@ -61,7 +61,7 @@ from truetune.settings.config import Config
 
 ENDS = {CHATML: "<|im_end|>", LLAMA3: "<|eot_id|>", GEMMA: "<end_of_turn>"}
 """Marker of a question -> the token that ends a turn"""
-# The names of fine-tunes go on with words of their own; many of them have ChatML's tokens.
+# The names of fine-tunes continue with words of their own; many of them have ChatML's tokens.
 PUBLISHED = re.compile(
     r"(?:meta-)?(?:llama|mistral|mixtral|ministral|gemma|qwen)"
     r"(?:-?(?:v?\d[0-9a-z]*|base|instruct|it|pt|hf|chat|nemo|small|bnb|4bit|bf16))*"
@@ -98,8 +98,7 @@ class TemplateMarksNotInVocabulary(ConfigRule):
         name = str(_template_name(config))
         yield self.finding(
             f"the template {name} ends turns with {end}, which is no token of {config.spec.model}: it is cut into"
-            f" pieces,"
-            " and the tuned model prints it and continues",
+            " pieces, and the tuned model prints it and continues",
             f'set special_tokens: {{eos_token: "{end}"}} and tokens for the mark that opens turns, with'
             " lora_modules_to_save: [embed_tokens, lm_head] under LoRA; or take the template of the base's own"
             " instruct model",

@@ -52,7 +52,7 @@ def _without_any(log: RunLog, name: str) -> MissingMetric:
     timings = [one for one in sorted(log.curves) if one.startswith("eval_")]
     return MissingMetric(
         f"the evaluations measured nothing, and the best checkpoint is chosen by `{name}`",
-        'set label_names=["labels"] in TrainingArguments: the Trainer finds no labels behind a PeftModel, and gives no'
+        'set label_names=["labels"] in TrainingArguments: the Trainer finds no labels through a PeftModel, and gives no'
         " loss; without PEFT, see that the rows of eval_dataset have labels",
         f"the evaluations of this log give {name_list(timings[:MAX_SHOWN])} alone",
     )

@@ -123,17 +123,20 @@ class LossAboveUniform(LogRule):
         if not log.has_token_loss or not loss:
             return
         size, guess = self._size(), self._guess()
-        known = bool(size)
         # A rate at which nothing moves explains a loss that stays, and flat-loss names it.
-        may_learn = not _is_rate_negligible(log)
-        if known and may_learn and self._stays(guess):
-            yield self._found_at_guessing(guess)
-        if not known and may_learn and self._stays_where_models_guess():
-            yield self._found_at_some_guessing(loss)
-        elif may_learn and self._is_foreign_to_its_base():
-            yield self._found_foreign_text(loss)
+        if not _is_rate_negligible(log):
+            yield from self._stays_high(loss, guess, is_known=bool(size))
         if self._first() > TIMES * guess and not (count_summed_means(log) or find_loss_parts(log)):
             yield from self._begins_above(loss, size, guess)
+
+    def _stays_high(self, loss: Curve, guess: float, *, is_known: bool) -> Iterator[Finding]:
+        """The one finding of a run that ends far above what a trained model has."""
+        if is_known and self._stays(guess):
+            yield self._found_at_guessing(guess)
+        elif not is_known and self._stays_where_models_guess():
+            yield self._found_at_some_guessing(loss)
+        elif self._is_foreign_to_its_base():
+            yield self._found_foreign_text(loss)
 
     def _begins_above(self, loss: Curve, size: float, guess: float) -> Iterator[Finding]:
         """The finding of a run that begins above guessing; `size` is 0 where the vocabulary is not known."""

@@ -42,10 +42,12 @@ from typing import NamedTuple
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.hyperparameter_limits import MAX_PUBLISHED_SCALE
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.half_precision import is_half_precision, precision_in_place_of_float16
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.older_checkpoint import advise_restart
+from truetune.checks.log.trained_part import trains_adapter
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import RESUMED, explain_too_short_curve
 from truetune.logs.restart_detection import find_restarts
@@ -62,8 +64,6 @@ from truetune.logs.robust_statistics import (
 from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
-MAX_PUBLISHED_SCALE = 8.0
-"""Of adapters, as of `setting-out-of-range`"""
 USUAL_OF_ADAPTERS, USUAL_OF_ALL_WEIGHTS = (1e-4, 5e-4), (1e-5, 5e-5)
 """Published rates of AdamW, from and to"""
 JUMP = 2.0
@@ -261,24 +261,20 @@ class LossDiverges(LogRule):
             return "train with a lower learning rate"
         peak = float(rate.value.max())
         lower = f"train with a lower learning rate than {peak:.3g}"
-        if self._trains_an_adapter():
+        if trains_adapter(self.subject):
             usual, low, high = "1e-4 to 5e-4 are usual for LoRA", *USUAL_OF_ADAPTERS
         else:
             usual, low, high = (
                 "1e-5 to 5e-5 are usual for all weights, 1e-4 to 5e-4 for LoRA",
                 *USUAL_OF_ALL_WEIGHTS,
             )
+        # A tenth on both sides: a log rounds, and seldom has the very peak.
         if peak > 1.1 * high:
             return f"{lower} ({usual})"
-        # A log rounds, and seldom has the very peak.
         if peak >= 0.9 * low:
             # A rate within the usual span is lowered below it only as a trial: the cause may be another.
             return f"train with a third of the learning rate, {peak / 3:.2g} ({peak:.3g} is usual)"
         return lower
-
-    def _trains_an_adapter(self) -> bool:
-        """Do the files beside the log, or its own settings, say that an adapter is trained?"""
-        return bool(self.subject.files_beside.adapters or self.subject.facts.get("adapter"))
 
     def _place(self, values: Floats, low: int, middle: float) -> int:
         """Where the level changes after its lowest place; else the first of the points that stay above the middle."""

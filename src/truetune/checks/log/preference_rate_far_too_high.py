@@ -37,21 +37,21 @@ Begin again from the SFT model: the weights of this run are spoiled. A lower rat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.trained_part import trains_adapter
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 10
 MARGIN, LOSS = 10.0, 1e-3
-"""At the end. Published runs of DPO end with margins below 3 and losses above 0.3"""
+"""At the end. Chosen, not measured: published runs of DPO end with margins below 3 and losses above 0.3"""
 USUAL_OF_ALL, USUAL_OF_ADAPTER = (5e-7, 5e-6), (5e-6, 5e-5)
 """Published rates (dpo-too-weak-or-frozen)"""
 HIGH_OF_ALL, HIGH_OF_ADAPTER = 2e-5, 2e-4
-ADAPTER_FILE = "adapter_config.json"
+"""Chosen, not measured: four times the highest usual rate, so that a bold rate alone is not named"""
 
 
 class PreferenceRateFarTooHigh(LogRule):
@@ -80,7 +80,7 @@ class PreferenceRateFarTooHigh(LogRule):
         ):
             return
         margin, loss = self._end("rewards/margins"), self._end("loss")
-        is_adapter = self._trains_adapter()
+        is_adapter = trains_adapter(log)
         high = HIGH_OF_ADAPTER if is_adapter else HIGH_OF_ALL
         if peak < high or margin <= MARGIN or loss >= LOSS:
             return
@@ -113,15 +113,6 @@ class PreferenceRateFarTooHigh(LogRule):
                 "the log does not say whether all weights or an adapter were trained; for an adapter the rate is high,"
                 " and the curves still say that the run went too far"
             )
-
-    def _trains_adapter(self) -> bool:
-        """Do the output or the files of the run say that an adapter was trained?"""
-        output = self.subject.output
-        if output is not None and output.settings.trains_adapter:
-            return True
-        path = Path(self.subject.path)
-        folder = path if path.is_dir() else path.parent
-        return any(folder.glob(ADAPTER_FILE)) or any(folder.glob(f"checkpoint-*/{ADAPTER_FILE}"))
 
 
 def _describe_times(peak: float, is_adapter: bool) -> str:

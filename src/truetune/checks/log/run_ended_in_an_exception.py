@@ -85,7 +85,7 @@ from truetune.logs.console.out_of_memory_story import (
 )
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
-SECOND_LOAD = "another model was loaded onto the GPU behind the training"
+SECOND_LOAD = "another model was loaded onto the GPU after the training"
 NODES_APART = "nodes-did-not-meet"
 PORT_TAKEN = "port-in-use"
 PROGRAM = "<module>"
@@ -199,12 +199,25 @@ class RunEndedInAnException(OutputRule):
         return missing_metric(self.subject, failure.raised.text, failure.message)
 
     def _is_second_load(self, failure: Failure) -> bool:
-        """Was another model being loaded behind the training?"""
+        """Was another model being loaded after the training?"""
         output = self.subject.output
         if output is None:
             return False
         cause = self._memory_story(failure, output).cause
         return cause is not None and cause.name == LOADED_AFTER_TRAINING.name
+
+    def _remedy_of_message(self, failure: Failure, known: KnownMessage) -> str:
+        """The advice of a known message, in the light of what else the log and the files beside it say."""
+        if known.name == OUT_OF_MEMORY and self.subject.output is not None:
+            figures = self._memory_figures(failure)
+            if figures.is_shared_by_ranks:
+                return figures.advice(loads_checkpoint=_loads_tensors(failure))
+            advice = self._memory_story(failure, self.subject.output).advice(figures.gpu)
+            return ": ".join(part for part in (figures.advice(), advice) if part)
+        if known.name == PORT_TAKEN and self.subject.server:
+            return OLD_SERVER_REMEDY
+        metric = self._missing_metric(failure)
+        return metric.advice if metric is not None else known.advice.replace("{gpu}", "SIZE")
 
     def _memory_figures(self, failure: Failure) -> MemoryFigures:
         """The figures of an out-of-memory message, with the processes of the run that share the GPU."""
@@ -214,22 +227,10 @@ class RunEndedInAnException(OutputRule):
 
     def _remedy(self, failure: Failure) -> str:
         """The advice of a known message, else where to look."""
-        known = failure.message
         if failure.race is not None:
             return RACE_REMEDY
-        if known is not None and known.name == OUT_OF_MEMORY and self.subject.output is not None:
-            figures = self._memory_figures(failure)
-            if figures.is_shared_by_ranks:
-                return figures.advice(loads_checkpoint=_loads_tensors(failure))
-            advice = self._memory_story(failure, self.subject.output).advice(figures.gpu)
-            return ": ".join(part for part in (figures.advice(), advice) if part)
-        if known is not None and known.name == PORT_TAKEN and self.subject.server:
-            return OLD_SERVER_REMEDY
-        metric = self._missing_metric(failure)
-        if metric is not None:
-            return metric.advice
-        if known is not None:
-            return known.advice.replace("{gpu}", "SIZE")
+        if failure.message is not None:
+            return self._remedy_of_message(failure, failure.message)
         frame = failure.raised.users_frame
         if failure.raised.type == "error" or frame is None:
             return (

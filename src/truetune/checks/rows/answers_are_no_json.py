@@ -3,7 +3,7 @@
 ## What it does
 Reads each answer that begins and ends like an object or a list. It counts those that are Python values
 (`{'paid': None}`, as `str(dict)` prints them), have a comma behind the last field, or hold NaN, where the prompt speaks
-of JSON; and those in a fence (```` ```json ````) or behind a line such as "Here is the JSON:" where others of the same
+of JSON; and those in a fence (```` ```json ````) or after a line such as "Here is the JSON:" where others of the same
 rows are bare. Where all of them are so, it is a note, and so are Python values that no prompt names. Rows whose prompt
 speaks of Python or of a dictionary are left alone.
 
@@ -54,10 +54,9 @@ from truetune.generation.serialized_answers import (
 
 MIN_MIXED = 0.05
 """Share of the answers from which fenced ones among others, or the others, are no slip"""
-MIN_WRAPPED = 20
-"""Answers that are wrapped, from which a set without a bare one is told of"""
-MOST_ROWS = 0.5
-"""Rows of a set that is about JSON: lessons on JSON have it in some"""
+# Chosen, not measured: fewer may be a sample, and lessons on JSON have it in some of their rows only.
+MIN_WRAPPED, MIN_SHARE_OF_JSON = 20, 0.5
+"""Answers that are wrapped, and their share of all rows, from which a set without a bare one is reported"""
 WRAPPED: tuple[Serialization, ...] = ("fenced", "worded", "worded fence")
 """JSON that a parser reads once its wrapping is off"""
 MAX_LEADS = 1_000
@@ -131,14 +130,15 @@ class AnswersAreNoJson(AnswerTextRule):
         wrapped = sum(self.kinds[kind] for kind in WRAPPED)
         plain = self.forms["json"]
         is_mixed = min(wrapped, plain) >= max(2, MIN_MIXED * (wrapped + plain))
-        is_all = plain * 10 <= wrapped and wrapped >= max(MIN_WRAPPED, MOST_ROWS * self.rows)
+        is_all = plain * 10 <= wrapped and wrapped >= max(
+            MIN_WRAPPED, MIN_SHARE_OF_JSON * self.rows
+        )
         if not is_mixed and not is_all:
             return
         told = self._describe_wrapping(wrapped)
         yield self.finding(
             f"{wrapped:,} of {self.rows:,} rows have their JSON {told}, and {plain:,} have it bare: json.loads of"
-            f" an answer"
-            " fails wherever the model has learned the wrapping",
+            " an answer fails wherever the model has learned the wrapping",
             "take the fences and the words around the JSON out of the answers, and train again; most parsers take bare"
             " JSON"
             if is_mixed
@@ -151,13 +151,13 @@ class AnswersAreNoJson(AnswerTextRule):
         )
 
     def _describe_wrapping(self, wrapped: int) -> str:
-        """`in a fence (```json), 556 of them behind 'Here is the JSON:'`"""
+        """`in a fence (```json), 556 of them after words such as 'Here is the JSON:'`"""
         worded = self.kinds["worded"] + self.kinds["worded fence"]
         lead = f" such as {self.leads.most_common(1)[0][0]!r}" if self.leads else ""
         if worded == self.kinds["worded"] == wrapped:
-            return f"behind words{lead}"
+            return f"after words{lead}"
         fenced = wrapped - self.kinds["worded"]
-        more = f" ({worded:,} of them behind words{lead})" if worded else ""
+        more = f" ({worded:,} of them after words{lead})" if worded else ""
         place = "in a fence (```json)" if fenced == wrapped else "in a fence (```json) or in words"
         return f"{place}{more}"
 

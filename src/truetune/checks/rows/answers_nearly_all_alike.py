@@ -211,8 +211,7 @@ class AnswersNearlyAllAlike(DataRule):
 
 _THIN_OUT = (
     "leave out most of the rows with this answer (a few per cent are enough to teach it), and train again; where"
-    " it is a"
-    " default that was filled in, write the true answers"
+    " it is a default that was filled in, write the true answers"
 )
 
 

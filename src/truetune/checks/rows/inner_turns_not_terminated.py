@@ -1,4 +1,4 @@
-"""Texts hold several turns of two speakers, and the end token stands behind the last answer only.
+"""Texts hold several turns of two speakers, and the end token stands after the last answer only.
 
 ## What it does
 Reads rows that are one text each, with turns under labels at the beginning of lines (`User:` and `Assistant:`, `###
@@ -25,7 +25,7 @@ data:
 ```
 
 ## Fix safety
-Safe: put the end token of the tokenizer behind each answer. Better still, make messages of the rows and train by the
+Safe: put the end token of the tokenizer after each answer. Better still, make messages of the rows and train by the
 chat template with the loss on the assistant's turns.
 
 ## References
@@ -81,7 +81,9 @@ MAX_TEXT = 20_000
 MIN_LABELS = 4
 """Two questions with their answers"""
 MIN_ROWS = 2
+# Chosen, not measured: below it, they are a slip among rows of another kind.
 MIN_SHARE = 0.05
+"""Of all texts"""
 
 
 class InnerTurnsNotTerminated(DataRule):
@@ -132,12 +134,10 @@ class InnerTurnsNotTerminated(DataRule):
             return
         end = self.ends.most_common(1)[0][0]
         yield self.finding(
-            f"{self.faulty:,} of {self.texts:,} texts hold several turns and have {end} behind the last answer"
-            f" only: the"
-            " model learns that an answer is followed by the user's next turn, and writes it",
-            f"put {end} behind each answer; or make messages of the rows and train with the loss on the"
-            f" assistant's turns"
-            " (assistant_only_loss=True of TRL)",
+            f"{self.faulty:,} of {self.texts:,} texts hold several turns and have {end} after the last answer"
+            " only: the model learns that an answer is followed by the user's next turn, and writes it",
+            f"put {end} after each answer; or make messages of the rows and train with the loss on the assistant's"
+            " turns (assistant_only_loss=True of TRL)",
             cases=self.cases,
             count=self.faulty,
             total=self.texts,

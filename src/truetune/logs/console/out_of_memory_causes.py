@@ -209,7 +209,7 @@ MODEL_LOADING = MemoryCause(
 )
 LOADED_AFTER_TRAINING = MemoryCause(
     "loaded-after-training",
-    "another model is being loaded behind the training: the model that was trained, its trainer and its optimizer still"
+    "another model is being loaded after the training: the model that was trained, its trainer and its optimizer still"
     " hold the memory, for it is PyTorch's own of this process",
     "free them above the load: del model, trainer; gc.collect(); torch.cuda.empty_cache() (every name that holds them;"
     ' in a notebook restart the kernel, and load from what was saved); or merge on the CPU: device_map="cpu" for the'

@@ -1,6 +1,6 @@
 """What an out-of-memory error means that comes while a model is loaded: too large a model, or a second one.
 
-Before any step the weights themselves are too large for what is free. Behind steps of the training in the same process,
+Before any step the weights themselves are too large for what is free. After steps of the training in the same process,
 where PyTorch's own tensors fill the card, the first model, its trainer and its optimizer are still there. Advice that
 the failing line follows already, or that the message excludes, is left out.
 """
@@ -60,7 +60,7 @@ def _is_notebook(frames: Sequence[Frame]) -> bool:
 
 
 def _loaded_after(frames: Sequence[Frame], figures: MemoryFigures) -> MemoryCause:
-    """The same of a script's log, where a program of its own may have been started behind the training."""
+    """The same of a script's log, where a program of its own may have been started after the training."""
     return replace(
         LOADED_AFTER_TRAINING,
         cause=f"{LOADED_AFTER_TRAINING.cause} (in a program of its own the model would be too large by itself)",

@@ -290,15 +290,21 @@ class MemoryStory:
                 yield f"{setting.place} puts the model into eval() mode, and nothing puts it back"
             for setting in self.beside.all_named(KEPT_BY_EVALUATION):
                 yield f"{setting.place}: {setting.text}"
+        # Of these the value is the name of the rule that found the line.
+        for setting in self.beside.all_named(*self._settings_of_rules()):
+            yield f"{setting.place}: {setting.text} (see {setting.value})"
+        yield from self._evidence_of_checkpointing()
+
+    def _settings_of_rules(self) -> tuple[str, ...]:
+        """The settings that stand for what rules on scripts found, and that the cause is about."""
         if self.cause is OWN_EVALUATION:
-            for setting in self.beside.all_named(KEPT_BY_EVALUATION):
-                yield f"{setting.place}: {setting.text} (see {setting.value})"
-        if self.cause is not None and self.cause.name in (
-            MODEL_LOADING.name,
-            LOADED_AFTER_TRAINING.name,
-        ):
-            for setting in self.beside.all_named(SECOND_MODEL):
-                yield f"{setting.place}: {setting.text} (see {setting.value})"
+            return (KEPT_BY_EVALUATION,)
+        loading = (MODEL_LOADING.name, LOADED_AFTER_TRAINING.name)
+        is_loading = self.cause is not None and self.cause.name in loading
+        return (SECOND_MODEL,) if is_loading else ()
+
+    def _evidence_of_checkpointing(self) -> Iterator[str]:
+        """That gradient checkpointing is set, and this step goes without it."""
         checkpointing = self.beside.setting("gradient_checkpointing")
         is_set = checkpointing is not None and checkpointing.value is True
         if is_set and is_training_step(self.frames) and passes_plain_layer(self.frames):
