@@ -62,6 +62,7 @@ KEPT = {
     "turned": "P = Path('cache.json')\nif not P.exists():\n    a = LLM(model).generate(x)\n    P.write_text(json.dumps(a))\na = json.loads(P.read_text())",
     "function": "def ask():\n    return LLM(model).generate(x)\nif os.path.isfile('p.csv'):\n    a = 1\nelse:\n    a = ask()\n    with open('p.csv', 'w') as f:\n        f.write(a)",
     "loop": "for c in ['a', 'b']:\n    m = AutoModelForCausalLM.from_pretrained(c)\n    if not os.path.exists('o.json'):\n        a = m.generate(x)\n        json.dump(a, open('o.json', 'w'))",
+    "mode by name": "m = LLM(os.environ['MODEL'])\nif not Path('o.jsonl').is_file():\n    a = m.chat(x)\n    with Path('o.jsonl').open(mode='w') as f:\n        f.write(a)",
     "environment": "m = LLM(os.environ['MODEL'])\nif not Path('o.jsonl').is_file():\n    a = m.chat(x)\n    with Path('o.jsonl').open('w') as f:\n        f.write(a)",
 }
 OWN = {
