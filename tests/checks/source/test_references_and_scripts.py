@@ -1,6 +1,5 @@
 """Prompts that hold their reference, and ROUGE on texts without a Latin letter; with near misses of both."""
 
-# ruff: noqa: E501 - scripts stand as they are written
 from __future__ import annotations
 
 import json
@@ -15,9 +14,19 @@ USER = {"role": "user", "content": "One?"}
 ANSWER = {"role": "assistant", "content": "First."}
 WHOLE = [{"messages": [USER, ANSWER]}] * 6
 ASKED = [{"messages": [USER], "answer": "First."}] * 6
-HEAD = "import json\nfrom vllm import LLM\nfrom openai import OpenAI\nclient = OpenAI()\nrows = [json.loads(l) for l in open('test.jsonl')]\n"
+HEAD = (
+    "import json\n"
+    "from vllm import LLM\n"
+    "from openai import OpenAI\n"
+    "client = OpenAI()\n"
+    "rows = [json.loads(l) for l in open('test.jsonl')]\n"
+)
 CHECK = "\nright = out == row['messages'][-1]['content']"
-TEMPLATE = "for row in rows:\n    t = tok.apply_chat_template({given}, add_generation_prompt={opens})\n    out = model.generate(t)"
+TEMPLATE = (
+    "for row in rows:\n"
+    "    t = tok.apply_chat_template({given}, add_generation_prompt={opens})\n"
+    "    out = model.generate(t)"
+)
 
 
 def found(folder: Path, code: str, rows: list[dict[str, Any]], text: str) -> list[str]:
@@ -32,11 +41,28 @@ def found(folder: Path, code: str, rows: list[dict[str, Any]], text: str) -> lis
     "code",
     [
         TEMPLATE.format(given="row['messages']", opens=True) + CHECK,
-        "texts = [tok.apply_chat_template(r['messages'], tokenize=False, add_generation_prompt=True) for r in rows]\nout = model.generate(texts)\ngold = [r['messages'][-1] for r in rows]",
-        "for row in rows:\n    chat = row['messages']\n    t = tok.apply_chat_template(chat, add_generation_prompt=True)\n    out = model.generate(t)"
+        (
+            "texts = [tok.apply_chat_template(r['messages'], tokenize=False, add_generation_prompt=True)"
+            " for r in rows]\n"
+            "out = model.generate(texts)\n"
+            "gold = [r['messages'][-1] for r in rows]"
+        ),
+        (
+            "for row in rows:\n"
+            "    chat = row['messages']\n"
+            "    t = tok.apply_chat_template(chat, add_generation_prompt=True)\n"
+            "    out = model.generate(t)"
+        )
         + CHECK,
-        "llm = LLM('m')\nouts = llm.chat([r['messages'] for r in rows])\ngold = [r['messages'][-1]['content'] for r in rows]",
-        "for row in rows:\n    out = client.chat.completions.create(model='m', messages=row['messages'])"
+        (
+            "llm = LLM('m')\n"
+            "outs = llm.chat([r['messages'] for r in rows])\n"
+            "gold = [r['messages'][-1]['content'] for r in rows]"
+        ),
+        (
+            "for row in rows:\n"
+            "    out = client.chat.completions.create(model='m', messages=row['messages'])"
+        )
         + CHECK,
     ],
 )
@@ -49,11 +75,19 @@ def test_whole_conversations(tmp_path: Path, code: str) -> None:
     "code",
     [
         TEMPLATE.format(given="row['messages'][:-1]", opens=True) + CHECK,
-        "for row in rows:\n    gold = row['messages'].pop()\n    t = tok.apply_chat_template(row['messages'], add_generation_prompt=True)\n    out = model.generate(t)"
+        (
+            "for row in rows:\n"
+            "    gold = row['messages'].pop()\n"
+            "    t = tok.apply_chat_template(row['messages'], add_generation_prompt=True)\n"
+            "    out = model.generate(t)"
+        )
         + CHECK,
         TEMPLATE.format(given="row['messages']", opens=False) + CHECK,
         TEMPLATE.format(given="[row['messages'][0]]", opens=True) + CHECK,
-        "for row in rows:\n    t = tok.apply_chat_template(row['messages'], add_generation_prompt=True)"
+        (
+            "for row in rows:\n"
+            "    t = tok.apply_chat_template(row['messages'], add_generation_prompt=True)"
+        )
         + CHECK,
     ],
 )
@@ -61,7 +95,12 @@ def test_cut_conversations(tmp_path: Path, code: str) -> None:
     assert found(tmp_path, "SRC304", WHOLE, HEAD + code) == []
 
 
-ROUGE = "import json\nfrom rouge_score import rouge_scorer\nimport evaluate\nrows = [json.loads(l) for l in open('test.jsonl')]\n"
+ROUGE = (
+    "import json\n"
+    "from rouge_score import rouge_scorer\n"
+    "import evaluate\n"
+    "rows = [json.loads(l) for l in open('test.jsonl')]\n"
+)
 READ = "\nfor row in rows:\n    s = scorer.score(row['reference'], row['prediction'])"
 CHINESE = [{"reference": "明年新建三条地铁。", "prediction": "明年新建地铁。"}] * 5
 MIXED = [{"reference": "2024年新建地铁。", "prediction": "2024年新建地铁。"}] * 5
@@ -75,12 +114,18 @@ RUSSIAN = [{"reference": "Новая линия.", "prediction": "Линия."}]
         ("scorer = rouge_scorer.RougeScorer(['rougeL'])" + READ, CHINESE, True),
         ("scorer = rouge_scorer.RougeScorer(['rouge1'], use_stemmer=True)" + READ, RUSSIAN, True),
         (
-            "rouge = evaluate.load('rouge')\nrouge.compute(predictions=[r['prediction'] for r in rows], references=[r['reference'] for r in rows])",
+            (
+                "rouge = evaluate.load('rouge')\n"
+                "rouge.compute(predictions=[r['prediction'] for r in rows], references=[r['reference'] for r in rows])"
+            ),
             CHINESE,
             True,
         ),
         (
-            "rouge = evaluate.load('rouge')\nrouge.compute(predictions=[r['prediction'] for r in rows], references=x, tokenizer=list)",
+            (
+                "rouge = evaluate.load('rouge')\n"
+                "rouge.compute(predictions=[r['prediction'] for r in rows], references=x, tokenizer=list)"
+            ),
             CHINESE,
             False,
         ),
@@ -89,7 +134,10 @@ RUSSIAN = [{"reference": "Новая линия.", "prediction": "Линия."}]
         ("scorer = rouge_scorer.RougeScorer(['rougeL'])" + READ, MIXED, False),
         ("scorer = rouge_scorer.RougeScorer(['rougeL'])" + READ, CHINESE[:2], False),
         (
-            "bleu = evaluate.load('sacrebleu')\nbleu.compute(predictions=[r['prediction'] for r in rows])",
+            (
+                "bleu = evaluate.load('sacrebleu')\n"
+                "bleu.compute(predictions=[r['prediction'] for r in rows])"
+            ),
             CHINESE,
             False,
         ),

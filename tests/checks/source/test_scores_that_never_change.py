@@ -1,6 +1,5 @@
 """Scripts whose score is one for every model: a path that is written, answers that are kept, requests that fail."""
 
-# ruff: noqa: E501 - scripts stand as they are written
 from __future__ import annotations
 
 import pytest
@@ -23,20 +22,78 @@ from vllm import LLM
 p = argparse.ArgumentParser()
 """
 NEVER_LOADED = {
-    "printed": "p.add_argument('--ckpt')\nargs = p.parse_args()\nm = AutoModelForCausalLM.from_pretrained('out/c-100')\nprint(args.ckpt)",
-    "a constant of the file": "p.add_argument('--model-path')\na = p.parse_args()\nM = 'out/c-100'\nm = AutoModelForCausalLM.from_pretrained(M)\nprint(f'{a.model_path}: {f(m)}')",
-    "an adapter": "p.add_argument('--adapter')\nargs = p.parse_args()\nb = AutoModelForCausalLM.from_pretrained('base')\nm = PeftModel.from_pretrained(b, 'out/c-100')",
-    "vllm": "p.add_argument('model')\nargs, rest = p.parse_known_args()\nllm = LLM(model='out/merged')\nlogger.info(args.model)",
-    "dest": "p.add_argument('-m', dest='checkpoint_dir')\nargs = p.parse_args()\nllm = LLM('out/merged')",
+    "printed": (
+        "p.add_argument('--ckpt')\n"
+        "args = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained('out/c-100')\n"
+        "print(args.ckpt)"
+    ),
+    "a constant of the file": (
+        "p.add_argument('--model-path')\n"
+        "a = p.parse_args()\n"
+        "M = 'out/c-100'\n"
+        "m = AutoModelForCausalLM.from_pretrained(M)\n"
+        "print(f'{a.model_path}: {f(m)}')"
+    ),
+    "an adapter": (
+        "p.add_argument('--adapter')\n"
+        "args = p.parse_args()\n"
+        "b = AutoModelForCausalLM.from_pretrained('base')\n"
+        "m = PeftModel.from_pretrained(b, 'out/c-100')"
+    ),
+    "vllm": (
+        "p.add_argument('model')\n"
+        "args, rest = p.parse_known_args()\n"
+        "llm = LLM(model='out/merged')\n"
+        "logger.info(args.model)"
+    ),
+    "dest": (
+        "p.add_argument('-m', dest='checkpoint_dir')\n"
+        "args = p.parse_args()\n"
+        "llm = LLM('out/merged')"
+    ),
 }
 LOADED = {
-    "loaded": "p.add_argument('--ckpt')\nargs = p.parse_args()\nm = AutoModelForCausalLM.from_pretrained(args.ckpt)",
-    "through a name": "p.add_argument('--ckpt')\nargs = p.parse_args()\npath = args.ckpt\nm = AutoModelForCausalLM.from_pretrained(path)",
-    "adapter on a fixed base": "p.add_argument('--adapter')\nargs = p.parse_args()\nb = AutoModelForCausalLM.from_pretrained('base')\nm = PeftModel.from_pretrained(b, args.adapter)",
-    "handed on": "p.add_argument('--ckpt')\nargs = p.parse_args()\nm = AutoModelForCausalLM.from_pretrained('base')\nload(m, args)",
-    "loaded into": "p.add_argument('--ckpt')\nargs = p.parse_args()\nm = AutoModelForCausalLM.from_pretrained('base')\nm.load_state_dict(torch.load(args.ckpt))",
-    "another option": "p.add_argument('--lora_r')\nargs = p.parse_args()\nm = AutoModelForCausalLM.from_pretrained('base')",
-    "a server": "p.add_argument('--model')\nargs = p.parse_args()\nclient.chat.completions.create(model=args.model)\nj = AutoModelForCausalLM.from_pretrained('judge')",
+    "loaded": (
+        "p.add_argument('--ckpt')\n"
+        "args = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.ckpt)"
+    ),
+    "through a name": (
+        "p.add_argument('--ckpt')\n"
+        "args = p.parse_args()\n"
+        "path = args.ckpt\n"
+        "m = AutoModelForCausalLM.from_pretrained(path)"
+    ),
+    "adapter on a fixed base": (
+        "p.add_argument('--adapter')\n"
+        "args = p.parse_args()\n"
+        "b = AutoModelForCausalLM.from_pretrained('base')\n"
+        "m = PeftModel.from_pretrained(b, args.adapter)"
+    ),
+    "handed on": (
+        "p.add_argument('--ckpt')\n"
+        "args = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained('base')\n"
+        "load(m, args)"
+    ),
+    "loaded into": (
+        "p.add_argument('--ckpt')\n"
+        "args = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained('base')\n"
+        "m.load_state_dict(torch.load(args.ckpt))"
+    ),
+    "another option": (
+        "p.add_argument('--lora_r')\n"
+        "args = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained('base')"
+    ),
+    "a server": (
+        "p.add_argument('--model')\n"
+        "args = p.parse_args()\n"
+        "client.chat.completions.create(model=args.model)\n"
+        "j = AutoModelForCausalLM.from_pretrained('judge')"
+    ),
 }
 
 
@@ -58,20 +115,95 @@ from transformers import AutoModelForCausalLM
 model = sys.argv[1]
 """
 KEPT = {
-    "os": "if os.path.exists('p.jsonl'):\n    a = load('p.jsonl')\nelse:\n    a = LLM(model).chat(x)\n    json.dump(a, open('p.jsonl', 'w'))",
-    "turned": "P = Path('cache.json')\nif not P.exists():\n    a = LLM(model).generate(x)\n    P.write_text(json.dumps(a))\na = json.loads(P.read_text())",
-    "function": "def ask():\n    return LLM(model).generate(x)\nif os.path.isfile('p.csv'):\n    a = 1\nelse:\n    a = ask()\n    with open('p.csv', 'w') as f:\n        f.write(a)",
-    "loop": "for c in ['a', 'b']:\n    m = AutoModelForCausalLM.from_pretrained(c)\n    if not os.path.exists('o.json'):\n        a = m.generate(x)\n        json.dump(a, open('o.json', 'w'))",
-    "mode by name": "m = LLM(os.environ['MODEL'])\nif not Path('o.jsonl').is_file():\n    a = m.chat(x)\n    with Path('o.jsonl').open(mode='w') as f:\n        f.write(a)",
-    "environment": "m = LLM(os.environ['MODEL'])\nif not Path('o.jsonl').is_file():\n    a = m.chat(x)\n    with Path('o.jsonl').open('w') as f:\n        f.write(a)",
+    "os": (
+        "if os.path.exists('p.jsonl'):\n"
+        "    a = load('p.jsonl')\n"
+        "else:\n"
+        "    a = LLM(model).chat(x)\n"
+        "    json.dump(a, open('p.jsonl', 'w'))"
+    ),
+    "turned": (
+        "P = Path('cache.json')\n"
+        "if not P.exists():\n"
+        "    a = LLM(model).generate(x)\n"
+        "    P.write_text(json.dumps(a))\n"
+        "a = json.loads(P.read_text())"
+    ),
+    "function": (
+        "def ask():\n"
+        "    return LLM(model).generate(x)\n"
+        "if os.path.isfile('p.csv'):\n"
+        "    a = 1\n"
+        "else:\n"
+        "    a = ask()\n"
+        "    with open('p.csv', 'w') as f:\n"
+        "        f.write(a)"
+    ),
+    "loop": (
+        "for c in ['a', 'b']:\n"
+        "    m = AutoModelForCausalLM.from_pretrained(c)\n"
+        "    if not os.path.exists('o.json'):\n"
+        "        a = m.generate(x)\n"
+        "        json.dump(a, open('o.json', 'w'))"
+    ),
+    "mode by name": (
+        "m = LLM(os.environ['MODEL'])\n"
+        "if not Path('o.jsonl').is_file():\n"
+        "    a = m.chat(x)\n"
+        "    with Path('o.jsonl').open(mode='w') as f:\n"
+        "        f.write(a)"
+    ),
+    "environment": (
+        "m = LLM(os.environ['MODEL'])\n"
+        "if not Path('o.jsonl').is_file():\n"
+        "    a = m.chat(x)\n"
+        "    with Path('o.jsonl').open('w') as f:\n"
+        "        f.write(a)"
+    ),
 }
 OWN = {
-    "by model": "p = f'{model}.jsonl'\nif os.path.exists(p):\n    a = load(p)\nelse:\n    a = LLM(model).chat(x)\n    json.dump(a, open(p, 'w'))",
-    "one model": "if os.path.exists('p.jsonl'):\n    a = load('p.jsonl')\nelse:\n    a = LLM('out/merged').chat(x)\n    json.dump(a, open('p.jsonl', 'w'))",
-    "rows": "if os.path.exists('rows.jsonl'):\n    a = load('rows.jsonl')\nelse:\n    a = download()\n    json.dump(a, open('rows.jsonl', 'w'))\nLLM(model).chat(a)",
-    "override": "if os.path.exists('p.jsonl') and not args.force:\n    a = load('p.jsonl')\nelse:\n    a = LLM(model).chat(x)\n    json.dump(a, open('p.jsonl', 'w'))",
-    "removed": "if os.path.exists('p.jsonl'):\n    os.remove('p.jsonl')\na = LLM(model).chat(x)\njson.dump(a, open('p.jsonl', 'w'))",
-    "never written": "if os.path.exists('gold.jsonl'):\n    a = load('gold.jsonl')\nelse:\n    a = LLM(model).chat(x)",
+    "by model": (
+        "p = f'{model}.jsonl'\n"
+        "if os.path.exists(p):\n"
+        "    a = load(p)\n"
+        "else:\n"
+        "    a = LLM(model).chat(x)\n"
+        "    json.dump(a, open(p, 'w'))"
+    ),
+    "one model": (
+        "if os.path.exists('p.jsonl'):\n"
+        "    a = load('p.jsonl')\n"
+        "else:\n"
+        "    a = LLM('out/merged').chat(x)\n"
+        "    json.dump(a, open('p.jsonl', 'w'))"
+    ),
+    "rows": (
+        "if os.path.exists('rows.jsonl'):\n"
+        "    a = load('rows.jsonl')\n"
+        "else:\n"
+        "    a = download()\n"
+        "    json.dump(a, open('rows.jsonl', 'w'))\n"
+        "LLM(model).chat(a)"
+    ),
+    "override": (
+        "if os.path.exists('p.jsonl') and not args.force:\n"
+        "    a = load('p.jsonl')\n"
+        "else:\n"
+        "    a = LLM(model).chat(x)\n"
+        "    json.dump(a, open('p.jsonl', 'w'))"
+    ),
+    "removed": (
+        "if os.path.exists('p.jsonl'):\n"
+        "    os.remove('p.jsonl')\n"
+        "a = LLM(model).chat(x)\n"
+        "json.dump(a, open('p.jsonl', 'w'))"
+    ),
+    "never written": (
+        "if os.path.exists('gold.jsonl'):\n"
+        "    a = load('gold.jsonl')\n"
+        "else:\n"
+        "    a = LLM(model).chat(x)"
+    ),
 }
 
 
@@ -87,24 +219,128 @@ def test_answers_of_one_model(code: str) -> None:
 
 ASK = "client.chat.completions.create(model='m', messages=p)"
 SCORED = {
-    "constant": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception:\n        return 5",
-    "bare": f"def score(p):\n    try:\n        r = {ASK}\n        return float(r.text)\n    except:\n        print('failed')\n        return 0.0",
-    "tie": f"def compare(p):\n    try:\n        return parse({ASK})\n    except (openai.RateLimitError, ValueError):\n        return 'tie'",
-    "a name": f"for p in rows:\n    try:\n        score = int({ASK}.text)\n    except Exception as e:\n        score = 3\n    scores.append(score)",
-    "attempts": f"def rate(p):\n    for i in range(3):\n        try:\n            return int({ASK}.text)\n        except Exception:\n            time.sleep(2)\n    return 5",
-    "helper": f"def ask(p):\n    return {ASK}\ndef grade(p):\n    try:\n        return int(ask(p))\n    except Exception:\n        return 1",
-    "requests": "def judge(p):\n    try:\n        return requests.post(URL, json=p).json()['score']\n    except requests.RequestException:\n        return 5",
+    "constant": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        return 5"
+    ),
+    "bare": (
+        f"def score(p):\n"
+        f"    try:\n"
+        f"        r = {ASK}\n"
+        f"        return float(r.text)\n"
+        f"    except:\n"
+        f"        print('failed')\n"
+        f"        return 0.0"
+    ),
+    "tie": (
+        f"def compare(p):\n"
+        f"    try:\n"
+        f"        return parse({ASK})\n"
+        f"    except (openai.RateLimitError, ValueError):\n"
+        f"        return 'tie'"
+    ),
+    "a name": (
+        f"for p in rows:\n"
+        f"    try:\n"
+        f"        score = int({ASK}.text)\n"
+        f"    except Exception as e:\n"
+        f"        score = 3\n"
+        f"    scores.append(score)"
+    ),
+    "attempts": (
+        f"def rate(p):\n"
+        f"    for i in range(3):\n"
+        f"        try:\n"
+        f"            return int({ASK}.text)\n"
+        f"        except Exception:\n"
+        f"            time.sleep(2)\n"
+        f"    return 5"
+    ),
+    "helper": (
+        f"def ask(p):\n"
+        f"    return {ASK}\n"
+        f"def grade(p):\n"
+        f"    try:\n"
+        f"        return int(ask(p))\n"
+        f"    except Exception:\n"
+        f"        return 1"
+    ),
+    "requests": (
+        "def judge(p):\n"
+        "    try:\n"
+        "        return requests.post(URL, json=p).json()['score']\n"
+        "    except requests.RequestException:\n"
+        "        return 5"
+    ),
 }
 TOLD = {
-    "none": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception:\n        return None",
-    "nan": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception:\n        return float('nan')",
-    "mark": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception:\n        return -1",
-    "counted": f"def judge(p):\n    global bad\n    try:\n        return int({ASK}.text)\n    except Exception:\n        bad += 1\n        return 5",
-    "raised": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception as e:\n        raise RuntimeError() from e",
-    "no number": f"def judge(p):\n    r = {ASK}\n    try:\n        return int(r.text)\n    except ValueError:\n        return 5",
-    "no request": "def judge(p):\n    try:\n        return int(p)\n    except Exception:\n        return 5",
-    "an answer": f"def answer(p):\n    try:\n        return {ASK}.text\n    except Exception:\n        return 0",
-    "attempts": f"def judge(p):\n    for i in range(3):\n        try:\n            return int({ASK}.text)\n        except Exception:\n            time.sleep(2)\n    return None",
+    "none": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        return None"
+    ),
+    "nan": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        return float('nan')"
+    ),
+    "mark": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        return -1"
+    ),
+    "counted": (
+        f"def judge(p):\n"
+        f"    global bad\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        bad += 1\n"
+        f"        return 5"
+    ),
+    "raised": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception as e:\n"
+        f"        raise RuntimeError() from e"
+    ),
+    "no number": (
+        f"def judge(p):\n"
+        f"    r = {ASK}\n"
+        f"    try:\n"
+        f"        return int(r.text)\n"
+        f"    except ValueError:\n"
+        f"        return 5"
+    ),
+    "no request": (
+        "def judge(p):\n    try:\n        return int(p)\n    except Exception:\n        return 5"
+    ),
+    "an answer": (
+        f"def answer(p):\n"
+        f"    try:\n"
+        f"        return {ASK}.text\n"
+        f"    except Exception:\n"
+        f"        return 0"
+    ),
+    "attempts": (
+        f"def judge(p):\n"
+        f"    for i in range(3):\n"
+        f"        try:\n"
+        f"            return int({ASK}.text)\n"
+        f"        except Exception:\n"
+        f"            time.sleep(2)\n"
+        f"    return None"
+    ),
 }
 
 

@@ -85,7 +85,10 @@ def test_other_stops_are_left_alone(script: str, more: dict[str, Any], tmp_path:
 def test_an_added_token_without_a_number_is_passed_over(number: str, tmp_path: Path) -> None:
     model = tmp_path / "merged"
     model.mkdir()
-    settings = {"chat_template": CHATML, "added_tokens_decoder": {number: {"content": "<|im_end|>"}}}
+    settings = {
+        "chat_template": CHATML,
+        "added_tokens_decoder": {number: {"content": "<|im_end|>"}},
+    }
     (model / "tokenizer_config.json").write_text(json.dumps(settings))
     (model / "config.json").write_text(json.dumps({"eos_token_id": 1}))
     path = tmp_path / "ask.py"
