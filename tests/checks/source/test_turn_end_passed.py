@@ -94,7 +94,8 @@ def test_an_added_token_without_a_number_is_passed_over(number: str, tmp_path: P
     path = tmp_path / "ask.py"
     path.write_text(ASK)
     report = lint([path], select=["generation-passes-the-turn-end"])
-    assert not report.findings and not report.not_judged
+    assert not report.findings
+    assert not report.not_judged
 
 
 def test_a_model_name_that_is_no_path_is_passed_over(tmp_path: Path) -> None:

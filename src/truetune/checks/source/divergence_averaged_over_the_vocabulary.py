@@ -93,8 +93,8 @@ class DivergenceAveragedOverTheVocabulary(SourceRule):
                 continue
             mean = "no reduction is given, which is 'mean'" if is_default else "reduction is 'mean'"
             yield self.finding(
-                f"{mean}: the divergence is divided by the size of the vocabulary as well, some 1e5, and is as good as"
-                " zero",
+                f"{mean}: the divergence is divided by the size of the vocabulary as well (32,000 to 260,000), and is"
+                " as good as zero",
                 'give reduction="batchmean", with positions flattened into the first dimension:'
                 " given.flatten(0, 1)",
                 cases=[case_at(module, call.node)],
