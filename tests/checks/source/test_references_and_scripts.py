@@ -42,8 +42,8 @@ def found(folder: Path, code: str, rows: list[dict[str, Any]], text: str) -> lis
     [
         TEMPLATE.format(given="row['messages']", opens=True) + CHECK,
         (
-            "texts = [tok.apply_chat_template(r['messages'], tokenize=False,"
-            " add_generation_prompt=True) for r in rows]\n"
+            "texts = [tok.apply_chat_template(r['messages'], tokenize=False, add_generation_prompt=True)"
+            " for r in rows]\n"
             "out = model.generate(texts)\n"
             "gold = [r['messages'][-1] for r in rows]"
         ),
@@ -59,7 +59,10 @@ def found(folder: Path, code: str, rows: list[dict[str, Any]], text: str) -> lis
             "outs = llm.chat([r['messages'] for r in rows])\n"
             "gold = [r['messages'][-1]['content'] for r in rows]"
         ),
-        "for row in rows:\n    out = client.chat.completions.create(model='m', messages=row['messages'])"
+        (
+            "for row in rows:\n"
+            "    out = client.chat.completions.create(model='m', messages=row['messages'])"
+        )
         + CHECK,
     ],
 )
@@ -81,7 +84,10 @@ def test_whole_conversations(tmp_path: Path, code: str) -> None:
         + CHECK,
         TEMPLATE.format(given="row['messages']", opens=False) + CHECK,
         TEMPLATE.format(given="[row['messages'][0]]", opens=True) + CHECK,
-        "for row in rows:\n    t = tok.apply_chat_template(row['messages'], add_generation_prompt=True)"
+        (
+            "for row in rows:\n"
+            "    t = tok.apply_chat_template(row['messages'], add_generation_prompt=True)"
+        )
         + CHECK,
     ],
 )
@@ -128,7 +134,10 @@ RUSSIAN = [{"reference": "Новая линия.", "prediction": "Линия."}]
         ("scorer = rouge_scorer.RougeScorer(['rougeL'])" + READ, MIXED, False),
         ("scorer = rouge_scorer.RougeScorer(['rougeL'])" + READ, CHINESE[:2], False),
         (
-            "bleu = evaluate.load('sacrebleu')\nbleu.compute(predictions=[r['prediction'] for r in rows])",
+            (
+                "bleu = evaluate.load('sacrebleu')\n"
+                "bleu.compute(predictions=[r['prediction'] for r in rows])"
+            ),
             CHINESE,
             False,
         ),

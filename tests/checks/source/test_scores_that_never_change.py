@@ -47,10 +47,18 @@ NEVER_LOADED = {
         "llm = LLM(model='out/merged')\n"
         "logger.info(args.model)"
     ),
-    "dest": "p.add_argument('-m', dest='checkpoint_dir')\nargs = p.parse_args()\nllm = LLM('out/merged')",
+    "dest": (
+        "p.add_argument('-m', dest='checkpoint_dir')\n"
+        "args = p.parse_args()\n"
+        "llm = LLM('out/merged')"
+    ),
 }
 LOADED = {
-    "loaded": "p.add_argument('--ckpt')\nargs = p.parse_args()\nm = AutoModelForCausalLM.from_pretrained(args.ckpt)",
+    "loaded": (
+        "p.add_argument('--ckpt')\n"
+        "args = p.parse_args()\n"
+        "m = AutoModelForCausalLM.from_pretrained(args.ckpt)"
+    ),
     "through a name": (
         "p.add_argument('--ckpt')\n"
         "args = p.parse_args()\n"
@@ -138,6 +146,13 @@ KEPT = {
         "        a = m.generate(x)\n"
         "        json.dump(a, open('o.json', 'w'))"
     ),
+    "mode by name": (
+        "m = LLM(os.environ['MODEL'])\n"
+        "if not Path('o.jsonl').is_file():\n"
+        "    a = m.chat(x)\n"
+        "    with Path('o.jsonl').open(mode='w') as f:\n"
+        "        f.write(a)"
+    ),
     "environment": (
         "m = LLM(os.environ['MODEL'])\n"
         "if not Path('o.jsonl').is_file():\n"
@@ -183,7 +198,12 @@ OWN = {
         "a = LLM(model).chat(x)\n"
         "json.dump(a, open('p.jsonl', 'w'))"
     ),
-    "never written": "if os.path.exists('gold.jsonl'):\n    a = load('gold.jsonl')\nelse:\n    a = LLM(model).chat(x)",
+    "never written": (
+        "if os.path.exists('gold.jsonl'):\n"
+        "    a = load('gold.jsonl')\n"
+        "else:\n"
+        "    a = LLM(model).chat(x)"
+    ),
 }
 
 
@@ -199,7 +219,13 @@ def test_answers_of_one_model(code: str) -> None:
 
 ASK = "client.chat.completions.create(model='m', messages=p)"
 SCORED = {
-    "constant": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception:\n        return 5",
+    "constant": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        return 5"
+    ),
     "bare": (
         f"def score(p):\n"
         f"    try:\n"
@@ -251,7 +277,13 @@ SCORED = {
     ),
 }
 TOLD = {
-    "none": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception:\n        return None",
+    "none": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        return None"
+    ),
     "nan": (
         f"def judge(p):\n"
         f"    try:\n"
@@ -259,7 +291,13 @@ TOLD = {
         f"    except Exception:\n"
         f"        return float('nan')"
     ),
-    "mark": f"def judge(p):\n    try:\n        return int({ASK}.text)\n    except Exception:\n        return -1",
+    "mark": (
+        f"def judge(p):\n"
+        f"    try:\n"
+        f"        return int({ASK}.text)\n"
+        f"    except Exception:\n"
+        f"        return -1"
+    ),
     "counted": (
         f"def judge(p):\n"
         f"    global bad\n"
@@ -284,8 +322,16 @@ TOLD = {
         f"    except ValueError:\n"
         f"        return 5"
     ),
-    "no request": "def judge(p):\n    try:\n        return int(p)\n    except Exception:\n        return 5",
-    "an answer": f"def answer(p):\n    try:\n        return {ASK}.text\n    except Exception:\n        return 0",
+    "no request": (
+        "def judge(p):\n    try:\n        return int(p)\n    except Exception:\n        return 5"
+    ),
+    "an answer": (
+        f"def answer(p):\n"
+        f"    try:\n"
+        f"        return {ASK}.text\n"
+        f"    except Exception:\n"
+        f"        return 0"
+    ),
     "attempts": (
         f"def judge(p):\n"
         f"    for i in range(3):\n"

@@ -416,7 +416,7 @@ def test_what_becomes_of_fenced_answers(tmp_path: Path) -> None:
     plain = "    got = json.loads(row['completion'])\n"
     fenced = '```json\n{"a": 1}\n```'
     skipped = fence_finding(tmp_path, guarded + "        continue\n", fenced)
-    assert "goes on with the next row (continue)" in skipped
+    assert "skips the row (continue)" in skipped
     assert "at the first fence" in skipped
     counted = fence_finding(tmp_path, guarded + "        got = None\n", fenced)
     assert "its handler decides" in counted

@@ -79,3 +79,24 @@ def test_the_turn_end_is_no_stop(script: str, more: dict[str, Any], tmp_path: Pa
 )
 def test_other_stops_are_left_alone(script: str, more: dict[str, Any], tmp_path: Path) -> None:
     assert _count(tmp_path, script, **more) == 0
+
+
+@pytest.mark.parametrize("number", ["²", "x", "-7"])
+def test_an_added_token_without_a_number_is_passed_over(number: str, tmp_path: Path) -> None:
+    model = tmp_path / "merged"
+    model.mkdir()
+    settings = {
+        "chat_template": CHATML,
+        "added_tokens_decoder": {number: {"content": "<|im_end|>"}},
+    }
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    (model / "config.json").write_text(json.dumps({"eos_token_id": 1}))
+    path = tmp_path / "ask.py"
+    path.write_text(ASK)
+    report = lint([path], select=["generation-passes-the-turn-end"])
+    assert not report.findings
+    assert not report.not_judged
+
+
+def test_a_model_name_that_is_no_path_is_passed_over(tmp_path: Path) -> None:
+    assert _count(tmp_path, ASK.replace("merged", "m" * 5_000), generation=1) == 0

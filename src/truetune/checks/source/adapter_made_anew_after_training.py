@@ -1,14 +1,14 @@
-"""In a notebook, the cell that makes the adapter ran again after the training, and its model was saved or asked.
+"""In a notebook, the cell that makes the adapter ran again after the training, and the new adapter was saved.
 
 ## What it does
-Reads the order in which the cells of a notebook ran last (the numbers in brackets beside them, in a script that was
-exported from one the comments `# In[4]:`). It fires where a cell
-with `get_peft_model` ran after the last `trainer.train()`, and a later cell saves or asks the model of that name.
-Notebooks that load weights afterwards, or whose numbers were cleared, are left alone.
+Reads the order in which the cells of a notebook ran last: the numbers in brackets beside them, or the comments like
+`# In[4]:` of a script that was exported from one. It fires where a cell with `get_peft_model` ran after the last
+`trainer.train()`, and a later cell saves the model of that name or generates with it. Notebooks that load weights
+afterwards, or whose numbers were cleared, are left alone.
 
 ## Why it is bad
-A new adapter begins at zero: what is saved or asked is the base. Nothing fails, and hours of training are thrown away,
-though the trainer may still hold the trained model.
+A new adapter begins at zero: the model that is saved, or generates, is the base. Nothing fails, and hours of training
+are thrown away, though the trainer may still hold the trained model.
 
 ## Example
 ```python
@@ -56,6 +56,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -79,7 +80,7 @@ def _wraps_with_order(module: Module) -> Iterator[Call]:
 
 
 def _run_count(module: Module, node: ast.AST) -> int | None:
-    """As which one the cell of a node ran last; None where that is not known."""
+    """The number in brackets of a node's cell; None where that is not known."""
     line = getattr(node, "lineno", 0)
     if module.cells:
         return next((cell.run_count for cell in module.cells if cell.has_line(line)), None)
@@ -107,34 +108,50 @@ class AdapterMadeAnewAfterTraining(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        trainings = list(_trainings(module))
-        counts = [_run_count(module, call.node) for call in trainings]
-        known = [count for count in counts if count is not None]
-        if not known or len(known) < len(counts):
+        training = _last_training(module)
+        if training is None:
             return
-        last = max(known)
-        training = trainings[counts.index(last)]
         for wrap in _wraps_with_order(module):
-            made = _run_count(module, wrap.node) or 0
+            wrapped = _run_count(module, wrap.node) or 0
             name = _name_bound(module, wrap.node)
-            used = _first_use(module, name, made) if name and made > last else None
-            if used is None or _loads_after(module, made):
+            is_later = bool(name) and wrapped > training.run_count
+            used = _first_use(module, name, wrapped) if is_later else None
+            if used is None or _loads_after(module, wrapped):
                 continue
             yield self.finding(
-                f"the cell that makes the adapter ran again as [{made}], after the training [{last}]: {name} has a new"
-                f" adapter at zero, and {used.method} [{_run_count(module, used.node)}] takes that one",
-                "run save_pretrained directly behind the training, before this cell runs again; of this run"
+                f"the cell that makes the adapter ran again as [{wrapped}], after the training"
+                f" [{training.run_count}]: {name} has a new adapter at zero, and {used.method}"
+                f" [{_run_count(module, used.node)}] takes that one",
+                "run save_pretrained directly after the training, before this cell runs again; to rescue this run,"
                 " trainer.model.save_pretrained(FOLDER) if the kernel still lives, else load the last checkpoint",
                 cases=[case_at(module, one) for one in (wrap.node, training.node, used.node)],
             )
             return
 
 
-def _trainings(module: Module) -> Iterator[Call]:
+class LastTraining(NamedTuple):
+    """The training that ran last."""
+
+    run_count: int
+    node: ast.Call
+
+
+def _last_training(module: Module) -> LastTraining | None:
+    """The training that ran last; None where there is none, or the order of one is not known."""
+    trainings = list(_training_calls(module))
+    counts = [_run_count(module, call.node) for call in trainings]
+    known = [count for count in counts if count is not None]
+    if not known or len(known) < len(counts):
+        return None
+    last = max(known)
+    return LastTraining(last, trainings[counts.index(last)].node)
+
+
+def _training_calls(module: Module) -> Iterator[Call]:
     """The calls of a trainer's `train`."""
     for call in module.methods("train"):
-        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
-        if made is not None and made.named(*TRAINERS):
+        trainer = module.flow.producing_call(call.receiver)
+        if trainer is not None and trainer.named(*TRAINERS):
             yield call
 
 
@@ -145,23 +162,23 @@ def _name_bound(module: Module, node: ast.AST) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _first_use(module: Module, name: str, made: int) -> Call | None:
-    """The first call, in the order of the runs, that saves or asks the model of a name after its making."""
+def _first_use(module: Module, name: str, wrapped: int) -> Call | None:
+    """The first call, in the order of the runs, that saves the model of a name or generates after it was wrapped."""
     found = [
         (count, call.node.lineno, call)
         for call in module.methods(*USES)
         if isinstance(call.receiver, ast.Name)
         and call.receiver.id == name
         and (count := _run_count(module, call.node)) is not None
-        and count > made
+        and count > wrapped
     ]
     return min(found, key=lambda one: one[:2])[2] if found else None
 
 
-def _loads_after(module: Module, made: int) -> bool:
+def _loads_after(module: Module, wrapped: int) -> bool:
     """Are weights loaded in a cell that ran later, or of which it is not known when it ran?"""
     loads = [
         *module.methods(*LOADS),
         *module.calls("peft.set_peft_model_state_dict", "peft.*.from_pretrained"),
     ]
-    return any((_run_count(module, call.node) or made + 1) > made for call in loads)
+    return any((_run_count(module, call.node) or wrapped + 1) > wrapped for call in loads)

@@ -1,7 +1,7 @@
 """Answers are read from a file where it is there, and its name does not say of which model they are.
 
 ## What it does
-Looks for `if os.path.exists("preds.jsonl")` (or `Path(...).exists()`) that reads answers instead of asking the model,
+Finds `if os.path.exists("preds.jsonl")` (or `Path(...).exists()`) that reads answers instead of asking the model,
 where the model is an argument of the script, or the variable of a loop, and the name of the file is constant. Silent
 where a part of the name comes from the model, where an option overrides the test, and where the folder is changed.
 
@@ -58,8 +58,10 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.model_argument_never_loaded import constant_path, model_loads
 from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
 
 ASKS_A_MODEL = re.compile(
     r"(?:^|\.)(?:generate|chat|batch_generate|generate_\w+|predict|pipeline)$"
@@ -106,7 +108,7 @@ class AnswersKeptForAnyModel(SourceRule):
 
 
 def _kept_answers(module: Module) -> Iterator[KeptAnswers]:
-    """The tests behind which a model is asked only where no file is there."""
+    """The tests after which a model is asked only where no file is there."""
     if "chdir" in module.text:
         return
     varying = [given for _, given in model_loads(module) if _comes_from_outside(module, given)]
@@ -132,7 +134,7 @@ def _comes_from_outside(module: Module, given: ast.expr) -> bool:
 
 
 def _tested_path(module: Module, test: ast.If) -> tuple[str, bool]:
-    """The constant path that a branch looks for, and whether its body is where the file is there."""
+    """The constant path that a branch tests for, and whether its body runs where the file is there."""
     node, is_there = test.test, True
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         node, is_there = node.operand, False
@@ -150,45 +152,37 @@ def _tested_path(module: Module, test: ast.If) -> tuple[str, bool]:
 
 def _path_of(module: Module, given: ast.expr) -> str:
     """A constant path, also in `Path(...)`."""
-    made = module.flow.producing_call(given)
-    if made is not None and made.named("pathlib.Path", "Path") and len(made.args) == 1:
-        given = made.args[0]
+    producer = module.flow.producing_call(given)
+    if producer is not None and producer.named("pathlib.Path", "Path") and len(producer.args) == 1:
+        given = producer.args[0]
     return constant_path(module, given)
 
 
 def _asks_a_model(module: Module, body: list[ast.stmt]) -> bool:
     """Is a model asked in these statements, or in a function of the file that they call?"""
-    calls = [node for part in body for node in ast.walk(part) if isinstance(node, ast.Call)]
-    if any(ASKS_A_MODEL.search(ast.unparse(one.func)) for one in calls):
-        return True
-    functions = [module.flow.function(one.func) for one in calls]
-    inner = [
-        node
-        for function in functions
-        if function is not None
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-    ]
-    return any(ASKS_A_MODEL.search(ast.unparse(one.func)) for one in inner)
+    calls = [call for part in body for call in _calls_in(part)]
+    functions = [module.flow.function(call.func) for call in calls]
+    inner = [call for one in functions if one is not None for call in _calls_in(one)]
+    return any(ASKS_A_MODEL.search(ast.unparse(call.func)) for call in (*calls, *inner))
+
+
+def _calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls within a node."""
+    return (part for part in ast.walk(node) if isinstance(part, ast.Call))
 
 
 def _is_written(module: Module, path: str) -> bool:
     """Does the script write this file itself?"""
-    for call in module.all_calls:
-        opened = call.argument(0, "file") if call.named("open") else None
-        mode = call.argument(1, "mode") if call.named("open") else None
-        if opened is not None and isinstance(mode, ast.Constant) and "w" in str(mode.value):
-            if _path_of(module, opened) == path:
-                return True
-        if (
-            call.method == "open"
-            and call.receiver is not None
-            and _path_of(module, call.receiver) == path
-        ):
-            if any(isinstance(one, ast.Constant) and "w" in str(one.value) for one in call.args):
-                return True
-        if call.method in WRITERS:
-            texts = [one for one in (call.receiver, *call.args) if one is not None]
-            if any(_path_of(module, one) == path for one in texts):
-                return True
-    return False
+    written = (one for call in module.all_calls for one in _paths_written(module, call))
+    return any(_path_of(module, one) == path for one in written)
+
+
+def _paths_written(module: Module, call: Call) -> Iterator[ast.expr]:
+    """What may be the path of the file that a call writes."""
+    opened = path_opened_for_writing(module, call)
+    if opened is not None:
+        yield opened
+    if call.method in WRITERS:
+        yield from call.args
+        if call.receiver is not None:
+            yield call.receiver

@@ -1,7 +1,7 @@
 """A function that is written for one row is mapped with `batched=True`: whole columns are printed into one text.
 
 ## What it does
-Looks at functions of `map(..., batched=True)`, `set_transform` and `with_transform` that stand in the files at hand. It
+Inspects functions of `map(..., batched=True)`, `set_transform` and `with_transform` in the files that are checked. It
 finds the places where a column goes into a text or a message as it is: `f"Question: {batch['question']}"`,
 `template.format(**batch)`, `"%s" % batch["question"]`, `{"role": "user", "content": batch["question"]}`. Columns that
 are joined, indexed or looped over, and texts that are only printed or logged, are left alone.
@@ -70,34 +70,34 @@ class BatchPrintedAsOneRow(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        by_function: dict[int, list[PrintedColumn]] = {}
+        by_function: dict[object, list[PrintedColumn]] = {}
         for place in printed_columns(module):
-            by_function.setdefault(id(place.mapped.function), []).append(place)
+            by_function.setdefault(place.mapped.function, []).append(place)
         for places in by_function.values():
             mapped = places[0].mapped
             columns = list(dict.fromkeys(place.column for place in places))
             yield self.finding(
                 f"{mapped.name} is written for one row, and gets whole batches: it puts"
-                f" {_lists(columns)} into one {_made(places)}, and the model learns lists that"
+                f" {_list_columns(columns)} into one {_target_of(places)}, and the model learns lists that"
                 " Python printed",
-                _advice(mapped),
+                _remedy(mapped),
                 cases=[case_at(module, mapped.call.node), case_at(module, places[0].node)],
             )
 
 
-def _lists(columns: list[str]) -> str:
+def _list_columns(columns: list[str]) -> str:
     """The columns that are printed, two of them named."""
     if len(columns) == 1:
         return f"the list {columns[0]}"
     return f"the lists {columns[0]} and {columns[1]}"
 
 
-def _made(places: list[PrintedColumn]) -> str:
+def _target_of(places: list[PrintedColumn]) -> str:
     """What the column is put into."""
     return "message" if all(place.is_message for place in places) else "text"
 
 
-def _advice(mapped: BatchedFunction) -> str:
+def _remedy(mapped: BatchedFunction) -> str:
     """How the function gets one row at a time."""
     row_by_row = "loop over the rows inside it and return one text for each"
     if mapped.call.method in ALWAYS_BATCHED:

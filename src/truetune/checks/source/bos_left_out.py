@@ -53,10 +53,11 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 OPENS = re.compile(r"\s*<start_of_turn>\s*(?:user|system|\{|$)")
-"""How the first turn of a text begins; a piece that begins with the model's turn stands behind others"""
+"""How the first turn of a text begins; a piece that begins with the model's turn stands after others"""
 ENDS = "<end_of_turn>"
 WRITES_BOS = ("bos_token", "<bos>", "build_inputs_with_special_tokens", "bos_id")
-GEMMA = re.compile(r"gemma")
+OTHER_FAMILIES = re.compile(r"(?:meta-)?llama|qwen|mistral|mixtral|phi|smollm|gpt")
+"""How the names of published models begin that are not Gemma's"""
 ENCODING_METHODS = ("encode", "encode_plus", "batch_encode_plus", "__call__")
 
 
@@ -66,9 +67,13 @@ def _encodings_without_special_tokens(module: Module) -> Iterator[Call]:
         given = call.keywords.get("add_special_tokens")
         if given is None or module.flow.value(given) is not False or not call.args:
             continue
-        tokenizer = call.receiver if call.method in ENCODING_METHODS else call.node.func
-        if tokenizer is not None and "tokenizer" in module.flow.types(tokenizer):
+        if "tokenizer" in module.flow.types(_tokenizer_of(call)):
             yield call
+
+
+def _tokenizer_of(call: Call) -> ast.expr | None:
+    """The tokenizer that a call encodes with: `tokenizer(...)`, `tokenizer.encode(...)`."""
+    return call.receiver if call.method in ENCODING_METHODS else call.node.func
 
 
 class BosLeftOut(SourceRule):
@@ -84,36 +89,31 @@ class BosLeftOut(SourceRule):
         if module.mentions(*WRITES_BOS):
             return
         for call in _encodings_without_special_tokens(module):
-            written = _opening(module, call)
+            written = _opening_text(module, call)
             if written is None or _is_of_another_family(module, call):
                 continue
             yield self.finding(
                 "the text begins with <start_of_turn>, is encoded with add_special_tokens=False, and nothing puts"
-                " <bos> in"
-                " front: Gemma answers rubbish without it, and its loss begins above guessing",
+                " <bos> in front: Gemma answers rubbish without it, and its loss begins above guessing",
                 "leave add_special_tokens=False out, so that the tokenizer puts <bos> in front; or begin the text with"
                 " tokenizer.bos_token; exactly one has to stand there, in training and when the model is asked",
                 cases=[case_at(module, call.node), case_at(module, written)],
             )
 
 
-def _opening(module: Module, call: Call) -> ast.AST | None:
+def _opening_text(module: Module, call: Call) -> ast.AST | None:
     """The text that an encoding begins with, where it opens the first turn; None where it may be rendered otherwise."""
     parts = list(backward_slice(module, call.args[0]))
-    if any(
-        isinstance(part, ast.Attribute) and part.attr == "apply_chat_template" for part in parts
-    ):
-        return None
+    attributes = {part.attr for part in parts if isinstance(part, ast.Attribute)}
     texts = [
         part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)
     ]
     # A turn that nothing ends is a marker that labels are searched by.
-    if not any(ENDS in str(text.value) for text in texts):
+    is_ended = any(ENDS in str(text.value) for text in texts)
+    if "apply_chat_template" in attributes or not is_ended:
         return None
-    opening = (
-        text for text in texts if OPENS.match(str(text.value)) and _is_first_part(module, text)
-    )
-    return next(opening, None)
+    openings = (text for text in texts if OPENS.match(str(text.value)))
+    return next((text for text in openings if _is_first_part(module, text)), None)
 
 
 def _is_first_part(module: Module, text: ast.Constant) -> bool:
@@ -132,11 +132,5 @@ def _is_first_part(module: Module, text: ast.Constant) -> bool:
 
 def _is_of_another_family(module: Module, call: Call) -> bool:
     """Is every model that the file names of a family that is not Gemma? A folder of one's own says nothing."""
-    tokenizer = call.receiver if call.method in ENCODING_METHODS else call.node.func
-    names = [plain_name(name) for name in likely_model_names(module, tokenizer)]
-    known = [
-        name
-        for name in names
-        if re.match(r"(meta-)?llama|qwen|mistral|mixtral|phi|smollm|gpt", name)
-    ]
-    return bool(known) and not any(GEMMA.search(name) for name in names)
+    names = [plain_name(name) for name in likely_model_names(module, _tokenizer_of(call))]
+    return any(map(OTHER_FAMILIES.match, names)) and not any("gemma" in name for name in names)

@@ -1,7 +1,7 @@
 """A classifier has one output, so that the numbers of its classes are learned as amounts.
 
 ## What it does
-Looks at a model for sequence classification that is loaded with `num_labels=1`, in a script whose labels are the places
+Inspects a model for sequence classification that is loaded with `num_labels=1`, in a script whose labels are the places
 of three classes or more in a list or a table (`LABELS.index(...)`, `label2id[...]`). Classes that have an order
 (grades, numbers, low and high), a script that measures a regression, and a `problem_type` that is set are left alone.
 
@@ -68,7 +68,7 @@ REGRESSION = re.compile(
 )
 
 
-def _loads(module: Module) -> Iterator[Call]:
+def _classifier_loads(module: Module) -> Iterator[Call]:
     """The loads of classifiers."""
     yield from module.calls(*LOADS)
 
@@ -77,31 +77,36 @@ class ClassesLearnedAsNumbers(SourceRule):
     code = "SRC289"
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
-    looks_at = CodePlaces("loads of classifiers", _loads)
+    looks_at = CodePlaces("loads of classifiers", _classifier_loads)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(REGRESSION.search(part.text) for part in module.with_linked):
             return
-        for call in _loads(module):
-            count = module.flow.value(call.keywords.get("num_labels"))
-            if (
-                count != 1
-                or isinstance(count, bool)
-                or call.open
-                or "problem_type" in call.keywords
-            ):
-                continue
-            for place, names in _class_numbers(module):
-                if len(names) < MIN_CLASSES or any(map(ORDERED.search, names)):
-                    continue
-                yield self.finding(
-                    f"num_labels is 1, and the labels are numbers of {len(names)} classes: the model learns them as"
-                    " amounts, with a mean squared error",
-                    f"set num_labels={len(names)}, and give the labels as whole numbers (int, not float)",
-                    cases=[case_at(module, call.node), case_at(module, place)],
-                )
-                break
+        calls = [call for call in _classifier_loads(module) if _has_one_output(module, call)]
+        numbers = _class_numbers(module) if calls else ()
+        place, names = next((one for one in numbers if _are_without_order(one[1])), (None, []))
+        if place is None:
+            return
+        for call in calls:
+            yield self.finding(
+                f"num_labels is 1, and the labels are numbers of {len(names)} classes: the model learns them as"
+                " amounts, with a mean squared error",
+                f"set num_labels={len(names)}, and give the labels as whole numbers (int, not float)",
+                cases=[case_at(module, call.node), case_at(module, place)],
+            )
+
+
+def _has_one_output(module: Module, call: Call) -> bool:
+    """Is a classifier loaded with one output, and nothing that says what its loss is?"""
+    count = module.flow.value(call.keywords.get("num_labels"))
+    is_one = count == 1 and not isinstance(count, bool)
+    return is_one and not call.open and "problem_type" not in call.keywords
+
+
+def _are_without_order(names: list[str]) -> bool:
+    """Are these names of several classes of which none says that they have an order?"""
+    return len(names) >= MIN_CLASSES and not any(map(ORDERED.search, names))
 
 
 def _class_numbers(module: Module) -> Iterator[tuple[ast.AST, list[str]]]:
@@ -136,23 +141,31 @@ def _names_of_classes(module: Module, table: ast.expr) -> list[str]:
     """The names in a list of classes, or the keys of a table of their numbers."""
     for origin in module.flow.origins(table):
         node = origin.node
-        parts: list[ast.expr | None] = []
-        if isinstance(node, (ast.List, ast.Tuple)):
-            parts = list(node.elts)
-        elif isinstance(node, ast.Dict):
-            is_numbers = all(
-                isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
-                for value in node.values
-            )
-            parts = list(node.keys) if is_numbers else []
-        elif isinstance(node, ast.DictComp) and node.generators:
-            return _names_of_classes(module, _enumerated(node.generators[0].iter))
+        if isinstance(node, ast.DictComp):
+            # `{name: number for number, name in enumerate(NAMES)}`
+            origins = module.flow.origins(_first_argument(node.generators[0].iter))
+            parts = [part for one in origins for part in _written_names(one.node)]
+        else:
+            parts = _written_names(node)
         names = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
         if names and len(names) == len(parts):
             return names
     return []
 
 
-def _enumerated(node: ast.expr) -> ast.expr:
-    """x of `enumerate(x)`."""
+def _written_names(node: ast.AST) -> list[ast.expr | None]:
+    """The elements of a list that the file writes down, or the keys of a table of numbers."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return list(node.elts)
+    if not isinstance(node, ast.Dict):
+        return []
+    is_numbers = all(
+        isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
+        for value in node.values
+    )
+    return list(node.keys) if is_numbers else []
+
+
+def _first_argument(node: ast.expr) -> ast.expr:
+    """x of `enumerate(x)`; the node itself where it is no such call."""
     return node.args[0] if isinstance(node, ast.Call) and node.args else node

@@ -1,7 +1,7 @@
 """Every process deletes, renames or makes the same file or folder.
 
 ## What it does
-Looks for `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the
+Finds `shutil.rmtree`, `shutil.move`, `os.remove`, `os.rename`, `os.replace`, `Path.unlink`, `Path.rename` and the
 like, and for `os.makedirs` and `Path.mkdir` without `exist_ok`, in a script that runs as several processes: a command
 beside it starts several, it starts a process group, reads `LOCAL_RANK`, or asks an Accelerator which process it is. It
 speaks where no condition on the process stands around the call, before it, or around a call of its function, the path
@@ -54,6 +54,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.opened_files import path_opened_for_writing
 from truetune.checks.source.evidence.process_counts import is_under_process_count
 from truetune.checks.source.evidence.rows_of_processes import depends_on_process
 from truetune.checks.source.evidence.several_process_scripts import (
@@ -113,24 +114,30 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         if several is None:
             return
         raced = [call for call in calls if _is_raced(module, call)]
-        deletions = [call for call in raced if _is_deletion(module, call)]
-        if deletions:
-            yield self._finding(deletions, several, "deletes or moves the same files", "error")
-        made = [call for call in raced if _is_making(call)]
-        if made:
-            yield self._finding(made, several, "makes the same folder without exist_ok", "warning")
-        writes = [call for call in raced if _is_write(module, call)]
-        if writes:
-            yield self._finding(writes, several, "writes the same file", "warning")
+        yield from self._of_races(raced, several)
         for call in raced:
             if _is_opened_for_writing(module, call) and _holds_own_rows(module, call):
                 yield self._of_lost_rows(call, several)
 
+    def _of_races(self, raced: list[Call], several: SeveralProcesses) -> Iterator[Finding]:
+        """What all processes do to the same path, one finding for each kind."""
+        module = self.subject
+        deletions = [call for call in raced if _is_deletion(module, call)]
+        makings = [call for call in raced if _is_making(call)]
+        writes = [call for call in raced if _is_write(module, call)]
+        if deletions:
+            yield self._finding(deletions, several, "deletes or moves the same files", "error")
+        if makings:
+            what = "makes the same folder without exist_ok"
+            yield self._finding(makings, several, what, "warning")
+        if writes:
+            yield self._finding(writes, several, "writes the same file", "warning")
+
     def _of_lost_rows(self, call: Call, several: SeveralProcesses) -> Finding:
-        """What is said of a file that each process begins anew with its part of the rows."""
+        """What is said of a file that each process empties and fills with its part of the rows."""
         return self.finding(
             f"every process writes its part of the rows to one file ({self.subject.text_of(call.node)[:80]}), which"
-            " each begins anew: the file holds the rows of one process, and those of the others are lost",
+            " each of them empties first: the file holds the rows of one process, and those of the others are lost",
             "write one file for each process, f'preds_rank{rank}.jsonl', and join them; or gather_object the rows and"
             " write them on rank 0",
             severity="error" if several.is_certain else "warning",
@@ -149,7 +156,7 @@ class EveryProcessChangesTheSameFiles(SourceRule):
         remedy = (
             "pass exist_ok=True"
             if is_made
-            else f"do it in one process: {guard}, and let the others wait behind it"
+            else f"do it in one process: {guard}, and let the others wait after it"
         )
         return self.finding(
             f"every process {what} at the same time ({names}): the one that comes second"
@@ -233,15 +240,9 @@ def _is_write(module: Module, call: Call) -> bool:
 
 
 def _is_opened_for_writing(module: Module, call: Call) -> bool:
-    """Does it open a file that begins anew: `open(path, "w")`, `path.open("w")`?"""
-    if call.named("open", "io.open", "codecs.open", "jsonlines.open"):
-        mode = call.argument(1, "mode")
-    elif call.method == "open" and call.receiver is not None and _is_path(module, call.receiver):
-        mode = call.argument(0, "mode")
-    else:
-        return False
-    value = module.flow.value(mode) if mode is not None else None
-    return isinstance(value, str) and value.startswith("w")
+    """Does it open a file and empty it: `open(path, "w")`, `path.open("w")`?"""
+    path = path_opened_for_writing(module, call)
+    return path is not None and (path is not call.receiver or _is_path(module, path))
 
 
 def _holds_own_rows(module: Module, call: Call) -> bool:
@@ -254,22 +255,21 @@ def _holds_own_rows(module: Module, call: Call) -> bool:
 
 def _written_there(module: Module, call: Call) -> Iterator[ast.expr]:
     """The names that stand in the block of a file, or beside it in one call: `json.dump(rows, open(path, "w"))`."""
-    around = next(
-        (one for one in module.parents(call.node) if isinstance(one, ast.With | ast.stmt)), None
-    )
-    inside: list[ast.AST] = [around] if around is not None else []
+    around = next((one for one in module.parents(call.node) if isinstance(one, ast.stmt)), None)
+    blocks: list[ast.AST] = [around] if around is not None else []
     if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
         # `out = open(path, "w")`, and what is written to `out`.
         name = around.targets[0].id
-        inside = [
-            one.node
-            for one in module.all_calls
-            if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(one.node))
-        ]
-    for block in inside:
+        blocks = [one.node for one in module.all_calls if _names_variable(one.node, name)]
+    for block in blocks:
         for part in ast.walk(block):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 yield part
+
+
+def _names_variable(node: ast.AST, name: str) -> bool:
+    """Does a variable of this name stand in a node?"""
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 def _is_divided(module: Module, rows: ast.expr) -> bool:
@@ -314,21 +314,22 @@ def _iterables_of(module: Module, name: ast.Name) -> Iterator[ast.expr]:
         elif isinstance(around, ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp):
             loops = list(around.generators)
         for loop in loops:
-            if any(isinstance(n, ast.Name) and n.id == name.id for n in ast.walk(loop.target)):
+            if _names_variable(loop.target, name.id):
                 yield loop.iter
 
 
 def _is_harmless(module: Module, call: Call) -> bool:
     """Does a call allow that another process was first, by an argument or by what catches its error?"""
-    if call.open or any(
-        name in call.keywords and module.flow.value(call.keywords[name]) is not False
-        for name in TOLERANT
-    ):
-        return True
-    if call.named("shutil.rmtree") and len(call.args) > 1:
-        return True
-    inner: ast.AST = call.node
-    for around in module.parents(call.node):
+    switches = [call.keywords[name] for name in TOLERANT if name in call.keywords]
+    is_tolerant = any(module.flow.value(one) is not False for one in switches)
+    ignores_errors = call.named("shutil.rmtree") and len(call.args) > 1
+    return call.open or is_tolerant or ignores_errors or _is_guarded(module, call.node)
+
+
+def _is_guarded(module: Module, node: ast.AST) -> bool:
+    """Does a `try` around a node catch its error, or `contextlib.suppress`?"""
+    inner = node
+    for around in module.parents(node):
         if isinstance(around, ast.Try) and inner in around.body and around.handlers:
             return True
         if isinstance(around, ast.With) and any(

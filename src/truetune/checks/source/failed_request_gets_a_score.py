@@ -1,13 +1,13 @@
 """A judge's request that fails gets a score all the same: the handler returns a constant.
 
 ## What it does
-Looks at functions that ask a model for a score inside of `try`, and whose handler of all exceptions, or of the API's,
+Inspects functions that ask a model for a score inside of `try`, and whose handler of all exceptions, or of the API's,
 gives a number or `tie`. So does a loop of attempts with the constant behind it. Silent where the handler raises, gives
 None, nan or a negative mark, or counts or keeps the failure.
 
 ## Why it is bad
 A wrong key, a spent quota or a rate limit (429) makes the score that constant, for every model: 5.0 for all of them
-looks like a judge without an opinion.
+reads as a judge without an opinion.
 
 ## Example
 ```python
@@ -40,7 +40,7 @@ def judge(prompt):
 ```
 
 ## Fix safety
-There is no automatic fix. Rows without a verdict are to be counted and told beside the mean of the others.
+There is no automatic fix. Rows without a verdict are to be counted and printed beside the mean of the others.
 
 ## References
 - openai/openai-python README, "Handling errors", "Retries" (`max_retries`)
@@ -137,11 +137,11 @@ def _constant_scores(module: Module) -> Iterator[ConstantScore]:
         for handler in guarded.handlers:
             if not _is_broad(handler):
                 continue
-            statement = _constant_of_handler(guarded, handler) or _constant_behind(
+            statement = _constant_of_handler(guarded, handler) or _constant_after_attempts(
                 function, guarded, handler
             )
             if statement is not None:
-                yield ConstantScore(request, statement, _constant(statement))
+                yield ConstantScore(request, statement, _constant_of(statement))
                 break
 
 
@@ -179,29 +179,27 @@ def _constant_of_handler(guarded: ast.Try, handler: ast.ExceptHandler) -> ast.st
     }
     for part in handler.body:
         is_own = isinstance(part, ast.Assign) and ast.unparse(part.targets[0]) in assigned
-        if (isinstance(part, ast.Return) or is_own) and _is_score(_constant(part)):
+        if (isinstance(part, ast.Return) or is_own) and _is_score(_constant_of(part)):
             return part
     return None
 
 
-def _constant_behind(
+def _constant_after_attempts(
     function: Function | None, guarded: ast.Try, handler: ast.ExceptHandler
 ) -> ast.stmt | None:
-    """`return 5` behind a loop of attempts, whose handler waits and goes on."""
-    if function is None or any(
-        _keeps_failure(part) or isinstance(part, ast.Return) for part in handler.body
-    ):
+    """`return 5` after a loop of attempts, whose handler waits and continues."""
+    ends = any(_keeps_failure(part) or isinstance(part, ast.Return) for part in handler.body)
+    if function is None or ends or not _is_attempt(function, guarded):
         return None
     last = function.body[-1]
-    loops = [
-        one
-        for one in function.body
-        if isinstance(one, ast.For | ast.While) and guarded in ast.walk(one)
-    ]
-    is_behind = bool(loops) and any(isinstance(node, ast.Return) for node in ast.walk(guarded))
-    return (
-        last if is_behind and isinstance(last, ast.Return) and _is_score(_constant(last)) else None
-    )
+    return last if isinstance(last, ast.Return) and _is_score(_constant_of(last)) else None
+
+
+def _is_attempt(function: Function, guarded: ast.Try) -> bool:
+    """Is a block tried in a loop of the function, which it leaves with a result?"""
+    loops = [one for one in function.body if isinstance(one, ast.For | ast.While)]
+    is_repeated = any(guarded in ast.walk(loop) for loop in loops)
+    return is_repeated and any(isinstance(node, ast.Return) for node in ast.walk(guarded))
 
 
 def _keeps_failure(statement: ast.stmt) -> bool:
@@ -213,7 +211,7 @@ def _keeps_failure(statement: ast.stmt) -> bool:
     )
 
 
-def _constant(statement: ast.stmt) -> object:
+def _constant_of(statement: ast.stmt) -> object:
     """The constant that a statement returns or sets; None for anything else."""
     value = statement.value if isinstance(statement, ast.Return | ast.Assign) else None
     return value.value if isinstance(value, ast.Constant) else None

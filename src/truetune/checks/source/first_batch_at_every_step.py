@@ -1,9 +1,9 @@
 """A loop makes a new iterator over its loader at each step: it trains on the first batch alone.
 
 ## What it does
-Looks for `next(iter(loader))` in the body of a loop that also calls `backward()`. It fires where the loader is made by
+Finds `next(iter(loader))` in the body of a loop that also calls `backward()`. It fires where the loader is made by
 a `DataLoader` in order: `shuffle` is not set or False, and no sampler is given. One that shuffles draws its first batch
-anew each time: rows are then seen more or less often by chance, and each step starts the workers again, which is a
+again each time: rows are then seen more or less often by chance, and each step starts the workers again, which is a
 note. An iterator that is made before the loop is what it should be.
 
 ## Why it is bad
@@ -125,14 +125,14 @@ def _computes_gradients(node: ast.AST) -> bool:
 
 def _order_of(module: Module, loader: ast.expr) -> str | None:
     """`in order` or `shuffled`; None where it is not known."""
-    calls = list(_makers(module, loader))
+    calls = list(_loader_calls(module, loader))
     if not calls or not all(call.named(*LOADERS) for call in calls):
         return None
     orders = {_order_of_call(module, call) for call in calls}
     return orders.pop() if len(orders) == 1 else None
 
 
-def _makers(module: Module, loader: ast.expr) -> Iterator[Call]:
+def _loader_calls(module: Module, loader: ast.expr) -> Iterator[Call]:
     """The calls that made a loader, through `accelerator.prepare`."""
     for origin in module.flow.origins(loader):
         if not isinstance(origin.node, ast.Call):

@@ -1,14 +1,14 @@
 """A model is asked by its chat template, and generation does not stop at the token that ends its turns.
 
 ## What it does
-Looks at scripts that render chats by `apply_chat_template` (or vLLM's `chat`) for a model in a folder beside them, and
+Inspects scripts that render chats by `apply_chat_template` (or vLLM's `chat`) for a model in a folder beside them, and
 reads that folder's files: the token that the chat template writes at the end of a turn, its id, and the ids at which
-generation_config.json stops (config.json and the tokenizer's EOS where it names none). Scripts that give a stop of
-their own (`eos_token_id=`, `stop_strings=`, `stopping_criteria=`, `stop=`) are left alone.
+generation_config.json stops (config.json where it names none). Scripts that give a stop of their own (`eos_token_id=`,
+`stop_strings=`, `stopping_criteria=`, `stop=`) are left alone.
 
 ## Why it is bad
-The model says that its turn is over, and nothing listens: it writes the next turn of the user, and answers itself, up
-to the limit. It is usual where a base model was trained on chats: the files of the base stop at `<|endoftext|>` only.
+The model ends its turn, and nothing stops it: it writes the next turn of the user, and answers itself, up to the limit.
+It is usual where a base model was trained on chats: the files of the base stop at `<|endoftext|>` only.
 
 ## Example
 ```python
@@ -53,9 +53,13 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.model_folder_settings import (
+    is_model_folder,
+    read_folder_settings,
+)
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -77,7 +81,6 @@ OWN_STOPS = (
 )
 """Settings that give generation another stop"""
 LOADS = ("*.from_pretrained", "vllm.LLM")
-MAX_TEMPLATE = 200_000
 
 
 class UnheededEnd(NamedTuple):
@@ -94,8 +97,8 @@ def _answers_by_template(module: Module) -> Iterator[Call]:
     if module.mentions("apply_chat_template"):
         yield from generate_calls(module)
     for call in module.methods("chat"):
-        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
-        if made is not None and made.named("vllm.LLM"):
+        engine = module.flow.producing_call(call.receiver)
+        if engine is not None and engine.named("vllm.LLM"):
             yield call
 
 
@@ -114,13 +117,12 @@ class GenerationPassesTheTurnEnd(SourceRule):
             end = _unheeded_end(folder)
             if end is None:
                 continue
+            stops = [end.id, *end.stops]
             yield self.finding(
                 f"the chat template of {folder.name} ends turns with {end.token} ({end.id}), and {end.file.name}"
-                f" stops at"
-                f" {', '.join(map(str, end.stops))} only: the answer runs on into a next turn of the user",
-                f'write "eos_token_id": {[end.id, *end.stops]} into generation_config.json of {folder.name}, or'
-                f" give it to"
-                f" generate: eos_token_id={[end.id, *end.stops]}",
+                f" stops at {', '.join(map(str, end.stops))} only: the model continues with a next turn of the user",
+                f'write "eos_token_id": {stops} into generation_config.json of {folder.name}, or give it to generate:'
+                f" eos_token_id={stops}",
                 cases=[
                     Case(f'"eos_token_id": {end.stops}', file=str(end.file)),
                     *(case_at(module, call.node) for call in calls),
@@ -146,24 +148,24 @@ def _folders_loaded(module: Module) -> Iterator[Path]:
         )
         for name in possible_texts(module, given) if given is not None else ():
             folder = Path(module.path).parent / name
-            if folder not in seen and (folder / "config.json").is_file():
+            if folder not in seen and is_model_folder(folder):
                 seen.add(folder)
                 yield folder
 
 
 def _unheeded_end(folder: Path) -> UnheededEnd | None:
     """The end of turns at which a folder's files let no engine stop; None where they do, or it is not known."""
-    tokenizer = _read(folder / "tokenizer_config.json")
+    tokenizer = read_folder_settings(folder / "tokenizer_config.json")
     end = _end_of_turns(tokenizer, folder)
-    id = _id_of_token(tokenizer, end) if end is not None else None
-    if end is None or id is None:
+    end_id = _id_of_token(tokenizer, end) if end is not None else None
+    if end is None or end_id is None:
         return None
     for name in ("generation_config.json", "config.json"):
-        value = _read(folder / name).get("eos_token_id")
+        value = read_folder_settings(folder / name).get("eos_token_id")
         given = value if isinstance(value, list) else [value]
         stops = [one for one in given if isinstance(one, int)]
         if stops and len(stops) == len(given):
-            return None if id in stops else UnheededEnd(end, id, stops, folder / name)
+            return None if end_id in stops else UnheededEnd(end, end_id, stops, folder / name)
     return None
 
 
@@ -172,7 +174,7 @@ def _end_of_turns(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
     template = tokenizer.get("chat_template")
     if template is None:
         try:
-            template = (folder / "chat_template.jinja").read_text("utf-8")[:MAX_TEMPLATE]
+            template = read_bounded(folder / "chat_template.jinja", MODEL_FILE).decode("utf-8")
         except (OSError, ValueError):
             return None
     if not isinstance(template, str):
@@ -184,16 +186,7 @@ def _end_of_turns(tokenizer: Mapping[str, Any], folder: Path) -> str | None:
 def _id_of_token(tokenizer: Mapping[str, Any], token: str) -> int | None:
     """The id of an added token by the tokenizer's settings."""
     added = tokenizer.get("added_tokens_decoder")
-    for id, entry in added.items() if isinstance(added, dict) else ():
-        if isinstance(entry, dict) and entry.get("content") == token and str(id).isdigit():
-            return int(id)
+    for number, entry in added.items() if isinstance(added, dict) else ():
+        if isinstance(entry, dict) and entry.get("content") == token and number.isdecimal():
+            return int(number)
     return None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """The settings in a file; empty where there are none that can be read."""
-    try:
-        settings = read_json(file, MODEL_FILE) if file.is_file() else None
-    except (OSError, ValueError):
-        return {}
-    return settings if isinstance(settings, dict) else {}

@@ -37,7 +37,7 @@ for micro, batch in enumerate(loader, 1):
 
 ## Fix safety
 There is no automatic fix: `step` after each `backward` gives the batch and the updates that the settings say. Counts
-that the loop prints by itself go on as before.
+that the loop prints by itself continue as before.
 
 ## References
 - DeepSpeed documentation, "Training API" (`engine.step()` after each `engine.backward()`, "Gradient Accumulation")
@@ -82,15 +82,15 @@ def _message(found: CountedTwice) -> str:
     """What is counted twice, and what comes of it."""
     number = found.engine.number
     if found.kind == "loss":
-        factor = f"{number} times " if number is not None else f"{found.by} times "
+        factor = found.by if number is None else number
         return (
             f"the loss is divided by {found.by} here, and {found.library} divides it by {found.engine.text} as well:"
-            f" gradients are {factor}too small"
+            f" gradients are {factor} times too small"
         )
     if found.kind == "never":
         return (
             f"the optimizer steps where the batch's number, counted from 0, divides by {found.by}; accumulate() lets it"
-            f" step one batch before each of them, so the weights never change"
+            " step one batch before each of them, so the weights never change"
         )
     product = ""
     if number is not None and found.times is not None:
@@ -120,7 +120,7 @@ def _remedy(found: CountedTwice) -> str:
 
 
 def _case_of_number(module: Module, accumulation: Accumulation) -> Iterator[Case]:
-    """Where the engine is told its number."""
+    """Where the number of the engine is set."""
     if accumulation.node is not None:
         yield case_at(module, accumulation.node)
     elif accumulation.file:

@@ -61,10 +61,8 @@ from truetune.checks.source.evidence.execution_order import (
     training_places,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.repeated_code import repeats_of
-from truetune.errors import DataError
-from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 from truetune.source.source_edits import replace_expression
@@ -224,11 +222,7 @@ def _configs_without_cache(module: Module) -> Iterator[tuple[ast.Call, Path]]:
     for call in module.calls(*MODEL_LOADS):
         name = module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
         path = Path(module.path).parent / str(name) / "generation_config.json"
-        try:
-            config = read_json(path, MODEL_FILE) if isinstance(name, str) else None
-        except (OSError, ValueError, DataError):
-            continue
-        if isinstance(config, dict) and config.get("use_cache") is False:
+        if isinstance(name, str) and read_folder_settings(path).get("use_cache") is False:
             yield call.node, path
 
 

@@ -75,6 +75,9 @@ FIX = (
     "make the labels before the padding (labels[: len(prompt)] = [-100] * len(prompt)), and let the collator pad both"
     " (DataCollatorForSeq2Seq pads labels with -100)"
 )
+SIDE_NOT_SET = (
+    "the side is not set, and most tokenizers pad on the right: print tokenizer.padding_side"
+)
 
 
 def _slices_of_labels(module: Module) -> Iterator[ast.AST]:
@@ -100,13 +103,7 @@ class LabelsCutAtThePads(SourceRule):
                 describe_cut(cut),
                 FIX,
                 severity=None if cut.padding.is_told and cut.padding.is_fixed else "warning",
-                evidence=(
-                    []
-                    if cut.padding.is_told
-                    else [
-                        "the side is not set, and most tokenizers pad on the right: print tokenizer.padding_side"
-                    ]
-                ),
+                evidence=() if cut.padding.is_told else (SIDE_NOT_SET,),
                 cases=[case_at(module, cut.node), case_at(module, cut.padding.node)],
             )
 

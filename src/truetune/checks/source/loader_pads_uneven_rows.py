@@ -1,7 +1,7 @@
 """A DataLoader pads rows of very uneven length to the longest of each batch.
 
 ## What it does
-Looks at scripts that train by a loop of their own (`backward`, Accelerate, Fabric, Lightning's `fit`) over a shuffled
+Inspects scripts that train by a loop of their own (`backward`, Accelerate, Fabric, Lightning's `fit`) over a shuffled
 DataLoader whose collator pads. Where the rows lie beside the script, their lengths tell how long the longest row of a
 random batch is on average, and which share of the batch is padding. It gives a note above 60 %, and warns from 75 % on,
 where a batch has 8,192 tokens or more. Lengths are estimated by characters, and cut where the script cuts them.
@@ -108,6 +108,8 @@ JOINS_ROWS = re.compile(
     r"BatchSampler|[Ss]ortish|\.sort\(|sorted\(|padding\s*=\s*[\"']max_length|pad_to_max_length"
 )
 """What joins rows, sorts them, or pads them to one length"""
+MAX_DEPTH = 6
+"""Lists and mappings in each other whose texts are counted. Chosen, not measured: parts of a message are three deep"""
 CHOOSES_BY_LENGTH = re.compile(r"\.filter\(|\blen\([^()]*\)\s*(?:<=?|>=?)")
 
 
@@ -131,7 +133,7 @@ class LoaderPadsUnevenRows(SourceRule):
             return
         seen: set[object] = set()
         for trace in traces_of(module):
-            if any(trace.calls(*TRAINERS)) or not _trains(trace):
+            if any(trace.calls(*TRAINERS)) or not _trains_in_a_loop(trace):
                 continue
             for loader in _shuffled_loaders(module, trace):
                 if loader.call.node in seen:
@@ -160,7 +162,7 @@ class LoaderPadsUnevenRows(SourceRule):
         )
 
 
-def _trains(trace: Trace) -> bool:
+def _trains_in_a_loop(trace: Trace) -> bool:
     """Does a loop of the script, or Lightning, train a model?"""
     return any(trace.methods("backward", "fit"))
 
@@ -180,31 +182,33 @@ def _shuffled_loaders(module: Module, trace: Trace) -> Iterator[_Loader]:
 
 def _row_lengths(module: Module, loader: CallEvent) -> list[int] | None:
     """About how many tokens each row of a loader has; None where that is not known."""
-    made = token_row_lengths(module.path, CHARACTERS_PER_TOKEN)
-    if made is not None:
-        return list(made)
+    stored = token_row_lengths(module.path, CHARACTERS_PER_TOKEN)
+    if stored is not None:
+        return list(stored)
     # Rows that are left out by their length are in the file, and not in the batches.
     if not loader.args or CHOOSES_BY_LENGTH.search(module.text):
         return None
     found = _rows_of_data_set(module, loader.args[0])
     if found is None:
         return None
-    return estimate_tokens(_characters(list(row.values())) for row in found.rows)
+    return estimate_tokens(_count_characters(list(row.values())) for row in found.rows)
 
 
 def _rows_of_data_set(module: Module, data_set: Value) -> FileRows | None:
-    """The rows of a file behind a data set, or behind what an object of a class of one's own keeps."""
+    """The rows of the file that a data set reads, also where an object of a class of one's own keeps it."""
     kept = list(data_set.attributes.values()) if isinstance(data_set, Instance) else [data_set]
     found = [rows for one in kept if (rows := rows_behind(module, one)) is not None]
     return found[0] if len({one.source for one in found}) == 1 else None
 
 
-def _characters(value: object, depth: int = 0) -> int:
-    """The characters of all texts in a value; a role of a turn is no text to speak of."""
+def _count_characters(value: object, depth: int = 0) -> int:
+    """The characters of all texts in a value; the roles of turns are counted too, and add little."""
     if isinstance(value, str):
         return len(value)
-    if depth > 6:
+    if depth > MAX_DEPTH:
         return 0
     if isinstance(value, dict):
-        return sum(_characters(one, depth + 1) for one in value.values())
-    return sum(_characters(one, depth + 1) for one in value) if isinstance(value, list) else 0
+        return sum(_count_characters(one, depth + 1) for one in value.values())
+    if isinstance(value, list):
+        return sum(_count_characters(one, depth + 1) for one in value)
+    return 0

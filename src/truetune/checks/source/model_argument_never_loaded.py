@@ -1,12 +1,12 @@
 """A script takes the model to evaluate as an argument and loads a path that is written in it.
 
 ## What it does
-Looks for an option of the command line that names a model (`--ckpt`, `--model_path`, `--adapter`) in a script where all
+Finds an option of the command line that names a model (`--ckpt`, `--model_path`, `--adapter`) in a script where all
 models are loaded from constant paths, and where the option is read nowhere or in messages alone. Silent where the
 option is handed on, to a function or a variable, and where its options are used as a whole.
 
 ## Why it is bad
-Each run measures the same weights, whatever it is asked for: all checkpoints have one score, and the training seems to
+Each run measures the same weights, whatever the option says: all checkpoints have one score, and the training seems to
 do nothing.
 
 ## Example
@@ -68,11 +68,11 @@ LOADERS = (
     "vllm.engine.*.LLM",
 )
 MESSAGES = re.compile(r"(?:^|\.)(?:print|log|info|debug|warning|error|write|writerow|echo)$")
-"""Functions that tell something and load nothing"""
+"""Functions that print or log something and load nothing"""
 
 
 class UnusedOption(NamedTuple):
-    """An option that names a model, and where it is made and told."""
+    """An option that names a model, the place that defines it, and what reads it."""
 
     name: str
     node: ast.AST
@@ -117,10 +117,10 @@ class ModelArgumentNeverLoaded(SourceRule):
         if not loads or not all(paths):
             return
         for option in _unused_options(module):
-            told = "is only printed" if option.reads else "is read nowhere"
+            use = "is only printed" if option.reads else "is read nowhere"
             yield self.finding(
-                f"`{option.name}` {told}, and the model is loaded from {paths[0]!r}: every run has these weights,"
-                " whatever it is asked for",
+                f"`{option.name}` {use}, and the model is loaded from {paths[0]!r}: every run measures these"
+                " weights, whatever the option says",
                 f"load the model, and its tokenizer, from `{option.name}`",
                 cases=[case_at(module, loads[0][1]), case_at(module, option.node)],
             )
@@ -128,12 +128,12 @@ class ModelArgumentNeverLoaded(SourceRule):
 
 def _unused_options(module: Module) -> Iterator[UnusedOption]:
     """The options that name a model and reach nothing but messages."""
+    parsed = _parsed_names(module)
+    if not parsed or _is_used_whole(module, parsed):
+        return
     for call in _options(module):
-        name = _destination(call)
+        name = _attribute_of(call)
         if not NAMES_A_MODEL.fullmatch(name):
-            continue
-        parsed = _namespaces(module)
-        if not parsed or _is_used_whole(module, parsed):
             continue
         reads = tuple(
             node
@@ -144,7 +144,7 @@ def _unused_options(module: Module) -> Iterator[UnusedOption]:
             yield UnusedOption(f"{parsed[0]}.{name}", call.node, reads)
 
 
-def _destination(call: Call) -> str:
+def _attribute_of(call: Call) -> str:
     """The attribute that an option becomes: `model_path` of `--model-path`."""
     given = call.keywords.get("dest")
     texts = [
@@ -158,7 +158,7 @@ def _destination(call: Call) -> str:
     return long.lstrip("-").replace("-", "_")
 
 
-def _namespaces(module: Module) -> list[str]:
+def _parsed_names(module: Module) -> list[str]:
     """The names that hold what argparse parsed."""
     names = []
     for node in module.nodes(ast.Assign):

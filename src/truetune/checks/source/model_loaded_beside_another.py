@@ -4,7 +4,7 @@
 Follows which names hold a language model that lies on the GPU: the model itself, its wrappers, a trainer, an optimizer.
 It fires where another model is loaded onto the same GPU (to merge an adapter, to evaluate, for the next stage, in the
 next pass of a loop) before these names are deleted, bound to something else or moved to the CPU. A model that is used
-again behind the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note in
+again after the load (a teacher, a reference, a comparison) is needed there, and nothing is said. It is a note in
 a notebook and where the size of the second model is not known, and nothing is said of a small one.
 
 ## Why it is bad
@@ -82,8 +82,11 @@ MIN_GB, MIN_LARGE_GB = 3.0, 8.0
 """GB of a second model's weights from which it is a note, and a warning. Chosen, not measured: a third of a card of 24
 GB that a training has to leave free"""
 BYTES_OF_WEIGHT = 2.0
+"""Of a parameter in 16 bits"""
+# 1 and 0.5 of the quantized weights. The rest is estimated: embeddings, which stay in 16 bits, are about a tenth.
 BYTES_IN_8_BITS, BYTES_IN_4_BITS = 1.1, 0.65
-"""Of each parameter, with embeddings that stay in 16 bits"""
+MAX_NAMES = 4
+"""Names that a message lists"""
 SIZE_IN_NAME = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,2})?)(?:x(\d{1,2}))?[bB](?![a-zA-Z])")
 """`7B`, `0.5b`, `8x7B` in a model's name"""
 MILLIONS_IN_NAME = re.compile(r"(?<![\w.])\d{2,3}[mM](?![a-zA-Z])")
@@ -105,12 +108,12 @@ class ModelLoadedBesideAnother(SourceRule):
             yield self.finding(
                 _message(module, one),
                 _remedy(module, one),
-                severity=_severity(module, size),
+                severity=_severity_for(module, size),
                 cases=[case_at(module, one.second.node), case_at(module, one.first.node)],
             )
 
 
-def _severity(module: Module, size: float | None) -> Severity:
+def _severity_for(module: Module, size: float | None) -> Severity:
     """How sure it is that the second model is a burden, by the GB of its weights."""
     # A tutorial's notebook fits the card that it was written for, and shows both models on purpose.
     is_large = size is not None and size >= MIN_LARGE_GB
@@ -121,14 +124,13 @@ def _message(module: Module, one: SecondLoad) -> str:
     """What is loaded, and what is held there meanwhile."""
     held = "the one that was trained" if one.first.is_trained else "the first one"
     names = list_names(one.names)
+    verb = "holds" if len(one.names) == 1 else "hold"
     if one.first.node is one.second.node:
-        verb = "holds" if len(one.names) == 1 else "hold"
         return (
             f"each pass of the loop loads a model onto the GPU while {names} still {verb} that of the pass before:"
             " both must fit"
         )
     line, _ = module.place(one.first.node)
-    verb = "holds" if len(one.names) == 1 else "hold"
     return (
         f"a second model is loaded onto the GPU while {names} still {verb} {held}"
         f" ({place_in_file(module, one.first.node, line)}), which nothing uses again: both must fit"
@@ -140,15 +142,20 @@ def place_in_file(module: Module, node: ast.AST, line: int) -> str:
     return module.cell_of(node) or f"line {line}"
 
 
+def _first_names(names: tuple[str, ...]) -> list[str]:
+    """Names in the order of the alphabet, each once, no more than a message lists."""
+    return sorted(set(names))[:MAX_NAMES]
+
+
 def list_names(names: tuple[str, ...]) -> str:
     """Names in a sentence."""
-    shown = sorted(dict.fromkeys(names))[:4]
+    shown = _first_names(names)
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def _remedy(module: Module, one: SecondLoad) -> str:
     """The edit above the second load, or a merge on the CPU."""
-    names = ", ".join(sorted(dict.fromkeys(one.names))[:4])
+    names = ", ".join(_first_names(one.names))
     line, _ = module.place(one.second.node)
     if one.first.node is one.second.node:
         return f"at the end of the loop's body: del {names}; gc.collect(); torch.cuda.empty_cache()"
@@ -167,7 +174,7 @@ def _is_merged(module: Module) -> bool:
 
 def second_model_gb(module: Module, one: SecondLoad) -> float | None:
     """Gigabytes of the second model's weights; None where its size is not known."""
-    parameters = _parameters(module, one)
+    parameters = _count_parameters(module, one)
     if parameters is None:
         return None
     return parameters * _bytes_of_weight(module, one.second) / 1e9
@@ -186,7 +193,7 @@ def _bytes_of_weight(module: Module, model: HeldModel) -> float:
     return BYTES_IN_4_BITS if is_quantized else BYTES_OF_WEIGHT
 
 
-def _parameters(module: Module, one: SecondLoad) -> float | None:
+def _count_parameters(module: Module, one: SecondLoad) -> float | None:
     """Parameters of the second model by its name, else of the first one; None where no name says it."""
     for model in (one.second, one.first):
         known = _parameters_of(module, model)

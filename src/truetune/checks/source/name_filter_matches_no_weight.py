@@ -1,7 +1,7 @@
 """A filter on names of weights, which is to freeze or unfreeze some, matches none.
 
 ## What it does
-Looks at `name.startswith("...")` of names that come from `named_parameters()` of a model. It fires where no name of
+Inspects `name.startswith("...")` of names that come from `named_parameters()` of a model. It fires where no name of
 such a model can begin like that: those of a causal language model of transformers begin with the name of its body
 (`model.layers.0`, `transformer.h.0`), never with `layers.`, `h.` or `layer.`; those of a model with an adapter begin
 with `base_model.`, and of one in DistributedDataParallel with `module.`.
@@ -47,6 +47,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -55,9 +56,8 @@ CAUSAL_MODELS = (
     "transformers.*ForCausalLM.from_pretrained",
 )
 ADAPTED = ("peft.get_peft_model", "peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*")
-SAME_MODEL = frozenset(("to", "cuda", "cpu", "float", "half", "bfloat16", "train", "eval"))
-"""Methods of a model that give it back"""
 MAX_CHAIN = 8
+"""Methods that are followed from a model to its load. Chosen, not measured: `.to(d).half().eval()` are three"""
 WRAPPED = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel")
 PARTS_OF_BODIES = re.compile(
     r"(?:layers|layer|h|blocks|block|embed_tokens|wte|wpe|norm|final_layernorm|ln_f|self_attn|mlp|attention)(?:\.|$)"
@@ -97,7 +97,7 @@ class NameFilterMatchesNoWeight(SourceRule):
                 named = " or ".join(map(repr, one.prefixes))
                 yield self.finding(
                     f"no weight of this model has a name that begins with {named}: {why[0]}. The test is false for"
-                    " each, so that what it chooses stays as it was (frozen, or trained)",
+                    " each of them, so the weights that it is to choose stay as they were (frozen, or trained)",
                     f"write {why[1]}, or test `in name`; then count the weights that are chosen, and stop at 0",
                     cases=[case_at(module, one.call.node), case_at(module, one.model)],
                 )
@@ -105,43 +105,46 @@ class NameFilterMatchesNoWeight(SourceRule):
 
 def _prefixes(module: Module, node: ast.expr) -> tuple[str, ...]:
     """What a name may begin with, as far as it is written; empty where one is not known."""
+    if isinstance(node, ast.Name):
+        origins = module.flow.origins(node)
+        if len(origins) == 1 and isinstance(origins[0].node, (ast.Tuple, ast.List)):
+            node = origins[0].node
     if isinstance(node, (ast.Tuple, ast.List)):
         parts = [_prefixes(module, part) for part in node.elts]
         return tuple(text for part in parts for text in part) if all(parts) else ()
-    if isinstance(node, ast.JoinedStr) and node.values:
-        first = node.values[0]
-        text = first.value if isinstance(first, ast.Constant) else None
-        return (text,) if isinstance(text, str) and text else ()
-    origins = module.flow.origins(node)
-    if isinstance(node, ast.Name) and len(origins) == 1:
-        made = origins[0].node
-        if isinstance(made, (ast.Tuple, ast.List)):
-            return _prefixes(module, made)
-    plain = module.flow.value(node)
-    return (plain,) if isinstance(plain, str) and plain else ()
+    text = _constant_start(node) if isinstance(node, ast.JoinedStr) else module.flow.value(node)
+    return (text,) if isinstance(text, str) and text else ()
+
+
+def _constant_start(text: ast.JoinedStr) -> object:
+    """What an f-string begins with, whatever its values are; None where it begins with a value."""
+    first = text.values[0] if text.values else None
+    return first.value if isinstance(first, ast.Constant) else None
 
 
 def _model_of_name(module: Module, name: ast.expr) -> ast.expr | None:
     """The model, where a name is the first of each pair of its `named_parameters()`."""
-    if not isinstance(name, ast.Name):
+    pairs = _pairs_of_name(module, name) if isinstance(name, ast.Name) else None
+    # A cast of the pairs leaves their names: list(...), sorted(...).
+    while isinstance(pairs, ast.Call) and pairs.args and isinstance(pairs.func, ast.Name):
+        pairs = pairs.args[0]
+    if not isinstance(pairs, ast.Call) or not isinstance(pairs.func, ast.Attribute):
         return None
+    is_whole = pairs.func.attr == "named_parameters" and not pairs.args
+    return pairs.func.value if is_whole else None
+
+
+def _pairs_of_name(module: Module, name: ast.Name) -> ast.expr | None:
+    """What the nearest loop that binds a name goes over."""
     for parent in module.parents(name):
         loops = parent.generators if hasattr(parent, "generators") else (parent,)
         for loop in loops:
-            if not isinstance(loop, (ast.For, ast.comprehension)) or not _binds(loop.target, name):
-                continue
-            named = loop.iter
-            # A cast of the pairs leaves their names: list(...), sorted(...).
-            while isinstance(named, ast.Call) and named.args and isinstance(named.func, ast.Name):
-                named = named.args[0]
-            if not isinstance(named, ast.Call) or not isinstance(named.func, ast.Attribute):
-                return None
-            is_whole = named.func.attr == "named_parameters" and not named.args
-            return named.func.value if is_whole else None
+            if isinstance(loop, (ast.For, ast.comprehension)) and _binds_first(loop.target, name):
+                return loop.iter
     return None
 
 
-def _binds(target: ast.expr, name: ast.Name) -> bool:
+def _binds_first(target: ast.expr, name: ast.Name) -> bool:
     """Is a name the first of the pair that a loop binds?"""
     first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
     return isinstance(first, ast.Name) and first.id == name.id
@@ -149,22 +152,33 @@ def _binds(target: ast.expr, name: ast.Name) -> bool:
 
 def _why_none_begins(module: Module, one: _Filter) -> tuple[str, str] | None:
     """Why no name begins so, and what to write; None where one may."""
-    makers = [_maker(module, origin.node) for origin in module.flow.origins(one.model)]
+    makers = [_making_call(module, origin.node) for origin in module.flow.origins(one.model)]
     calls = [maker for maker in makers if maker is not None]
     if not calls or len(calls) != len(makers):
         return None
-    for patterns, first in ((ADAPTED, "base_model."), (WRAPPED, "module.")):
-        if all(call.named(*patterns) for call in calls):
-            may_fit = any(_overlap(prefix, first) for prefix in one.prefixes)
-            return None if may_fit else (f"they begin with {first}", repr(first + "..."))
-    if not all(call.named(*CAUSAL_MODELS) for call in calls):
-        return None
-    if not all(PARTS_OF_BODIES.match(prefix) for prefix in one.prefixes):
+    if _are_all(calls, *ADAPTED):
+        return _why_none_has_first(one, "base_model.")
+    if _are_all(calls, *WRAPPED):
+        return _why_none_has_first(one, "module.")
+    is_causal = _are_all(calls, *CAUSAL_MODELS)
+    if not is_causal or not all(PARTS_OF_BODIES.match(prefix) for prefix in one.prefixes):
         return None
     return (
         "they begin with the name of its body, as in model.layers.0 or transformer.h.0",
         repr(f"model.{one.prefixes[0]}"),
     )
+
+
+def _are_all(calls: list[Call], *patterns: str) -> bool:
+    """Are all calls of functions with these names?"""
+    return all(call.named(*patterns) for call in calls)
+
+
+def _why_none_has_first(one: _Filter, first: str) -> tuple[str, str] | None:
+    """As `_why_none_begins`, of a model whose names all begin with `first`."""
+    if any(_overlap(prefix, first) for prefix in one.prefixes):
+        return None
+    return f"they begin with {first}", repr(first + "...")
 
 
 def _has_alternative(module: Module, one: _Filter) -> bool:
@@ -179,11 +193,11 @@ def _has_alternative(module: Module, one: _Filter) -> bool:
     return False
 
 
-def _maker(module: Module, node: ast.AST) -> Call | None:
-    """The call that made a model, behind methods that give the same model again (`.cuda()`)."""
+def _making_call(module: Module, node: ast.AST) -> Call | None:
+    """The call that made a model, below methods that give the same model again (`.cuda()`)."""
     for _ in range(MAX_CHAIN):
         call = module.flow.call(node) if isinstance(node, ast.Call) else None
-        if call is None or call.method not in SAME_MODEL or call.receiver is None:
+        if call is None or call.method not in MEMBERS_GIVING_THE_OBJECT or call.receiver is None:
             return call
         below = module.flow.origins(call.receiver)
         if len(below) != 1:

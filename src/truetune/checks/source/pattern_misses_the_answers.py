@@ -101,6 +101,8 @@ MOST, FEW = 0.8, 0.05
 FENCE = "```"
 JSON_READER = "json.loads"
 BETWEEN_FENCES = re.compile(r"```\w*\n(.*?)```", re.S)
+SHOWN_CHARS = 60
+"""Of a text, in a message. Chosen, not measured: half a line"""
 
 
 class Reading(NamedTuple):
@@ -164,27 +166,30 @@ class PatternMissesTheAnswers(SourceRule):
         for run in runs_of_answers(module):
             rows = scored_rows(module, (run.column,))
             texts = [row[run.column] for row in rows.rows if row[run.column]] if rows else []
-            fenced = sum(FENCE in text for text in texts)
-            if rows is None or len(texts) < MIN_ROWS or fenced < MOST * len(texts):
+            failing = _count_failing(run.function, texts)
+            if rows is None or len(texts) < MIN_ROWS or failing < MOST * len(texts):
                 continue
-            if run.function == JSON_READER:
-                failing = [text for text in texts if FENCE in text and not _is_json(text)]
-                fenced = len(failing)
-                if fenced < MOST * len(texts):
-                    continue
             yield self.finding(
-                f"{fenced} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
+                f"{failing} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
                 f" {run.function} is given the whole text: it fails at {_where_it_fails(texts)}, and"
                 f" {_what_becomes_of(module, run.node)}",
                 f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
                 " and the text itself where there is none" + _rest_of_remedy(run.function, texts),
                 evidence=[
                     f"rows of {rows.source}",
-                    f"one of them begins: {_first_fenced(texts)[:60]!r}",
+                    f"one of them begins: {_first_fenced(texts)[:SHOWN_CHARS]!r}",
                 ],
                 cases=[case_at(module, run.node)],
             )
             return
+
+
+def _count_failing(function: str, texts: list[str]) -> int:
+    """How many texts have fences that make a function fail; JSON may hold fences in its strings."""
+    fenced = [text for text in texts if FENCE in text]
+    if function == JSON_READER:
+        fenced = [text for text in fenced if not _is_json(text)]
+    return len(fenced)
 
 
 def _is_json(text: str) -> bool:
@@ -218,7 +223,7 @@ def _what_becomes_of(module: Module, call: ast.AST) -> str:
         if isinstance(around, ast.Try) and is_guarded:
             last = [handler.body[-1] for handler in around.handlers]
             if any(isinstance(one, ast.Continue) for one in last):
-                return "the handler goes on with the next row (continue): the score is that of the others"
+                return "the handler skips the row (continue): the score is that of the others"
             return "its handler decides what they count as"
     return "none of them can count as right"
 
@@ -232,8 +237,8 @@ def _rest_of_remedy(function: str, texts: list[str]) -> str:
     if not odd:
         return ""
     return (
-        f"; {len(odd)} of them are no JSON between the fences either ({odd[0][:60]!r}): count these as wrong, not as"
-        " absent"
+        f"; {len(odd)} of them are no JSON between the fences either ({odd[0][:SHOWN_CHARS]!r}): count these as wrong,"
+        " not as absent"
     )
 
 

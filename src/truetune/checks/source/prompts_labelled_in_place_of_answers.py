@@ -1,10 +1,10 @@
-"""The mask of the labels is turned round: the -100 are on the answer, and the prompt is learned.
+"""The mask of the labels is the wrong way round: the -100 are on the answer, and the prompt is learned.
 
 ## What it does
-Looks at labels that are put together of parts, `prompt_ids + [-100] * len(answer_ids)`, and at slices of labels that
+Inspects labels that are put together of parts, `prompt_ids + [-100] * len(answer_ids)`, and at slices of labels that
 are set to -100 from the end of the prompt on, `labels[prompt_len:] = -100`. It fires where the names, or the fields
 that the parts are encoded from, say that what keeps its labels is the prompt, and that what is masked is the answer. A
--100 behind prompt and answer is on padding.
+-100 after prompt and answer is on padding.
 
 ## Why it is bad
 The model learns to write prompts. The loss falls as it should, for prompts are alike, and the answers do not change.
@@ -70,12 +70,15 @@ ANSWER = re.compile(
     r"answer|response|completion|output|target|reply|chosen|assistant|solution|suffix", re.I
 )
 MAX_PARTS = 12
+"""Parts of one sum that are read. Chosen, not measured: BOS, system, turns and EOS are six"""
+MAX_STEPS = 3
+"""Names and cuts between labels and their sum"""
 
 
 def _labels_with_parts(module: Module) -> Iterator[ast.expr]:
     """Labels that are a sum of parts, and slices of labels that are set."""
     for _, value in label_values(module):
-        whole = _sum_behind(module, value)
+        whole = _sum_of(module, value)
         if whole is not None:
             yield whole
     for node in module.nodes(ast.Assign):
@@ -112,9 +115,9 @@ class PromptsLabelledInPlaceOfAnswers(SourceRule):
                 )
 
 
-def _sum_behind(module: Module, value: ast.expr) -> ast.BinOp | None:
-    """The sum that labels are, behind a name and a cut (`(a + b)[:limit]`)."""
-    for _ in range(3):
+def _sum_of(module: Module, value: ast.expr) -> ast.BinOp | None:
+    """The sum that labels are, through a name and a cut (`(a + b)[:limit]`)."""
+    for _ in range(MAX_STEPS):
         if isinstance(value, ast.BinOp):
             return value if isinstance(value.op, ast.Add) else None
         if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
@@ -127,7 +130,7 @@ def _sum_behind(module: Module, value: ast.expr) -> ast.BinOp | None:
     return None
 
 
-def _parts(node: ast.expr) -> list[ast.expr]:
+def _summands(node: ast.expr) -> list[ast.expr]:
     """The parts of a sum, from left to right."""
     found: list[ast.expr] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and len(found) < MAX_PARTS:
@@ -138,14 +141,13 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 
 def _masks_the_answer(module: Module, whole: ast.expr) -> bool:
     """Is the first part the prompt, and each other part a -100 for each token of the answer?"""
-    first, *others = _parts(whole)
-    masked = [_length_masked(module, part) for part in others]
-    if not masked or any(part is None for part in masked):
+    first, *others = _summands(whole)
+    masked = [part for one in others if (part := _length_masked(module, one)) is not None]
+    if not masked or len(masked) < len(others):
         return False
-    is_prompt = _says(module, first, PROMPT) and not _says(module, first, ANSWER)
+    is_prompt = _is_named(module, first, PROMPT) and not _is_named(module, first, ANSWER)
     return is_prompt and all(
-        part is not None and _says(module, part, ANSWER) and not _says(module, part, PROMPT)
-        for part in masked
+        _is_named(module, part, ANSWER) and not _is_named(module, part, PROMPT) for part in masked
     )
 
 
@@ -154,8 +156,9 @@ def _length_masked(module: Module, node: ast.expr) -> ast.expr | None:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return None
     for marks, count in ((node.left, node.right), (node.right, node.left)):
-        is_count = isinstance(count, ast.Call) and module.flow.name(count.func) == "len"
-        if is_count and isinstance(count, ast.Call) and count.args and _is_ignored(module, marks):
+        if not isinstance(count, ast.Call) or not _is_ignored(module, marks):
+            continue
+        if module.flow.name(count.func) == "len" and count.args:
             return count.args[0]
     return None
 
@@ -169,7 +172,7 @@ def _is_ignored(module: Module, node: ast.expr) -> bool:
     return bool(module.flow.value(node) == IGNORED)
 
 
-def _says(module: Module, node: ast.expr, words: re.Pattern[str]) -> bool:
+def _is_named(module: Module, node: ast.expr, words: re.Pattern[str]) -> bool:
     """Does its own name hold one of these words, or, where that says nothing, the names of what it was made of?"""
     own = _names_in(node)
     if not PROMPT.search(own) and not ANSWER.search(own):
@@ -191,7 +194,7 @@ def _names_in(node: ast.AST) -> str:
 
 
 def _masks_from_the_prompt_on(module: Module, target: ast.Subscript) -> bool:
-    """Is all behind the prompt set to -100: `labels[prompt_len:] = -100`, `labels[:, prompt_len:] = -100`?"""
+    """Is all after the prompt set to -100: `labels[prompt_len:] = -100`, `labels[:, prompt_len:] = -100`?"""
     statement = module.statement(target)
     if not isinstance(statement, ast.Assign) or not _is_ignored(module, statement.value):
         return False
@@ -199,4 +202,4 @@ def _masks_from_the_prompt_on(module: Module, target: ast.Subscript) -> bool:
     if not isinstance(cut, ast.Slice) or cut.lower is None or cut.upper is not None or cut.step:
         return False
     text = ast.unparse(cut.lower)
-    return bool(PROMPT.search(text)) and not _says(module, cut.lower, ANSWER)
+    return bool(PROMPT.search(text)) and not _is_named(module, cut.lower, ANSWER)

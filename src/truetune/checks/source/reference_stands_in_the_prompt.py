@@ -1,8 +1,8 @@
 """The evaluation renders whole conversations as its prompts: the reference answer stands in what the model is asked.
 
 ## What it does
-Looks for `apply_chat_template(row["messages"], add_generation_prompt=True)` of a script that generates, for vLLM's
-`chat(row["messages"])` and for requests with these messages, where the rows at hand end with the assistant's turn.
+Finds `apply_chat_template(row["messages"], add_generation_prompt=True)` of a script that generates, for vLLM's
+`chat(row["messages"])` and for requests with these messages, where the rows in the files end with the assistant's turn.
 Silent where the script cuts messages off (`[:-1]`, `pop`), continues the final message, or reads no reference.
 
 ## Why it is bad
@@ -68,21 +68,27 @@ MIN_ROWS, MOST = 3, 0.8
 
 
 def _prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """What a model is asked with whole messages, and these."""
-    generates = any(module.methods("generate"))
-    for call in module.methods("apply_chat_template"):
-        given = call.argument(0, "conversation")
-        opens = module.flow.value(call.keywords.get("add_generation_prompt")) is True
-        if given is not None and opens and generates:
-            yield call, given
+    """The calls that put messages to a model, and these messages."""
+    yield from _rendered_prompts(module)
     for call in module.methods("create"):
         given = call.keywords.get("messages")
         if given is not None and "completions" in ast.unparse(call.node.func):
             yield call, given
     for call in module.methods("chat"):
-        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
+        engine = module.flow.producing_call(call.receiver)
         given = call.argument(0, "messages")
-        if given is not None and made is not None and made.named("vllm.LLM"):
+        if given is not None and engine is not None and engine.named("vllm.LLM"):
+            yield call, given
+
+
+def _rendered_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The prompts that a script renders by a chat template, where it generates."""
+    if not any(module.methods("generate")):
+        return
+    for call in module.methods("apply_chat_template"):
+        given = call.argument(0, "conversation")
+        opens = module.flow.value(call.keywords.get("add_generation_prompt")) is True
+        if given is not None and opens:
             yield call, given
 
 
@@ -107,7 +113,7 @@ class ReferenceStandsInThePrompt(SourceRule):
                 continue
             yield self.finding(
                 f"the prompt holds the reference: `{column}` of {len(ended)} of {len(rows.rows)} rows of {rows.source}"
-                " ends with the assistant's answer, and the model is asked behind it: it repeats what it reads",
+                " ends with the assistant's answer, and the model answers after it: it repeats what it reads",
                 f'render row["{column}"][:-1], so that the prompt ends with the turn of the user',
                 cases=[case_at(module, call.node)],
             )

@@ -1,7 +1,7 @@
 """References are given to a corpus metric in the nesting of another library.
 
 ## What it does
-Looks at the shape of the references at calls of `sacrebleu.corpus_bleu`, `corpus_chrf` and `corpus_ter`, of the
+Inspects the shape of the references at calls of `sacrebleu.corpus_bleu`, `corpus_chrf` and `corpus_ter`, of the
 `corpus_score` of sacrebleu's metrics, and of NLTK's `corpus_bleu`. sacrebleu takes streams: one list for each set of
 references, as long as the predictions. It fires where a list of one reference for each row is given (`[[r] for r in
 refs]`), and where NLTK gets the words of one reference for each row instead of a list of references
@@ -88,6 +88,7 @@ class ReferencesNestedWrongly(SourceRule):
             )
 
     def _of_nltk(self, call: Call) -> Iterator[Finding]:
+        """References that are split into words, where NLTK takes a list of references."""
         module = self.subject
         references = call.argument(0, "list_of_references")
         shape = None if references is None else _words_for_each_row(module, references)
@@ -103,33 +104,30 @@ class ReferencesNestedWrongly(SourceRule):
 def _comprehensions(module: Module, node: ast.expr) -> Iterator[ast.ListComp]:
     """The list comprehensions of one loop that an argument is made by, where it is made by nothing else."""
     origins = [origin.node for origin in module.flow.origins(node) if not origin.path]
-    made = [node] if isinstance(node, ast.ListComp) else origins
-    if made and all(isinstance(one, ast.ListComp) for one in made):
-        for one in made:
-            if isinstance(one, ast.ListComp) and len(one.generators) == 1:
-                yield one
+    makers = [node] if isinstance(node, ast.ListComp) else origins
+    lists = [one for one in makers if isinstance(one, ast.ListComp)]
+    if len(lists) == len(makers):
+        yield from (one for one in lists if len(one.generators) == 1)
 
 
 def _one_list_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
     """`[[row["reference"]] for row in rows]`"""
-    for made in _comprehensions(module, node):
-        inner = made.elt
+    for rows in _comprehensions(module, node):
+        inner = rows.elt
         if not isinstance(inner, ast.List) or len(inner.elts) != 1:
             continue
         # `[[*column] for column in streams]` has a whole stream in each list.
         if not isinstance(inner.elts[0], ast.Starred):
-            return made
+            return rows
     return None
 
 
 def _words_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
     """`[r.split() for r in references]`"""
-    for made in _comprehensions(module, node):
-        is_split = isinstance(made.elt, ast.Call) and isinstance(made.elt.func, ast.Attribute)
-        if (
-            is_split
-            and isinstance(made.elt, ast.Call)
-            and ast.unparse(made.elt.func).endswith(".split")
-        ):
-            return made
+    for rows in _comprehensions(module, node):
+        words = rows.elt
+        if not isinstance(words, ast.Call) or not isinstance(words.func, ast.Attribute):
+            continue
+        if words.func.attr == "split":
+            return rows
     return None

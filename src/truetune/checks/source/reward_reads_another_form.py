@@ -1,7 +1,7 @@
 r"""A reward function pays for a form of the answer that the prompts don't ask for, and for none that they ask for.
 
 ## What it does
-Follows a script with its rows in hand up to its GRPO or RLOO trainer, and reads in the prompts which form of the answer
+Follows a script with its rows up to its GRPO or RLOO trainer, and reads in the prompts which form of the answer
 they ask for: `\boxed{}`, `####`, or a tag such as `<answer>`. It calls each reward function with each row's own result
 in these forms. It fires where the form that all prompts ask for gets no reward, and another one, which no prompt
 names, gets one. Prompts that name several forms, and rows without a short result, are left alone.
@@ -68,6 +68,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.rewards_of_references import TRAINERS, paid_in_another_form
 
 SHOWN_CHARS = 160
+"""Of a prompt, around the form that it asks for. Chosen, not measured: two lines of a terminal"""
 
 
 class RewardReadsAnotherForm(SourceRule):
@@ -81,7 +82,7 @@ class RewardReadsAnotherForm(SourceRule):
         if not any(module.calls(*TRAINERS)):
             return
         for found in paid_in_another_form(module):
-            asked, paid = _shown(found.asked), _shown(found.paid)
+            asked, paid = _write_out(found.asked), _write_out(found.paid)
             place = found.prompt.find(found.asked)
             around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]
             yield self.finding(
@@ -94,8 +95,8 @@ class RewardReadsAnotherForm(SourceRule):
             )
 
 
-def _shown(mark: str) -> str:
-    """A form as a message shows it."""
+def _write_out(mark: str) -> str:
+    """A form in full, by the mark that opens it: `<answer>...</answer>` of `<answer>`."""
     if mark.startswith("<"):
         return f"{mark}...</{mark[1:]}"
     return f"{mark}}}" if mark.endswith("{") else f"{mark} ..."

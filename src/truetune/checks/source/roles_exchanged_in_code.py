@@ -1,7 +1,7 @@
 """A training script makes messages with the roles the other way round: the question as the assistant's.
 
 ## What it does
-Looks at scripts that train, and at those that write chats to a file. It fires at a mapping of roles that gives the
+Inspects scripts that train, and at those that write chats to a file. It fires at a mapping of roles that gives the
 assistant's name to who asks and the user's to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if
 turn["from"] == "human" else "user"`, the same as an `if` with its `else`, `inbound` and `outbound` messages), and at a
 list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names. The
@@ -72,19 +72,19 @@ ANSWERERS = frozenset(
 THE_USER = frozenset(("user", "human"))
 THE_ASSISTANT = frozenset(("assistant", "model", "gpt"))
 MAX_STEPS = 6
-"""Calls and slices that a marker's text goes through"""
+"""Names, calls and slices between a marker and its text. Chosen, not measured: `encode(TEXT)[2:]` by a name is four"""
 ASKED = re.compile(r"(?:^|[^a-z])(?:question|query|instruction|prompt|request)s?(?:$|[^a-z])", re.I)
 ANSWERED = re.compile(
     r"(?:^|[^a-z])(?:answer|response|reply|completion|output)s?(?:$|[^a-z])", re.I
 )
 
+# Whose turn a marker opens: `<|im_start|>user`, `### Instruction:`, `[/INST]`.
 USERS_MARK = re.compile(r"(?<![a-z])(?:user|human|customer)(?![a-z])|\[INST\]", re.I)
 QUESTIONS_MARK = re.compile(r"(?<![a-z])(?:instruction|question|input|prompt)(?![a-z])", re.I)
 """Texts that open a question; a model may be trained to write questions, so that one alone proves nothing"""
 ANSWERS_MARK = re.compile(
     r"(?<![a-z])(?:assistant|model|response|answer|gpt|bot|output|ai)(?![a-z])|\[/INST\]", re.I
 )
-"""Whose turn a marker opens: `<|im_start|>user`, `### Instruction:`, `[/INST]`"""
 
 
 def _role_places(module: Module) -> Iterator[ast.AST]:
@@ -135,8 +135,7 @@ class RolesExchangedInCode(SourceRule):
                 continue
             yield self.finding(
                 f"the marker of the answers, {texts[0]!r}, opens the turns of the user: the loss is on what users"
-                f" say, and"
-                " the model learns to ask",
+                " say, and the model learns to ask",
                 "give the header of the user's turns as instruction_part (instruction_template of TRL), and that of the"
                 " assistant's as response_part (response_template); decode the labels that are not -100 once to see",
                 cases=[case_at(module, argument)],
@@ -173,10 +172,10 @@ def _texts_of_marker(module: Module, argument: ast.expr) -> list[str]:
         elif isinstance(argument, ast.Call) and argument.args:
             argument = argument.args[0]
         else:
-            made = [one.node for one in module.flow.origins(argument)]
-            if len(made) != 1 or made[0] is argument or not isinstance(made[0], ast.expr):
+            origins = [one.node for one in module.flow.origins(argument)]
+            if len(origins) != 1 or origins[0] is argument or not isinstance(origins[0], ast.expr):
                 return []
-            argument = made[0]
+            argument = origins[0]
     return []
 
 

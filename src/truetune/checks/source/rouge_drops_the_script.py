@@ -1,7 +1,7 @@
 """ROUGE is computed with the English tokenizer on texts of another script: no word is left to compare.
 
 ## What it does
-Looks for `rouge_score.rouge_scorer.RougeScorer(...)` and `evaluate.load("rouge").compute(...)` without a `tokenizer`,
+Finds `rouge_score.rouge_scorer.RougeScorer(...)` and `evaluate.load("rouge").compute(...)` without a `tokenizer`,
 beside rows whose scored texts (columns that the script reads) hold neither a-z nor digits in most of them.
 
 ## Why it is bad
@@ -75,14 +75,13 @@ MIN_TEXTS, MOST = 4, 0.5
 
 def _rouge_calls(module: Module) -> Iterator[Call]:
     """Scorers of ROUGE."""
-    for call in module.calls(*SCORERS):
-        yield call
+    yield from module.calls(*SCORERS)
     for call in module.methods("compute"):
-        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
-        is_rouge = made is not None and made.named("evaluate.load", "datasets.load_metric")
-        if made is not None and is_rouge and made.args:
-            if module.flow.value(made.args[0]) == "rouge":
-                yield call
+        load = module.flow.producing_call(call.receiver)
+        if load is None or not load.named("evaluate.load", "datasets.load_metric"):
+            continue
+        if load.args and module.flow.value(load.args[0]) == "rouge":
+            yield call
 
 
 class RougeDropsTheScript(SourceRule):
@@ -115,18 +114,11 @@ class RougeDropsTheScript(SourceRule):
                 return
 
 
-def _columns_read(module: Module) -> Iterator[str]:
-    """The columns of scored texts that a script names."""
-    seen = set()
-    for node in module.nodes(ast.Constant):
-        if (
-            isinstance(node.value, str)
-            and node.value.isidentifier()
-            and IS_SCORED.search(node.value)
-        ):
-            if node.value not in seen:
-                seen.add(node.value)
-                yield node.value
+def _columns_read(module: Module) -> list[str]:
+    """The columns of scored texts that a script names, each once."""
+    values = dict.fromkeys(node.value for node in module.nodes(ast.Constant))
+    texts = (value for value in values if isinstance(value, str))
+    return [text for text in texts if text.isidentifier() and IS_SCORED.search(text)]
 
 
 def _texts_of(rows: ScoredRows | None, column: str) -> list[str]:

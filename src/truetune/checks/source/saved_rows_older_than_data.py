@@ -6,8 +6,8 @@ compares the times on the disk. It fires where a file of the data is younger tha
 Scripts that compare times or hashes themselves, or delete the folder, are left alone.
 
 ## Why it is bad
-`if os.path.exists(folder)` never looks at the data again. What was edited is not read: the old rows, with the old
-labels and the old template, are trained.
+`if os.path.exists(folder)` does not compare the folder with the data. What was edited is not read: the model is trained
+on the old rows, with the old labels and the old template.
 
 ## Example
 ```python
@@ -74,10 +74,11 @@ READS = (
 )
 DATA_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
-LOOKS_ITSELF = re.compile(
+RENEWS_ROWS = re.compile(
     r"getmtime|st_mtime|rmtree|sha1|sha256|md5|hash\(|fingerprint|overwrite|rebuild|force"
 )
-"""Signs that a script knows when to make its rows anew"""
+"""Signs that a script knows when to make its rows again"""
+# Chosen, not measured: a script reads a handful of files.
 MAX_READS = 40
 # Chosen, not measured: a copy or a checkout writes files in any order within a minute.
 MIN_SECONDS = 60.0
@@ -103,21 +104,21 @@ class SavedRowsOlderThanData(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if LOOKS_ITSELF.search(module.text):
+        if RENEWS_ROWS.search(module.text):
             return
         for node, name in _loads_of_saved_rows(module):
-            made = _time_of_rows(module, name)
-            changed = max(_changed_files(module), default=None) if made else None
-            if made is None or changed is None or changed[0] < made + MIN_SECONDS:
+            saved = _time_of_rows(module, name)
+            latest = max(_data_files(module), default=None) if saved is not None else None
+            if saved is None or latest is None or latest[0] < saved + MIN_SECONDS:
                 continue
-            file = changed[1]
+            changed, file = latest
             yield self.finding(
                 f"the rows in {name} were saved before {file.name} changed: load_from_disk reads the old rows",
                 f"delete {name}, or give load_from_disk and save_to_disk another folder, and train again; map alone"
-                " keeps its results, and makes them anew where a file has changed",
+                " keeps its results, and makes them again where a file has changed",
                 evidence=[
-                    f"rows saved: {_time_text(made)}",
-                    f"data changed: {_time_text(changed[0])}",
+                    f"rows saved: {_time_text(saved)}",
+                    f"data changed: {_time_text(changed)}",
                 ],
                 cases=[case_at(module, node), Case("the data", file=str(file))],
             )
@@ -135,7 +136,7 @@ def _time_of_rows(module: Module, name: str) -> float | None:
     return None
 
 
-def _changed_files(module: Module) -> Iterator[tuple[float, Path]]:
+def _data_files(module: Module) -> Iterator[tuple[float, Path]]:
     """The local files of data that a script reads, each with the time of its last change."""
     folder = Path(module.path).parent
     for count, call in enumerate(module.calls(*READS)):

@@ -1,7 +1,7 @@
-"""A translation model that knows many languages generates without being told which one.
+"""A translation model that knows many languages generates without the code of the target language.
 
 ## What it does
-Looks at scripts that generate with NLLB, mBART-50 or M2M100, by the name of the model or the class of the tokenizer:
+Inspects scripts that generate with NLLB, mBART-50 or M2M100, by the name of the model or the class of the tokenizer:
 calls of `generate`, evaluations with `predict_with_generate`, and pipelines. It fires where nothing in the project
 speaks of `forced_bos_token_id`, of the decoder's first tokens, or (for pipelines) of `tgt_lang`. A saved model whose
 generation_config.json beside the script has it is left alone, and so are models with one target language.
@@ -50,10 +50,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls
+from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import training_scripts_beside
-from truetune.parsing.input_limits import MODEL_FILE
-from truetune.parsing.json_reader import read_json
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -67,12 +66,18 @@ TOKENIZERS: tuple[str, ...] = (
     "transformers.MBart50Tokenizer*.from_*",
 )
 FORCED = "forced_bos_token_id"
-SAID = (FORCED, "decoder_start_token_id", "decoder_input_ids", "lang_code_to_id", "get_lang_id")
-"""Words of a project that gives the decoder its first tokens"""
+FIRST_TOKENS = (
+    FORCED,
+    "decoder_start_token_id",
+    "decoder_input_ids",
+    "lang_code_to_id",
+    "get_lang_id",
+)
+"""Words by which a project gives the decoder its first tokens"""
 EVALUATIONS = ("transformers.Seq2SeqTrainingArguments",)
 
 
-def _generations(module: Module) -> Iterator[Call]:
+def _generating_calls(module: Module) -> Iterator[Call]:
     """Where a script generates with a model of many target languages."""
     if not _knows_many_languages(module):
         return
@@ -90,13 +95,13 @@ class TargetLanguageNotForced(SourceRule):
     symptoms = ("garbage-output",)
     severity = "warning"
     looks_at = CodePlaces(
-        "generations with translation models that know many languages", _generations
+        "generations with translation models that know many languages", _generating_calls
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = [call for call in _generations(module) if not _names_target(module, call)]
-        if not calls or _is_said(module) or _is_saved(module):
+        calls = [call for call in _generating_calls(module) if not _names_target(module, call)]
+        if not calls or _gives_first_tokens(module) or _has_saved_target(module):
             return
         yield self.finding(
             "the model translates into many languages, and nothing says which: without forced_bos_token_id the decoder"
@@ -118,10 +123,7 @@ def _knows_many_languages(module: Module) -> bool:
     ]
     loads += [call.argument(1, "model") for call in module.calls("transformers.pipeline")]
     return any(
-        MANY_LANGUAGES.search(name)
-        for given in loads
-        if given is not None
-        for name in possible_texts(module, given)
+        MANY_LANGUAGES.search(name) for given in loads for name in possible_texts(module, given)
     )
 
 
@@ -137,22 +139,17 @@ def _names_target(module: Module, call: Call) -> bool:
     return False
 
 
-def _is_said(module: Module) -> bool:
+def _gives_first_tokens(module: Module) -> bool:
     """Does any file of the project give the decoder its first tokens?"""
     parts = [*module.with_linked, *training_scripts_beside(module)]
-    return any(part.mentions(word) for part in parts for word in SAID)
+    return any(part.mentions(word) for part in parts for word in FIRST_TOKENS)
 
 
-def _is_saved(module: Module) -> bool:
+def _has_saved_target(module: Module) -> bool:
     """Has a folder that the file loads a generation config with the target in it?"""
     for call in module.calls("*.from_pretrained"):
-        given = call.argument(0, "pretrained_model_name_or_path")
-        for name in possible_texts(module, given) if given is not None else ():
+        for name in possible_texts(module, call.argument(0, "pretrained_model_name_or_path")):
             file = Path(module.path).parent / name / "generation_config.json"
-            try:
-                settings = read_json(file, MODEL_FILE) if file.is_file() else None
-            except (OSError, ValueError):
-                continue
-            if isinstance(settings, dict) and settings.get(FORCED) is not None:
+            if read_folder_settings(file).get(FORCED) is not None:
                 return True
     return False

@@ -84,13 +84,15 @@ ACCELERATOR = ("accelerate.Accelerator",)
 TRAINING_ARGUMENTS = ("transformers.*TrainingArguments",)
 TRL_ARGUMENTS = ("trl.*Config",)
 MIN_BILLIONS = 0.5
-"""Smaller models are trained in minutes, and tests train them anyhow"""
+"""Chosen, not measured: smaller models are trained in minutes, and tests train them anyhow"""
 SWITCHED_OFF = re.compile(
     r"(?:\b(?:bf16|fp16|tf32|bf16_full_eval|fp16_full_eval|allow_tf32)\s*=\s*False"
     r"|mixed_precision\s*=\s*[\"']no[\"']"
     r"|set_float32_matmul_precision\(\s*[\"']highest[\"']\s*\))"
 )
 """What names a narrow precision to switch it off"""
+LAUNCHED_OTHERWISE = re.compile(r"bf16|fp16|precision|deepspeed|fsdp")
+"""What a command may give every trainer that is built on Accelerate"""
 COMMENT = re.compile(r"(?m)(?:^|\s)#.*$")
 NARROWS = re.compile(
     r"autocast|set_float32_matmul_precision|tf32|fp32_precision|bf16|fp16|bfloat16|float16|\.half\(|mixed_precision"
@@ -102,6 +104,7 @@ ON_CPU = re.compile(r"no_cuda|use_cpu|accelerator\s*=\s*[\"'](?:cpu|mps|tpu)|dev
 ON_GPU = re.compile(r"\.cuda\(|[\"']cuda|device_map")
 MIXED_IN_FILE = re.compile(r"(?m)^\s*mixed_precision\s*:\s*[\"']?(?:bf16|fp16|fp8)")
 MAX_FILES = 40
+"""Files of settings that are read. Chosen, not measured: a project has a handful"""
 FLOAT32_PRECISIONS = (32, "32", "32-true", None)
 """Precisions of Lightning that are float32"""
 
@@ -159,8 +162,7 @@ def _is_plain(module: Module) -> bool:
         return False
     path = Path(module.path)
     launched = " ".join(command.text for command in commands_around(path))
-    # A launcher or its file of settings reaches every trainer that is built on Accelerate.
-    if re.search(r"bf16|fp16|mixed_precision|precision|deepspeed|fsdp", launched):
+    if LAUNCHED_OTHERWISE.search(launched):
         return False
     return not any(map(_names_mixed_precision, _settings_beside(path)))
 
@@ -258,16 +260,14 @@ def _own_loop(module: Module, trace: Trace) -> _Training | None:
     if not steps:
         return None
     accelerator = next(trace.calls(*ACCELERATOR), None)
+    if accelerator is not None and accelerator.is_open:
+        return None
     if accelerator is not None:
-        return (
-            None
-            if accelerator.is_open
-            else _Training(
-                accelerator,
-                "Accelerator() has no mixed_precision (the settings of `accelerate config` may have one)",
-                'give it mixed_precision="bf16"',
-                is_certain="mixed_precision" in accelerator.keywords,
-            )
+        return _Training(
+            accelerator,
+            "Accelerator() has no mixed_precision (the settings of `accelerate config` may have one)",
+            'give it mixed_precision="bf16"',
+            is_certain="mixed_precision" in accelerator.keywords,
         )
     if any(trace.calls("transformers.*Trainer", "trl.*")) or not ON_GPU.search(module.text):
         return None

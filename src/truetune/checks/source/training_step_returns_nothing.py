@@ -1,7 +1,7 @@
 """A Lightning module's training_step returns no loss: each batch is skipped.
 
 ## What it does
-Looks at `training_step` of a LightningModule of one's own. It fires where no `return` of it gives a value, the module
+Inspects `training_step` of a LightningModule of one's own. It fires where no `return` of it gives a value, the module
 neither steps an optimizer by itself (`automatic_optimization = False`, `manual_backward`) nor hands the step to a base
 class of the project. A step that logs nothing and returns nothing on some ways only is left alone.
 

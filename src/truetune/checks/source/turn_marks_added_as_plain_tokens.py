@@ -1,7 +1,7 @@
 """Marks of turns are added as plain tokens, so that decoding does not remove them.
 
 ## What it does
-Looks at `tokenizer.add_tokens` with marks of turns (`<|im_end|>`, `<|user|>`, `<end_of_turn>`) that are not said to be
+Inspects `tokenizer.add_tokens` with marks of turns (`<|im_end|>`, `<|user|>`, `<end_of_turn>`) that are not said to be
 special: no `special_tokens=True`, no `AddedToken(..., special=True)`, and no `add_special_tokens` that names them too.
 Tokens of tools or of thinking (`<tool_call>`, `<think>`), which answers may show, are left alone.
 
