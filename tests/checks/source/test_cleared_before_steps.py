@@ -58,7 +58,8 @@ FIRING = {
         "    optimizer.zero_grad()\n    optimizer.step()"
     ),
     "both branches": (
-        "for b in batches:\n    model(**b).loss.backward()\n    if fast:\n        optimizer.zero_grad(True)\n    else:\n"  # noqa: E501
+        "for b in batches:\n    model(**b).loss.backward()\n    if fast:\n"
+        "        optimizer.zero_grad(True)\n    else:\n"
         "        optimizer.zero_grad()\n    optimizer.step()"
     ),
     "class": (
@@ -127,7 +128,8 @@ SOUND = {
         "    optimizer.step()\n    optimizer.zero_grad()"
     ),
     "the rest behind the loop": (
-        "for i, b in enumerate(batches):\n    model(**b).loss.backward()\n    if i % 4 == 3:\n        optimizer.step()\n"  # noqa: E501
+        "for i, b in enumerate(batches):\n    model(**b).loss.backward()\n    if i % 4 == 3:\n"
+        "        optimizer.step()\n"
         "        optimizer.zero_grad()\noptimizer.step()\noptimizer.zero_grad()"
     ),
     "closure": (
@@ -138,7 +140,8 @@ SOUND = {
         "    opt.zero_grad()\n    opt.step()\n", "    opt.step()\n    opt.zero_grad()\n"
     ),
     "some gradients are frozen": (
-        "for b in batches:\n    model(**b).loss.backward()\n    model.lm_head.weight.grad = None\n    optimizer.step()\n"  # noqa: E501
+        "for b in batches:\n    model(**b).loss.backward()\n"
+        "    model.lm_head.weight.grad = None\n    optimizer.step()\n"
         "    optimizer.zero_grad()"
     ),
     "schedule": (

@@ -22,8 +22,8 @@ TEMPERATURE = "temperature"
 PROMPTS = frozenset(("messages", "prompt", "prompts", "input", "inputs", "text"))
 CLIENT_CLASSES = ("ChatOpenAI", "ChatOllama", "OllamaLLM", "VLLMOpenAI", "LlamaCpp", "OpenAILike")
 """Classes of LangChain and LlamaIndex that are given the temperature when they are made"""
-# As in the table of limits: published models use 0.1 to 1.0.
 HOT = 1.5
+"""As in the table of limits: published models use 0.1 to 1.0"""
 CUTS_BELOW = {"top_p": 0.8, "top_k": 20}
 """Settings that leave few tokens at any temperature -> the highest value that does"""
 CUTS_ABOVE = {"min_p": 0.05, "top_n_sigma": 0.0}

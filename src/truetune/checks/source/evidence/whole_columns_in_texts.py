@@ -1,8 +1,8 @@
 """Functions of `map` that get whole columns, and print one into a text as if it were one row's value.
 
 How it works: `map(function, batched=True)` and `set_transform` give a function the lists of many rows. In the body of
-that function each place counts where a column goes into a text or a message as it is: an f-string, `format`, `%`, `str`,
-the content of a message. A list that is joined, counted, indexed or looped over is no such place.
+that function each place counts where a column goes into a text or a message as it is: an f-string, `format`, `%`,
+`str`, the content of a message. A list that is joined, counted, indexed or looped over is no such place.
 
 The trade-off: only a function of the checked files is read, and only names that are bound in it.
 """
