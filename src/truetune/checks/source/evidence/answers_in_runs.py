@@ -167,7 +167,7 @@ def _generation_of(ids: Value, depth: int) -> CallEvent | None:
     if isinstance(ids, Choice):
         made = [_generation_of(option, depth + 1) for option in ids.options]
         return made[0] if all(made) else None
-    whole = _whole_rows_behind(ids)
+    whole = _source_of_whole_rows(ids)
     if whole is not None:
         return _generation_of(whole, depth + 1)
     # Given embeddings, `generate` returns the answer alone.
@@ -176,7 +176,7 @@ def _generation_of(ids: Value, depth: int) -> CallEvent | None:
     return None
 
 
-def _whole_rows_behind(ids: Value) -> Value | None:
+def _source_of_whole_rows(ids: Value) -> Value | None:
     """What a row, a moved copy or the `sequences` of an output are of; None where the ids are none of it."""
     if isinstance(ids, Attribute):
         return ids.base if ids.name == "sequences" else None

@@ -11,6 +11,7 @@ settings; the loop's from the remainder in the condition. Two of them are compar
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -310,12 +311,23 @@ def _of_accelerate(module: Module) -> Iterator[CountedTwice]:
         ):
             continue
         remainder = _remainder_of(module, call.node)
-        if remainder is None or module.flow.value(remainder.right) == 1:
-            continue
-        # Accelerate lets the optimizer step at batches n, 2n, ...: a count from 0 names the batch after each of them.
-        if _counts_from_zero(module, remainder.left):
+        if remainder is not None and _misses_each_update(module, remainder, accumulation):
             by = ast.unparse(remainder.right)
             yield CountedTwice(call.node, accumulation, "never", "Accelerate", by)
+
+
+def _misses_each_update(module: Module, remainder: ast.BinOp, accumulation: Accumulation) -> bool:
+    """Does a condition hold at none of the batches at which Accelerate lets the optimizer step?
+
+    It does so at batches n, 2n, ...: a count from 0 names the batch after each of them.
+    """
+    test = module.scopes.parent.get(remainder)
+    if isinstance(test, ast.Compare) and module.flow.value(test.comparators[0]) != 0:
+        return False  # `i % n == n - 1` names the very batch
+    by = _whole_number(module, remainder.right)
+    if by is not None and math.gcd(by, accumulation.number or by) == 1:
+        return False  # every third batch is a fourth one now and then
+    return _counts_from_zero(module, remainder.left)
 
 
 def _accumulation_of_call(

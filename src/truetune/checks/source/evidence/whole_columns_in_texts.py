@@ -64,7 +64,7 @@ def batched_functions(module: Module) -> Iterator[BatchedFunction]:
             continue
         function = module.flow.function(_without_partial(module, given))
         if function is not None:
-            yield _described(module, call, function)
+            yield _batched_function(module, call, function)
 
 
 def _without_partial(module: Module, given: ast.expr) -> ast.expr:
@@ -75,7 +75,7 @@ def _without_partial(module: Module, given: ast.expr) -> ast.expr:
     return given
 
 
-def _described(module: Module, call: Call, function: AnyFunction) -> BatchedFunction:
+def _batched_function(module: Module, call: Call, function: AnyFunction) -> BatchedFunction:
     """The function, with what its parameters hold."""
     name = "the lambda" if isinstance(function, ast.Lambda) else function.name
     names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
