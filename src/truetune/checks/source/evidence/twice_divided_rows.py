@@ -18,6 +18,7 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.checks.source.evidence.double_accumulation import DEEPSPEED
 from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -203,7 +204,9 @@ def _names_process(module: Module, expression: ast.expr) -> bool:
 def _is_process_number(module: Module, part: ast.AST) -> bool:
     """`rank`, `args.process_index`, `os.environ["RANK"]`"""
     if isinstance(part, ast.Name):
-        return PROCESS_NUMBER.search(part.id) is not None and not _runs_over_all(module, part)
+        # A number that the script writes is the same in all processes, as the rank of an adapter.
+        is_number = PROCESS_NUMBER.search(part.id) is not None and not _runs_over_all(module, part)
+        return is_number and module.flow.value(part) is UNKNOWN
     if isinstance(part, ast.Attribute):
         return PROCESS_NUMBER.search(part.attr) is not None
     if isinstance(part, ast.Constant) and isinstance(part.value, str):
