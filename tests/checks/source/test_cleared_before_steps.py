@@ -139,6 +139,18 @@ SOUND = {
     "helper": FIRING["helper"].replace(
         "    opt.zero_grad()\n    opt.step()\n", "    opt.step()\n    opt.zero_grad()\n"
     ),
+    "one case": (
+        "for b in batches:\n    model(**b).loss.backward()\n    match mode:\n        case 1:\n"
+        "            optimizer.zero_grad()\n    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "and": (
+        "for b in batches:\n    model(**b).loss.backward()\n    skip and optimizer.zero_grad()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "if in a line": (
+        "for b in batches:\n    model(**b).loss.backward()\n"
+        "    optimizer.zero_grad() if skip else None\n    optimizer.step()\n    optimizer.zero_grad()"
+    ),
     "some gradients are frozen": (
         "for b in batches:\n    model(**b).loss.backward()\n"
         "    model.lm_head.weight.grad = None\n    optimizer.step()\n"

@@ -151,10 +151,8 @@ class _Walk:
         """The states after a statement."""
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             return states
-        if isinstance(node, ast.If):
-            states = self.expression(node.test, states, names, calls)
-            taken = self.block(node.body, states, names, calls)
-            return _joined([*taken, *self.block(node.orelse, states, names, calls)])
+        if isinstance(node, ast.If | ast.Match):
+            return self.branches(node, states, names, calls)
         if isinstance(node, ast.For | ast.AsyncFor | ast.While):
             return self.loop(node, states, names, calls)
         if isinstance(node, ast.With | ast.AsyncWith):
@@ -168,6 +166,22 @@ class _Walk:
             self.returned[-1] += states
         is_end = isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break)
         return [] if is_end else states
+
+    def branches(
+        self,
+        node: ast.If | ast.Match,
+        states: States,
+        names: Mapping[str, str],
+        calls: tuple[ast.AST, ...],
+    ) -> States:
+        """The states after an `if` or `match`, of all ways through it."""
+        if isinstance(node, ast.If):
+            head, arms = node.test, [node.body, node.orelse]
+        else:
+            # No case may fit.
+            head, arms = node.subject, [*(case.body for case in node.cases), []]
+        states = self.expression(head, states, names, calls)
+        return _joined([one for arm in arms for one in self.block(arm, states, names, calls)])
 
     def loop(
         self,
@@ -192,8 +206,10 @@ class _Walk:
     ) -> States:
         """The states after the calls of a statement, the inner ones first."""
         found = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        perhaps = _calls_under_conditions(node)
         for call in sorted(found, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0)):
-            states = self.call(call, states, names, calls)
+            after = self.call(call, states, names, calls)
+            states = _joined([*states, *after]) if call in perhaps else after
         return states
 
     def call(
@@ -255,6 +271,19 @@ def _joined(states: States) -> States:
     """These states, each once; one of which nothing is known where they are too many."""
     unique = list({one.key(): one for one in states}.values())
     return unique if len(unique) <= MAX_STATES else [_State()]
+
+
+def _calls_under_conditions(node: ast.AST) -> set[ast.AST]:
+    """The calls of an expression that need not run: `last and optimizer.zero_grad()`, and those of a `lambda`."""
+    parts: list[ast.expr] = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.IfExp):
+            parts += [one.body, one.orelse]
+        elif isinstance(one, ast.BoolOp):
+            parts += one.values[1:]
+        elif isinstance(one, ast.Lambda):
+            parts.append(one.body)
+    return {one for part in parts for one in ast.walk(part) if isinstance(one, ast.Call)}
 
 
 def _after_library_call(call: ast.Call, states: States) -> States:
