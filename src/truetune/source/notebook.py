@@ -173,13 +173,20 @@ def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
         elif token[0] == '"':
             _note_string(stack, match, list_begin, is_key=expects_key)
             expects_key = False
-        elif isinstance(top, _JsonObject) and top.key in RUN_COUNT_KEYS and token.isdecimal():
-            top.run_count = int(token[:9])
+        elif isinstance(top, _JsonObject):
+            _note_number(top, token)
 
 
 def _key_of_list(around: _JsonObject | str | None) -> str:
     """The key that a list stands under; empty for a list in a list."""
     return around.key or "" if isinstance(around, _JsonObject) else ""
+
+
+def _note_number(json_object: _JsonObject, token: str) -> None:
+    """Keep a number where it is the place of a cell in the order of runs."""
+    if json_object.key in RUN_COUNT_KEYS and token.isdecimal():
+        # No kernel counts so far; Python refuses to read a number of thousands of digits.
+        json_object.run_count = int(token[:9])
 
 
 def _note_string(

@@ -13,6 +13,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 
+def called_name(call: ast.Call) -> str:
+    """The last name of what is called: `load` of `json.load(file)`; empty where it has none, as in `tools[0](file)`."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call."""

@@ -58,11 +58,8 @@ FIRING = {
         "    optimizer.zero_grad()\n    optimizer.step()"
     ),
     "both branches": (
-        "for b in batches:\n"
-        "    model(**b).loss.backward()\n"
-        "    if fast:\n"
-        "        optimizer.zero_grad(True)\n"
-        "    else:\n"
+        "for b in batches:\n    model(**b).loss.backward()\n    if fast:\n"
+        "        optimizer.zero_grad(True)\n    else:\n"
         "        optimizer.zero_grad()\n    optimizer.step()"
     ),
     "class": (
@@ -131,9 +128,7 @@ SOUND = {
         "    optimizer.step()\n    optimizer.zero_grad()"
     ),
     "the rest behind the loop": (
-        "for i, b in enumerate(batches):\n"
-        "    model(**b).loss.backward()\n"
-        "    if i % 4 == 3:\n"
+        "for i, b in enumerate(batches):\n    model(**b).loss.backward()\n    if i % 4 == 3:\n"
         "        optimizer.step()\n"
         "        optimizer.zero_grad()\noptimizer.step()\noptimizer.zero_grad()"
     ),
@@ -144,11 +139,21 @@ SOUND = {
     "helper": FIRING["helper"].replace(
         "    opt.zero_grad()\n    opt.step()\n", "    opt.step()\n    opt.zero_grad()\n"
     ),
+    "one case": (
+        "for b in batches:\n    model(**b).loss.backward()\n    match mode:\n        case 1:\n"
+        "            optimizer.zero_grad()\n    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "and": (
+        "for b in batches:\n    model(**b).loss.backward()\n    skip and optimizer.zero_grad()\n"
+        "    optimizer.step()\n    optimizer.zero_grad()"
+    ),
+    "if in a line": (
+        "for b in batches:\n    model(**b).loss.backward()\n"
+        "    optimizer.zero_grad() if skip else None\n    optimizer.step()\n    optimizer.zero_grad()"
+    ),
     "some gradients are frozen": (
-        "for b in batches:\n"
-        "    model(**b).loss.backward()\n"
-        "    model.lm_head.weight.grad = None\n"
-        "    optimizer.step()\n"
+        "for b in batches:\n    model(**b).loss.backward()\n"
+        "    model.lm_head.weight.grad = None\n    optimizer.step()\n"
         "    optimizer.zero_grad()"
     ),
     "schedule": (

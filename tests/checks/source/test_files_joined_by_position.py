@@ -55,8 +55,7 @@ def test_one_order(tmp_path: Path, code: str) -> None:
     [
         "g = sorted((json.loads(l) for l in open('gold.jsonl')), key=lambda r: r['id'])\n"
         "p = sorted((json.loads(l) for l in open('p.jsonl')), key=lambda r: r['id'])\n"
-        "for a, b in zip(g, p):\n"
-        "    print(a)",
+        "for a, b in zip(g, p):\n    print(a)",
         "g = {r['id']: r for r in map(json.loads, open('gold.jsonl'))}\np = [json.loads(l) for l in open('p.jsonl')]\n"
         "for b in p:\n    print(g[b['id']], b)",
         "p = [json.loads(l) for l in open('p.jsonl')]\nfor a, b in zip(p, p[1:]):\n    print(a, b)",

@@ -108,6 +108,9 @@ ONCE = {
     ),
     "accelerate": accelerate(),
     "accelerate in step": accelerate(test="(i + 1) % 8 == 0"),
+    "accelerate at the last of each": accelerate(test="i % 8 == 7"),
+    "accelerate at n - 1": accelerate("args.n", test="i % args.n == args.n - 1"),
+    "accelerate at times that meet": accelerate("4", test="i % 3 == 0"),
     "accelerate from 1": accelerate(start=", 1", test="i % 8 == 0"),
     "accelerate of one": accelerate("1", divided=" / 8"),
     "plain": "from torch.optim import AdamW\no = AdamW(p)\nfor i, b in enumerate(loader):\n"

@@ -66,6 +66,12 @@ def encode(row):
 Trainer(model=model, args=TrainingArguments("out"), train_dataset=rows.map(encode)).train()
 """
 )
+BY_TORCH = BY_HAND.replace(
+    "ids + [tok.pad_token_id] * (512 - len(ids))",
+    "torch.nn.functional.pad(torch.tensor(ids), WIDTHS, value=tok.pad_token_id)",
+)
+OF_ANSWER = ("labels = ids.clone()", "labels[: -len(answer)] = -100")
+OF_PROMPT = ("labels = ids.clone()", "labels[: len(prompt)] = -100")
 
 
 def code(text: str, *body: str, side: str = "", tensors: bool = False) -> str:
@@ -133,6 +139,8 @@ FIRING = {
         side="right",
         tensors=True,
     ),
+    "torch on the right": code(BY_TORCH.replace("WIDTHS", "(0, 512 - len(ids))"), *OF_ANSWER),
+    "torch on the left": code(BY_TORCH.replace("WIDTHS", "(512 - len(ids), 0)"), *OF_PROMPT),
 }
 PERHAPS = {
     "side not set": code(
@@ -194,6 +202,13 @@ SOUND = {
         "labels[: end - n] = -100",
         side="right",
         tensors=True,
+    ),
+    "torch on the other side": code(BY_TORCH.replace("WIDTHS", "(512 - len(ids), 0)"), *OF_ANSWER),
+    "torch on a side that a function chooses": code(
+        BY_TORCH.replace("WIDTHS", "widths_of(ids)"), *OF_PROMPT
+    ),
+    "torch on both sides": code(
+        BY_TORCH.replace("WIDTHS", "(before, 512 - len(ids) - before)"), *OF_PROMPT
     ),
     "side set later": code(
         MAPPED, TENSOR, "labels = ids.clone()", "labels[:-n] = -100", tensors=True

@@ -34,6 +34,8 @@ SOUND = {
     "eos by text": BUFFER.replace("'\\n'\n", "'<|endoftext|>'\n")
     + "ids = tok(text)['input_ids']\n"
     + CUT,
+    "a list made longer": "texts = []\nfor row in rows:\n    texts += [row['text']]\n"
+    "for ids in tok(texts)['input_ids']:\n    " + CUT,
     "no blocks": BUFFER + "n = len(tok(text)['input_ids'])\n",
     "row by row": "for row in rows:\n    ids = tok(row['text'])['input_ids']\n    " + CUT,
     "lines of one row": "for row in rows:\n    text = ''\n    for t in row['turns']:\n        text += t['content']\n"

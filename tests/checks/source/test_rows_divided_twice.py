@@ -70,6 +70,7 @@ ONCE = {
     "not prepared": "accelerator = Accelerator()\nrows = rows.shard(world, accelerator.process_index)\n"
     "model, opt = accelerator.prepare(model, opt)\nloader = DataLoader(rows)",
     "rank of an adapter": "rows = rows.select(range(lora_rank))" + TRAINER,
+    "rank that the script writes": "rank = 16\nrows = rows.select(range(rank * 100))" + TRAINER,
     "first rows": "rows = rows.select(range(1000))[:500]" + SAMPLER,
     "switched off": "from lightning.fabric import Fabric\nfabric = Fabric(devices=4)\nrows = rows.shard(4, rank)\n"
     "loader = fabric.setup_dataloaders(DataLoader(rows), use_distributed_sampler=False)",

@@ -128,28 +128,36 @@ def whole_text(value: Value, depth: int = 0) -> WholeText | None:
     """The generation of a text that nothing cut; None where it may be anything else."""
     if depth > MAX_STEPS:
         return None
-    if isinstance(value, Choice):
-        texts = [whole_text(option, depth + 1) for option in value.options]
-        return texts[0] if all(texts) else None
+    if isinstance(value, Choice | Sequence):
+        several = value.options if isinstance(value, Choice) else value.items
+        texts = [whole_text(one, depth + 1) for one in several]
+        return texts[0] if texts and all(texts) else None
+    if isinstance(value, Result) and value.call.method in DECODING_METHODS:
+        return _decoded_text(value.call, depth)
+    original = _same_text(value)
+    return None if original is None else whole_text(original, depth + 1)
+
+
+def _same_text(value: Value) -> Value | None:
+    """The text, or the list of texts, that a row, an item or a trimmed text is of; None where it is a part of one."""
     if isinstance(value, Element):
-        return whole_text(value.iterable, depth + 1)
+        return value.iterable
     if isinstance(value, Item) and isinstance(constant_of(value.key), int):
         made = value.base
+        # An item of a text is one character of it.
         is_list = isinstance(made, Result) and made.call.method == "batch_decode"
-        return whole_text(made, depth + 1) if is_list else None
-    if isinstance(value, Sequence):
-        texts = [whole_text(item, depth + 1) for item in value.items]
-        return texts[0] if texts and all(texts) else None
-    if not isinstance(value, Result):
-        return None
-    call = value.call
-    if call.method in TRIMMING_METHODS and call.receiver is not None and not call.args:
-        return whole_text(call.receiver, depth + 1)
-    if call.method in DECODING_METHODS:
-        ids = call.argument(0, DECODING_METHODS[call.method])
-        generation = None if ids is None else _generation_of(ids, depth + 1)
-        return None if generation is None else WholeText(call, generation)
+        return made if is_list else None
+    if isinstance(value, Result) and value.call.method in TRIMMING_METHODS:
+        # With an argument it takes more off than spaces.
+        return None if value.call.args else value.call.receiver
     return None
+
+
+def _decoded_text(call: CallEvent, depth: int) -> WholeText | None:
+    """The text that a call decodes from whole rows of ids."""
+    ids = call.argument(0, DECODING_METHODS[str(call.method)])
+    generation = None if ids is None else _generation_of(ids, depth + 1)
+    return None if generation is None else WholeText(call, generation)
 
 
 def _generation_of(ids: Value, depth: int) -> CallEvent | None:
@@ -159,19 +167,35 @@ def _generation_of(ids: Value, depth: int) -> CallEvent | None:
     if isinstance(ids, Choice):
         made = [_generation_of(option, depth + 1) for option in ids.options]
         return made[0] if all(made) else None
-    if isinstance(ids, Attribute) and ids.name == "sequences":
-        return _generation_of(ids.base, depth + 1)
-    if isinstance(ids, Item) and isinstance(constant_of(ids.key), int):
-        return _generation_of(ids.base, depth + 1)
+    whole = _source_of_whole_rows(ids)
+    if whole is not None:
+        return _generation_of(whole, depth + 1)
+    # Given embeddings, `generate` returns the answer alone.
+    if _is_causal_generation(ids) and "inputs_embeds" not in ids.call.keywords:
+        return ids.call
+    return None
+
+
+def _source_of_whole_rows(ids: Value) -> Value | None:
+    """What a row, a moved copy or the `sequences` of an output are of; None where the ids are none of it."""
+    if isinstance(ids, Attribute):
+        return ids.base if ids.name == "sequences" else None
+    if isinstance(ids, Item):
+        return ids.base if isinstance(constant_of(ids.key), int) else None
     if isinstance(ids, Element):
-        return _generation_of(ids.iterable, depth + 1)
-    if not isinstance(ids, Result):
-        return None
-    call = ids.call
-    if call.method in MOVING_METHODS and call.receiver is not None:
-        return _generation_of(call.receiver, depth + 1)
-    is_whole = call.method == "generate" and "inputs_embeds" not in call.keywords
-    return call if is_whole and is_causal_decoder(call.receiver) else None
+        return ids.iterable
+    if isinstance(ids, Result) and ids.call.method in MOVING_METHODS:
+        return ids.call.receiver
+    return None
+
+
+def _is_causal_generation(ids: Value) -> TypeGuard[Result]:
+    """Are these the ids that `generate` of a causal model gives?"""
+    return (
+        isinstance(ids, Result)
+        and ids.call.method == "generate"
+        and is_causal_decoder(ids.call.receiver)
+    )
 
 
 def _parts_of_prompt(generation: CallEvent) -> list[Value]:
@@ -292,18 +316,22 @@ def _decode_in_message(trace: Trace, message: Mapping) -> CallEvent | None:
     whole = whole_text(content)
     if whole is not None:
         return whole.decode
-    while isinstance(content, Result) and content.call.method in TRIMMING_METHODS:
-        content = content.call.receiver
-    if not isinstance(content, Result) or content.call.method != "decode":
+    trimmed: Value | None = content
+    while isinstance(trimmed, Result) and trimmed.call.method in TRIMMING_METHODS:
+        trimmed = trimmed.call.receiver
+    if not isinstance(trimmed, Result) or trimmed.call.method != "decode":
         return None
-    call = content.call
-    ids = call.argument(0, "token_ids")
-    keeps_marks = (
-        not call.is_open and constant_of(call.argument(1, "skip_special_tokens")) is not True
-    )
-    if "skip_special_tokens" not in call.keywords and len(call.args) > 1:
-        return None
-    return call if keeps_marks and ids is not None and _is_generated(ids) else None
+    return trimmed.call if _keeps_marks(trimmed.call) else None
+
+
+def _keeps_marks(decode: CallEvent) -> bool:
+    """Does a call decode what a causal model generated, with its special tokens?"""
+    # More than one argument by position may be the switch.
+    if decode.is_open or len(decode.args) > 1:
+        return False
+    ids = decode.argument(0, "token_ids")
+    is_skipping = constant_of(decode.keywords.get("skip_special_tokens")) is True
+    return not is_skipping and ids is not None and _is_generated(ids)
 
 
 def _is_generated(ids: Value) -> bool:
@@ -317,11 +345,7 @@ def _is_generated(ids: Value) -> bool:
             ids = ids.call.receiver
         else:
             break
-    return (
-        isinstance(ids, Result)
-        and ids.call.method == "generate"
-        and is_causal_decoder(ids.call.receiver)
-    )
+    return _is_causal_generation(ids)
 
 
 def _parts_of_reply(value: Value, name: str = "", depth: int = 0) -> Iterator[tuple[str, Value]]:

@@ -1,12 +1,12 @@
 """`zero_grad()` that certainly runs between a backward pass and the step that should use its gradients.
 
 How it works: the statements of a function, or of the file, are followed in their order with what is known of the
-gradients: none yet, those of a backward pass, cleared. Branches are followed apart and come together behind the `if`;
+gradients: none yet, those of a backward pass, cleared. Branches are followed apart and come together after the `if`;
 a loop's body is followed twice, so that the end of one pass meets the beginning of the next; functions of the project
 are followed where they are called. A step counts where the gradients are cleared on every way to it.
 
 The trade-off: two optimizers are told apart by what the code calls them. Code that writes gradients itself (`p.grad =
-...`, a function with `grad` in its name) may put them back, so nothing is said behind it.
+...`, a function with `grad` in its name) may put them back, so nothing is said after it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.execution_order import FUNCTIONS
 from truetune.source.module import Module
+from truetune.source.resolved_calls import called_name
 
 BACKWARD = re.compile(r"backward")
 """Methods that compute gradients: `backward`, `manual_backward`, `pc_backward`"""
@@ -37,9 +38,9 @@ HOOKS = ("on_after_backward", "on_before_optimizer_step", "on_pre_optimizer_step
 ALL = "*"
 """The owner of gradients that are cleared for whatever optimizer"""
 MAX_STATES = 12
-"""Ways through the code that are kept apart; beyond them nothing is said"""
+"""Ways through the code that are kept apart; beyond them nothing is said. Chosen, not measured: loops have a few"""
 MAX_CALLS = 3
-"""Functions inside one another that are followed"""
+"""Functions inside one another that are followed. Chosen, not measured: a step is one or two below the loop"""
 
 
 class ClearedStep(NamedTuple):
@@ -61,19 +62,23 @@ class _State:
     """Optimizer -> what cleared its gradients before it used them"""
 
     def after_backward(self) -> _State:
+        """After a backward pass, whose gradients nothing has used."""
         return _State(has_gradients=True)
 
     def after_clearing(self, owner: str, node: ast.AST) -> _State:
+        """After `zero_grad()`, which harms where a step should still use the gradients."""
         is_used = owner in self.stepped or (owner == ALL and bool(self.stepped))
         if not self.has_gradients or is_used:
             return self
         return _State(True, self.stepped, {**self.cleared, owner: node})
 
     def after_step(self, owner: str) -> _State:
+        """After the step of an optimizer."""
         cleared = {name: node for name, node in self.cleared.items() if name not in (owner, ALL)}
         return _State(self.has_gradients, self.stepped | {owner}, cleared)
 
     def after_writing(self) -> _State:
+        """After code that may set gradients: nothing is known any more."""
         return _State()
 
     def clearing_of(self, owner: str) -> ast.AST | None:
@@ -133,7 +138,7 @@ class _Walk:
         names: Mapping[str, str],
         calls: tuple[ast.AST, ...],
     ) -> States:
-        """The states behind a block; none where no way leads to its end."""
+        """The states after a block; none where no way leads to its end."""
         for statement in body:
             states = self.statement(statement, states, names, calls)
             if not states:
@@ -143,13 +148,11 @@ class _Walk:
     def statement(
         self, node: ast.stmt, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
     ) -> States:
-        """The states behind a statement."""
+        """The states after a statement."""
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             return states
-        if isinstance(node, ast.If):
-            states = self.expression(node.test, states, names, calls)
-            arms = (self.block(arm, states, names, calls) for arm in (node.body, node.orelse))
-            return _joined([one for arm in arms for one in arm])
+        if isinstance(node, ast.If | ast.Match):
+            return self.branches(node, states, names, calls)
         if isinstance(node, ast.For | ast.AsyncFor | ast.While):
             return self.loop(node, states, names, calls)
         if isinstance(node, ast.With | ast.AsyncWith):
@@ -164,6 +167,22 @@ class _Walk:
         is_end = isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break)
         return [] if is_end else states
 
+    def branches(
+        self,
+        node: ast.If | ast.Match,
+        states: States,
+        names: Mapping[str, str],
+        calls: tuple[ast.AST, ...],
+    ) -> States:
+        """The states after an `if` or `match`, of all ways through it."""
+        if isinstance(node, ast.If):
+            head, arms = node.test, [node.body, node.orelse]
+        else:
+            # No case may fit.
+            head, arms = node.subject, [*(case.body for case in node.cases), []]
+        states = self.expression(head, states, names, calls)
+        return _joined([one for arm in arms for one in self.block(arm, states, names, calls)])
+
     def loop(
         self,
         node: ast.For | ast.AsyncFor | ast.While,
@@ -171,7 +190,7 @@ class _Walk:
         names: Mapping[str, str],
         calls: tuple[ast.AST, ...],
     ) -> States:
-        """The states behind a loop, whose body runs once or more."""
+        """The states after a loop, whose body runs once or more."""
         if isinstance(node, ast.For) and _clears_each(node):
             return [one.after_clearing(ALL, node) for one in states]
         if len(node.body) == 1 and _writes_gradients(node):
@@ -185,16 +204,18 @@ class _Walk:
     def expression(
         self, node: ast.AST, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
     ) -> States:
-        """The states behind the calls of a statement, the inner ones first."""
+        """The states after the calls of a statement, the inner ones first."""
         found = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+        perhaps = _calls_under_conditions(node)
         for call in sorted(found, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0)):
-            states = self.call(call, states, names, calls)
+            after = self.call(call, states, names, calls)
+            states = _joined([*states, *after]) if call in perhaps else after
         return states
 
     def call(
         self, call: ast.Call, states: States, names: Mapping[str, str], calls: tuple[ast.AST, ...]
     ) -> States:
-        """The states behind a call."""
+        """The states after a call."""
         method = _method(call)
         if method == "zero_grad":
             owner = self.owner_of_clearing(call, names)
@@ -202,16 +223,11 @@ class _Walk:
         if method == "step":
             return self.step(call, states, names)
         function = self.module.flow.function(call.func)
-        if function is not None and isinstance(function, ast.FunctionDef):
+        if isinstance(function, ast.FunctionDef):
             if len(calls) < MAX_CALLS and function not in calls:
                 return self.into(function, call, states, names, (*calls, function))
             return [one.after_writing() for one in states]
-        name = method or (call.func.id if isinstance(call.func, ast.Name) else "")
-        if BACKWARD.search(name):
-            return [one.after_backward() for one in states]
-        if TOUCHES_GRADIENTS.search(name) or ".grad." in ast.unparse(call.func):
-            return [one.after_writing() for one in states]
-        return states
+        return _after_library_call(call, states)
 
     def into(
         self,
@@ -221,7 +237,7 @@ class _Walk:
         names: Mapping[str, str],
         calls: tuple[ast.AST, ...],
     ) -> States:
-        """The states behind a function of the project, whose parameters stand for what it is given."""
+        """The states after a function of the project, whose parameters stand for what it is given."""
         parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
         if isinstance(call.func, ast.Attribute) and parameters[:1] in (["self"], ["cls"]):
             parameters = parameters[1:]
@@ -229,11 +245,11 @@ class _Walk:
         given |= {one.arg: ast.unparse(one.value) for one in call.keywords if one.arg}
         inside = {name: _renamed(text, names) for name, text in given.items()}
         self.returned.append([])
-        behind = self.block(function.body, states, inside, calls)
-        return _joined([*behind, *self.returned.pop()])
+        at_end = self.block(function.body, states, inside, calls)
+        return _joined([*at_end, *self.returned.pop()])
 
     def step(self, call: ast.Call, states: States, names: Mapping[str, str]) -> States:
-        """The states behind a step; it is kept where all of them have cleared its gradients."""
+        """The states after a step; it is kept where all of them have cleared its gradients."""
         owner = _owner_of_step(call, names)
         if not owner:
             return states
@@ -255,6 +271,29 @@ def _joined(states: States) -> States:
     """These states, each once; one of which nothing is known where they are too many."""
     unique = list({one.key(): one for one in states}.values())
     return unique if len(unique) <= MAX_STATES else [_State()]
+
+
+def _calls_under_conditions(node: ast.AST) -> set[ast.AST]:
+    """The calls of an expression that need not run: `last and optimizer.zero_grad()`, and those of a `lambda`."""
+    parts: list[ast.expr] = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.IfExp):
+            parts += [one.body, one.orelse]
+        elif isinstance(one, ast.BoolOp):
+            parts += one.values[1:]
+        elif isinstance(one, ast.Lambda):
+            parts.append(one.body)
+    return {one for part in parts for one in ast.walk(part) if isinstance(one, ast.Call)}
+
+
+def _after_library_call(call: ast.Call, states: States) -> States:
+    """The states after a call whose code is not here, by its name."""
+    name = called_name(call)
+    if BACKWARD.search(name):
+        return [one.after_backward() for one in states]
+    if TOUCHES_GRADIENTS.search(name) or ".grad." in ast.unparse(call.func):
+        return [one.after_writing() for one in states]
+    return states
 
 
 def _method(call: ast.Call) -> str:
@@ -307,5 +346,5 @@ def _writes_gradients(node: ast.AST) -> bool:
 
 
 def _after_assignment(node: ast.Assign | ast.AugAssign, states: States) -> States:
-    """The states behind an assignment, which may set gradients."""
+    """The states after an assignment, which may set gradients."""
     return [one.after_writing() for one in states] if _writes_gradients(node) else states

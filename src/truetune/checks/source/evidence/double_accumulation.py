@@ -11,12 +11,14 @@ settings; the loop's from the remainder in the condition. Two of them are compar
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.launch_files import read_document_in_folder_or_parents
 from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.execution_order import LOOPS
 from truetune.errors import TruetuneError
 from truetune.settings import located_document
 from truetune.source.module import Module
@@ -24,13 +26,13 @@ from truetune.source.resolved_calls import Call
 
 KEY = "gradient_accumulation_steps"
 DEEPSPEED = "deepspeed.initialize"
+ACCELERATE = ("accelerate.Accelerator",)
 LIGHTNING = ("lightning.*Trainer", "pytorch_lightning.Trainer")
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 DEEPSPEED_KEYS = frozenset(
     ("train_micro_batch_size_per_gpu", "zero_optimization", "train_batch_size")
 )
 MAX_JSON_FILES = 30
-"""JSON files beside a script that are opened for DeepSpeed's settings"""
+"""JSON files beside a script that are opened for DeepSpeed's settings. Chosen, not measured: one folder has a few"""
 
 
 class Accumulation(NamedTuple):
@@ -73,10 +75,11 @@ def engine_calls(module: Module) -> Iterator[Call]:
     for call in module.methods("step", "backward"):
         if _is_engine(module, call.receiver):
             yield call
-    yield from module.calls("accelerate.Accelerator", *LIGHTNING)
+    yield from module.calls(*ACCELERATE, *LIGHTNING)
 
 
 def _of_deepspeed(module: Module) -> Iterator[CountedTwice]:
+    """What DeepSpeed's engine counts, and the loop around it as well."""
     accumulation = _accumulation_of_deepspeed(module)
     if accumulation is None or accumulation.number == 1:
         return
@@ -103,18 +106,24 @@ def _accumulates_in_between(module: Module, call: Call) -> bool:
     if call.method == "backward":
         loss = call.args[0] if call.args else None
         return isinstance(loss, ast.Name) and bool(module.additions_to(loss))
-    owner = None if call.receiver is None else ast.unparse(call.receiver)
     loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
-    return any(
-        one.receiver is not None
-        and ast.unparse(one.receiver) == owner
-        and (guard is None or guard not in set(module.parents(one.node)))
-        and (loop is None or loop in set(module.parents(one.node)))
-        for one in module.methods("backward")
-    )
+    for backward in _backwards_of(module, call.receiver):
+        around = set(module.parents(backward.node))
+        if guard not in around and (loop is None or loop in around):
+            return True
+    return False
+
+
+def _backwards_of(module: Module, engine: ast.expr | None) -> Iterator[Call]:
+    """The backward passes of one engine."""
+    name = None if engine is None else ast.unparse(engine)
+    for call in module.methods("backward"):
+        if call.receiver is not None and ast.unparse(call.receiver) == name:
+            yield call
 
 
 def _whole_number(module: Module, node: ast.expr) -> int | None:
+    """The whole number that an expression is; None where it is none, or not known."""
     value = module.flow.value(node)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -146,13 +155,10 @@ def _accumulation_of_deepspeed(module: Module) -> Accumulation | None:
 
 def _in_settings(module: Module, given: ast.expr) -> Accumulation | None:
     """The number in a dictionary of the code, or in the file that it is read from."""
-    for stored in module.nodes(ast.Subscript):
-        # `ds_config["gradient_accumulation_steps"] = N` counts after what the dictionary was made with.
-        is_same = ast.unparse(stored.value) == ast.unparse(given)
-        is_key = isinstance(stored.slice, ast.Constant) and stored.slice.value == KEY
-        holder = module.scopes.parent.get(stored)
-        if is_same and is_key and isinstance(holder, ast.Assign):
-            return _of_expression(module, holder.value)
+    # What is set later counts, whatever the dictionary was made with.
+    stored = _stored_number(module, given)
+    if stored is not None:
+        return _of_expression(module, stored)
     for node in backward_slice(module, given):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
@@ -163,7 +169,19 @@ def _in_settings(module: Module, given: ast.expr) -> Accumulation | None:
     return None
 
 
+def _stored_number(module: Module, settings: ast.expr) -> ast.expr | None:
+    """N of `ds_config["gradient_accumulation_steps"] = N`; None where nothing is stored so."""
+    for target in module.nodes(ast.Subscript):
+        is_key = isinstance(target.slice, ast.Constant) and target.slice.value == KEY
+        holder = module.scopes.parent.get(target)
+        is_same = is_key and ast.unparse(target.value) == ast.unparse(settings)
+        if is_same and isinstance(holder, ast.Assign):
+            return holder.value
+    return None
+
+
 def _of_expression(module: Module, value: ast.expr) -> Accumulation | None:
+    """The number that an expression gives; None where the library chooses it."""
     if module.flow.value(value) == "auto":
         return None
     return Accumulation(_whole_number(module, value), ast.unparse(value), value)
@@ -198,7 +216,7 @@ def _of_file_beside(script: Path) -> Accumulation | None:
 
 
 def _remainder_of(module: Module, node: ast.AST) -> ast.BinOp | None:
-    """The remainder in the condition under which a call of a loop is made, or behind which one is left out."""
+    """The remainder in the condition under which a call of a loop is made, or after which one is left out."""
     inner = node
     for parent in module.parents(node):
         if isinstance(parent, ast.If) and inner in parent.body:
@@ -250,6 +268,7 @@ def _negated(test: ast.expr) -> ast.BinOp | None:
 
 
 def _is_remainder(node: ast.expr) -> bool:
+    """`x % n`"""
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
@@ -279,7 +298,8 @@ def _divided(
 
 
 def _of_accelerate(module: Module) -> Iterator[CountedTwice]:
-    accumulation = _told(module, "accelerate.Accelerator", KEY)
+    """Losses that Accelerate divides as well, and steps that its own count never meets."""
+    accumulation = _accumulation_of_call(module, ACCELERATE, KEY)
     if accumulation is None:
         return
     for call in module.methods("backward"):
@@ -291,17 +311,30 @@ def _of_accelerate(module: Module) -> Iterator[CountedTwice]:
         ):
             continue
         remainder = _remainder_of(module, call.node)
-        if remainder is None or module.flow.value(remainder.right) == 1:
-            continue
-        # Accelerate lets the optimizer step at batches n, 2n, ...: a count from 0 names the batch behind each of them.
-        if _counts_from_zero(module, remainder.left):
+        if remainder is not None and _misses_each_update(module, remainder, accumulation):
             by = ast.unparse(remainder.right)
             yield CountedTwice(call.node, accumulation, "never", "Accelerate", by)
 
 
-def _told(module: Module, pattern: str, key: str) -> Accumulation | None:
+def _misses_each_update(module: Module, remainder: ast.BinOp, accumulation: Accumulation) -> bool:
+    """Does a condition hold at none of the batches at which Accelerate lets the optimizer step?
+
+    It does so at batches n, 2n, ...: a count from 0 names the batch after each of them.
+    """
+    test = module.scopes.parent.get(remainder)
+    if isinstance(test, ast.Compare) and module.flow.value(test.comparators[0]) != 0:
+        return False  # `i % n == n - 1` names the very batch
+    by = _whole_number(module, remainder.right)
+    if by is not None and math.gcd(by, accumulation.number or by) == 1:
+        return False  # every third batch is a fourth one now and then
+    return _counts_from_zero(module, remainder.left)
+
+
+def _accumulation_of_call(
+    module: Module, patterns: tuple[str, ...], key: str
+) -> Accumulation | None:
     """The number that the one call of a class is given; None where it is 1 or not given."""
-    calls = list(module.calls(pattern))
+    calls = list(module.calls(*patterns))
     value = calls[0].keywords.get(key) if len(calls) == 1 else None
     accumulation = None if value is None else _of_expression(module, value)
     return None if accumulation is None or accumulation.number == 1 else accumulation
@@ -332,10 +365,8 @@ def _counts_from_zero(module: Module, counter: ast.expr) -> bool:
 
 
 def _of_lightning(module: Module) -> Iterator[CountedTwice]:
-    accumulation = next(
-        (found for name in LIGHTNING if (found := _told(module, name, "accumulate_grad_batches"))),
-        None,
-    )
+    """Losses of `training_step` that Lightning divides as well."""
+    accumulation = _accumulation_of_call(module, LIGHTNING, "accumulate_grad_batches")
     if accumulation is None or module.mentions("automatic_optimization = False"):
         return
     for function in module.nodes(ast.FunctionDef):

@@ -20,6 +20,7 @@ from truetune.source.symbolic_execution.traces import traces_of
 
 ID_COLUMN = re.compile(r"(?:\w+_)?(?:id|idx|index|uid|uuid|qid|key|number)", re.I)
 MIN_ROWS = 8
+"""Fewer ids may agree by chance. Chosen, not measured"""
 # Chosen, not measured: a file that lacks a few rows is still the other's; of two others next to none agree.
 MIN_COMMON, MAX_IN_PLACE = 0.8, 0.9
 """Share of the ids that both files have, and of the places that hold one id in both, from which all is well"""

@@ -131,20 +131,10 @@ def _is_limit_of_tokenizer(value: Value) -> bool:
 
 def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
     """The limit that the script sets on the tokenizer; None where it sets none and the tokenizer's own is large."""
-    tokenizer = call.receiver or call.argument(0, "tokenizer")
-    loads = [way.load for way in lineages(tokenizer)] if tokenizer is not None else []
-    if (
-        len(loads) != 1
-        or loads[0] is None
-        or not loads[0].named("*Tokenizer*.from_pretrained", "unsloth.*")
-    ):
+    load = _load_of_tokenizer(call)
+    if load is None:
         return "not known"
-    load = loads[0]
-    for store in reversed(trace.stores):
-        if store.key == "model_max_length" and store.number < call.number:
-            plain = constant_of(store.value)
-            return plain if type(plain) is int else "not known"
-    given = load.keywords.get("model_max_length") or load.keywords.get("max_seq_length")
+    given = _limit_set_by_code(trace, call, load)
     if given is not None:
         plain = constant_of(given)
         return plain if type(plain) is int else "not known"
@@ -155,6 +145,23 @@ def tokenizer_limit(trace: Trace, call: CallEvent) -> int | str | None:
     plain = constant_of(name) if name is not None else ""
     words = (*load.names, plain if isinstance(plain, str) else "")
     return "small" if any(map(SMALL_FAMILY.search, words)) else None
+
+
+def _load_of_tokenizer(call: CallEvent) -> CallEvent | None:
+    """The one call that loads the tokenizer of a call; None where it is not known."""
+    tokenizer = call.receiver or call.argument(0, "tokenizer")
+    loads = [way.load for way in lineages(tokenizer)] if tokenizer is not None else []
+    if len(loads) != 1 or loads[0] is None:
+        return None
+    return loads[0] if loads[0].named("*Tokenizer*.from_pretrained", "unsloth.*") else None
+
+
+def _limit_set_by_code(trace: Trace, call: CallEvent, load: CallEvent) -> Value | None:
+    """The limit that is set on a tokenizer before a call, else given to its load; None where neither is."""
+    for store in reversed(trace.stores):
+        if store.key == "model_max_length" and store.number < call.number:
+            return store.value
+    return load.keywords.get("model_max_length") or load.keywords.get("max_seq_length")
 
 
 def _rows_of(module: Module, call: CallEvent) -> FileRows | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.module import Module
+from truetune.source.resolved_calls import called_name
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent
 from truetune.source.symbolic_execution.traces import traces_of
@@ -21,8 +22,8 @@ TEMPERATURE = "temperature"
 PROMPTS = frozenset(("messages", "prompt", "prompts", "input", "inputs", "text"))
 CLIENT_CLASSES = ("ChatOpenAI", "ChatOllama", "OllamaLLM", "VLLMOpenAI", "LlamaCpp", "OpenAILike")
 """Classes of LangChain and LlamaIndex that are given the temperature when they are made"""
-# As in the table of limits: published models use 0.1 to 1.0.
 HOT = 1.5
+"""As in the table of limits: published models use 0.1 to 1.0"""
 CUTS_BELOW = {"top_p": 0.8, "top_k": 20}
 """Settings that leave few tokens at any temperature -> the highest value that does"""
 CUTS_ABOVE = {"min_p": 0.05, "top_n_sigma": 0.0}
@@ -70,9 +71,7 @@ def _hot_request(call: CallEvent) -> HotRequest | None:
 
 def _makes_client(call: CallEvent) -> bool:
     """Does it make an object of LangChain or LlamaIndex that asks later?"""
-    function = getattr(call.node, "func", None)
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in CLIENT_CLASSES
+    return isinstance(call.node, ast.Call) and called_name(call.node) in CLIENT_CLASSES
 
 
 def _is_cut(values: dict[str, Value]) -> bool:

@@ -126,12 +126,16 @@ def _change_of_one(ways: list[Alignment], kinds: frozenset[str]) -> Change | Non
         for other in ways:
             if way is other or way.source != other.source:
                 continue
-            others = {(one.kind, one.what) for one in other.changes}
-            alone = [one for one in way.changes if (one.kind, one.what) not in others]
-            # A sort behind the parts of processes puts the rows back, by the number that each carries.
-            if {"parts", "order"} <= {one.kind for one in alone}:
-                continue
-            fitting = [one for one in alone if one.kind in kinds]
-            if fitting and len(fitting) == len(alone):
-                return fitting[-1]
+            alone = _changes_of_one_side(way, other)
+            if alone and all(one.kind in kinds for one in alone):
+                return alone[-1]
     return None
+
+
+def _changes_of_one_side(one: Alignment, other: Alignment) -> list[Change]:
+    """What one side went through and another did not; nothing where it puts its rows back itself."""
+    others = {(change.kind, change.what) for change in other.changes}
+    alone = [change for change in one.changes if (change.kind, change.what) not in others]
+    # A sort after the parts of processes puts the rows back, by the number that each carries.
+    is_put_back = {"parts", "order"} <= {change.kind for change in alone}
+    return [] if is_put_back else alone

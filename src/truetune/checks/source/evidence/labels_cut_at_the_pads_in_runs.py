@@ -6,7 +6,7 @@ that are added by hand. Where `n` is the length of a text that was encoded alone
 padded on the right are pads, and the first `n` of one that is padded on the left are.
 
 The trade-off: a length that is computed in any other way may count the pads in, and is not judged. Most tokenizers pad
-on the right unless they are told otherwise; which do is not known without their files.
+on the right unless a setting says otherwise; which do is not known without their files.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ LEFT_BY_DEFAULT = re.compile(r"gemma|mistral|mixtral|zephyr|phi-?3|chatglm|glm-4
 """Models whose tokenizers pad on the left as they are published, in some or all of their releases"""
 SIZES = ("shape", "size")
 MAX_STEPS = 14
+"""Copies, columns and rows between a slice and its padding. Chosen, not measured"""
 Side = Literal["left", "right"]
 
 
@@ -214,11 +215,14 @@ def _is_all_ignored(value: Value) -> bool:
         return any(isinstance(one, Sequence) and _is_all_ignored(one) for one in value.operands)
     if isinstance(value, Item):
         return _is_all_ignored(value.base)
-    if not isinstance(value, Result):
-        return False
-    if value.call.named(*COPIES) and value.call.args:
-        return _is_all_ignored(value.call.args[0])
-    return value.call.named(*FILLS) and constant_of(value.call.argument(1, "fill_value")) == IGNORED
+    return isinstance(value, Result) and _gives_ignored(value.call)
+
+
+def _gives_ignored(call: CallEvent) -> bool:
+    """`torch.full_like(ids, -100)`, or a copy of ids that are all -100"""
+    if call.named(*COPIES) and call.args:
+        return _is_all_ignored(call.args[0])
+    return call.named(*FILLS) and constant_of(call.argument(1, "fill_value")) == IGNORED
 
 
 def _padding_of(trace: Trace, ids: Value) -> Padding | None:
@@ -227,24 +231,38 @@ def _padding_of(trace: Trace, ids: Value) -> Padding | None:
     if made is None:
         return None
     if isinstance(made, Operation):
-        side: Side = "right" if _is_pads(made.operands[-1]) else "left"
-        return Padding(made.node or ast.Pass(), side, True, True)
+        is_right = _is_pads(made.operands[-1])
+        if made.node is None:
+            return None
+        return Padding(made.node, "right" if is_right else "left", True, True)
     if made.named(PAD_SEQUENCE):
-        told = constant_of(made.argument(3, "padding_side"))
-        return Padding(made.node, "left" if told == "left" else "right", True, False)
+        given = constant_of(made.argument(3, "padding_side"))
+        return Padding(made.node, "left" if given == "left" else "right", True, False)
     if made.named(TORCH_PAD):
-        widths = constant_of(made.argument(1, "pad"))
-        side = "right" if isinstance(widths, tuple | list) and widths[:1] == [0] else "left"
-        given = made.argument(1, "pad")
-        if isinstance(given, Sequence) and given.items:
-            side = "right" if constant_of(given.items[0]) == 0 else "left"
-        return Padding(made.node, side, True, True)
-    told = side_of_tokenizer(trace, made)
-    if told in ("left", "right"):
-        return Padding(made.node, told, True, pads_to_length(made))
-    if _may_pad_on_the_left(trace, made):
+        side = _side_of_widths(made.argument(1, "pad"))
+        return None if side is None else Padding(made.node, side, True, True)
+    return _padding_by_tokenizer(trace, made)
+
+
+def _side_of_widths(widths: Value | None) -> Side | None:
+    """The side that `pad(ids, (left, right))` fills up; None where it may be both."""
+    if not isinstance(widths, Sequence) or len(widths.items) < 2:
         return None
-    return Padding(made.node, "right", False, pads_to_length(made))
+    # The first two are those of the last dimension, which is that of the places.
+    on_left, on_right = map(constant_of, widths.items[:2])
+    if on_left == 0:
+        return "right"
+    return "left" if on_right == 0 else None
+
+
+def _padding_by_tokenizer(trace: Trace, call: CallEvent) -> Padding | None:
+    """What a tokenizer pads: on the side that the script says, else on the right as most do."""
+    side = side_of_tokenizer(trace, call)
+    if side == "left" or side == "right":
+        return Padding(call.node, side, True, pads_to_length(call))
+    if _may_pad_on_the_left(trace, call):
+        return None
+    return Padding(call.node, "right", False, pads_to_length(call))
 
 
 def _may_pad_on_the_left(trace: Trace, made: CallEvent) -> bool:
@@ -264,24 +282,33 @@ def _padding_call(ids: Value, depth: int = 0) -> CallEvent | Operation | None:
     """The call or sum that padded ids, through copies and columns; None where none did, or it is not known."""
     if depth > MAX_STEPS:
         return None
+    original = _original_of_copy(ids)
+    if original is not None:
+        return _padding_call(original, depth + 1)
+    if isinstance(ids, Operation) and ids.operator == "+":
+        # Pads on both sides say nothing.
+        has_one_end = _is_pads(ids.operands[0]) != _is_pads(ids.operands[-1])
+        return ids if has_one_end else None
+    return ids.call if isinstance(ids, Result) and _pads(ids.call) else None
+
+
+def _original_of_copy(ids: Value) -> Value | None:
+    """The value that holds the same ids, pads included: of a copy, a column or a row; None where ids are none of it."""
     if isinstance(ids, Attribute):
-        return _padding_call(ids.base, depth + 1) if ids.name in ("input_ids", "T") else None
+        return ids.base if ids.name in ("input_ids", "T") else None
     if isinstance(ids, Item):
         # A slice may leave the pads out.
-        is_row = not isinstance(ids.key, Slice | Sequence)
-        return _padding_call(ids.base, depth + 1) if is_row else None
-    if isinstance(ids, Operation) and ids.operator == "+":
-        ends = [_is_pads(ids.operands[0]), _is_pads(ids.operands[-1])]
-        return ids if any(ends) and not all(ends) else None
+        return None if isinstance(ids.key, Slice | Sequence) else ids.base
     if not isinstance(ids, Result):
         return None
-    call = ids.call
-    if call.method in SAME_IDS and call.receiver is not None:
-        return _padding_call(call.receiver, depth + 1)
-    if call.named(*COPIES) and call.args:
-        return _padding_call(call.args[0], depth + 1)
-    is_padded = pads_to_length(call) or pads_several(call) or call.named(PAD_SEQUENCE, TORCH_PAD)
-    return call if is_padded else None
+    if ids.call.method in SAME_IDS:
+        return ids.call.receiver
+    return ids.call.args[0] if ids.call.named(*COPIES) and ids.call.args else None
+
+
+def _pads(call: CallEvent) -> bool:
+    """Does a call give rows with pads?"""
+    return pads_to_length(call) or pads_several(call) or call.named(PAD_SEQUENCE, TORCH_PAD)
 
 
 def _is_pads(value: Value) -> bool:

@@ -67,7 +67,7 @@ def is_divided(module: Module, total: ast.expr) -> bool:
 
 
 def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
-    """n, where each `step()` of a schedule, or of an optimizer, stands behind `if ... % n == 0`."""
+    """n, where each `step()` of a schedule, or of an optimizer, stands under `if ... % n == 0`."""
     step: ast.expr | None = None
     for call in module.methods("step"):
         # A scaler steps the optimizer that it is given: scaler.step(optimizer).

@@ -2,10 +2,10 @@
 
 How it works: each function, and the file itself, is gone through statement by statement with a table of which names
 hold which loaded model. A name holds a model that it was bound to, and through wrappers, trainers and optimizers too.
-Branches are gone through apart and put together again; the body of a loop twice, since its second pass meets what the
+Branches are followed apart and merged after them; the body of a loop twice, since its second pass meets what the
 first one left. Nothing is run, and a branch that frees a model counts as if it were taken.
 
-The trade-off: a model that is used again behind the second load is needed there (a teacher, a reference, a
+The trade-off: a model that is used again after the second load is needed there (a teacher, a reference, a
 comparison), so that only what is held and never used again counts.
 """
 
@@ -17,9 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from truetune.checks.source.evidence.execution_order import FUNCTIONS, LOOPS, routes_to
+from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
+from truetune.source.resolved_calls import Call, called_name
 
 MODEL_LOADS = (
     "transformers.AutoModelForCausalLM.from_pretrained",
@@ -31,7 +32,6 @@ MODEL_LOADS = (
     "peft.AutoPeftModel*.from_pretrained",
     "unsloth.Fast*Model.from_pretrained",
 )
-TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
 BITS = ("quantization_config", "load_in_4bit", "load_in_8bit")
 """Arguments of a load that bitsandbytes does on the GPU"""
@@ -42,7 +42,8 @@ HOLDING_ATTRIBUTES = frozenset(("model", "base_model", "module", "model_wrapped"
 MODEL_GIVING_METHODS = frozenset(
     ("to", "cuda", "merge_and_unload", "unload", "get_base_model", "prepare", "eval", "train")
 )
-FREEING_CALLS = re.compile(r"^(?:free_memory|release_memory|clear)$")
+FREEING_CALLS = frozenset(("free_memory", "release_memory", "clear"))
+"""Methods of Accelerate; `clear` is their older name, and that of what may hold the models"""
 READ_ONLY_ATTRIBUTES = frozenset(("state", "args", "config", "device", "dtype"))
 """What is read of a model or trainer without its weights"""
 ENDS_PROCESS = re.compile(
@@ -53,7 +54,7 @@ NO_GPU = re.compile(
 )
 DEVICE_NUMBER = re.compile(r"cuda:(\d+)|^\{\s*['\"]['\"]\s*:\s*(\d+)\s*\}$|^(\d+)$")
 MAX_STATEMENTS = 6_000
-"""Statements that are gone through in one file, loops counted twice"""
+"""Statements that are followed in one file, loops counted twice. Chosen, not measured: long scripts have a thousand"""
 
 
 @dataclass(eq=False)
@@ -249,7 +250,7 @@ class _Walk:
         return self.found
 
     def _count_uses_elsewhere(self) -> None:
-        """A function that reads a name of the file, and is called behind the load, uses what the name holds."""
+        """A function that reads a name of the file, and is called after the load, uses what the name holds."""
         if not isinstance(self.scope, ast.Module):
             return
         for one in self.found:
@@ -257,7 +258,7 @@ class _Walk:
             line = getattr(one.second.node, "lineno", 0)
             reads = [read for name in one.names for read in self.module.name_reads.get(name, [])]
             inside = [read for read in reads if read.id not in rebound and self._is_global(read)]
-            if any(self._runs_behind(read, line) for read in inside):
+            if any(self._may_run_after(read, line) for read in inside):
                 one.is_used_again = True
 
     def _is_global(self, name: ast.Name) -> bool:
@@ -266,7 +267,7 @@ class _Walk:
         is_inside = any(isinstance(around, FUNCTIONS) for around in self.module.parents(name))
         return is_inside and home.of_file is home
 
-    def _runs_behind(self, name: ast.Name, line: int) -> bool:
+    def _may_run_after(self, name: ast.Name, line: int) -> bool:
         """May the function around a name run below a line of the file? One that nothing calls may."""
         for route in routes_to(self.module, name):
             last = route[-1]
@@ -371,10 +372,7 @@ class _Walk:
             for target in statement.targets:
                 self._forget(ast.unparse(target), state)
         for call in _calls_in(statement):
-            name = (
-                call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-            )
-            if FREEING_CALLS.search(name):
+            if called_name(call) in FREEING_CALLS:
                 state.held.clear()
             elif _moves_to_cpu(call) and isinstance(call.func, ast.Attribute):
                 state.drop(self._held_by(call.func.value, state))
@@ -459,29 +457,22 @@ class _Walk:
         if isinstance(value, ast.Name):
             return state.held.get(value.id, frozenset())
         if isinstance(value, ast.Attribute):
-            known = state.held.get(ast.unparse(value))
-            if known is not None:
-                return known
-            return (
-                self._held_by(value.value, state)
-                if value.attr in HOLDING_ATTRIBUTES
-                else frozenset()
-            )
+            return self._held_by_attribute(value, state)
         if isinstance(value, ast.Tuple | ast.List):
             return frozenset().union(*(self._held_by(part, state) for part in value.elts))
         if isinstance(value, ast.IfExp):
             return self._held_by(value.body, state) | self._held_by(value.orelse, state)
         if isinstance(value, ast.Call) and self._holds_arguments(value):
-            given = [*value.args, *(keyword.value for keyword in value.keywords)]
-            if isinstance(value.func, ast.Attribute):
-                # `batch.to(model.device)` is no model.
-                is_prepared = value.func.attr == "prepare"
-                given = [*(given if is_prepared else ()), value.func.value]
-                if value.func.attr not in MODEL_GIVING_METHODS:
-                    given += value.args
-                    given += [keyword.value for keyword in value.keywords]
-            return frozenset().union(*(self._held_in(part, state) for part in given))
+            return frozenset().union(*(self._held_in(part, state) for part in _wrapped_by(value)))
         return frozenset()
+
+    def _held_by_attribute(self, value: ast.Attribute, state: _State) -> frozenset[HeldModel]:
+        """The models of `self.model`, where it was bound so, or of `trainer.model`, which its owner holds."""
+        known = state.held.get(ast.unparse(value))
+        if known is not None:
+            return known
+        is_part = value.attr in HOLDING_ATTRIBUTES
+        return self._held_by(value.value, state) if is_part else frozenset()
 
     def _held_in(self, part: ast.expr, state: _State) -> frozenset[HeldModel]:
         """The models of any name in an argument: `AdamW(model.parameters())` has them too."""
@@ -506,7 +497,7 @@ class _Walk:
         return name[:1].isupper() and not name.isupper()
 
     def _places_later(self, statement: ast.stmt, state: _State) -> None:
-        """Moves to the GPU behind the load: `.to("cuda")`, a trainer, `accelerator.prepare`."""
+        """Moves to the GPU after the load: `.to("cuda")`, a trainer, `accelerator.prepare`."""
         for node in _calls_in(statement):
             call = self.module.flow.call(node)
             models: frozenset[HeldModel] = frozenset()
@@ -527,6 +518,16 @@ class _Walk:
                 self._place(model, state)
 
 
+def _wrapped_by(call: ast.Call) -> list[ast.expr]:
+    """What the result of a call may hold: its arguments, and the object whose method it is."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if not isinstance(call.func, ast.Attribute):
+        return given
+    # `batch.to(model.device)` is no model; `accelerator.prepare(model)` is one.
+    is_own_alone = call.func.attr in MODEL_GIVING_METHODS and call.func.attr != "prepare"
+    return [call.func.value] if is_own_alone else [*given, call.func.value]
+
+
 def _line_of(model: HeldModel) -> int:
     """The line of what loads a model."""
     return getattr(model.node, "lineno", 0)
@@ -540,7 +541,7 @@ def _names_bound_by(statement: ast.stmt | None) -> Iterator[str]:
 
 
 def _merged(one: _State, other: _State, start: _State) -> _State:
-    """What holds behind two branches: what a branch has freed counts as freed."""
+    """What is held after two branches: what a branch has freed counts as freed."""
     if one.is_left and other.is_left:
         return _State({}, is_left=True)
     if one.is_left or other.is_left:
@@ -560,7 +561,7 @@ def _excludes(one: HeldModel, other: HeldModel) -> bool:
 
 
 def _calls_in(node: ast.AST) -> list[ast.Call]:
-    """The calls of a statement, functions inside it left out."""
+    """The calls of a statement."""
     return [part for part in ast.walk(node) if isinstance(part, ast.Call)]
 
 

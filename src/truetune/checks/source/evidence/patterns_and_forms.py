@@ -4,8 +4,8 @@ How it works: each pattern that the script searches with is tried on each text o
 script. Where it finds something only when `.` may be a newline, and that something has a newline in it, the pattern was
 written for this form and stops at the end of its first line.
 
-The trade-off: only texts of the script are tried. Answers are not here yet, and a form on one line proves nothing about
-them.
+The trade-off: only texts of the script are tried. Answers are not known yet, and a form on one line proves nothing
+about them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from truetune.source.resolved_calls import Call
 MAX_TEXT_CHARS = 20_000
 """Longer texts are data, no prompts. Chosen, not measured"""
 MAX_TEXTS = 200
+"""Texts that each pattern is tried on. Chosen, not measured: a script has a dozen prompts"""
 ANCHORS = re.compile(r"^(?:\^|\\A|\\s[*+]|\\n|\n)+|(?:\$|\\Z|\\s[*+]|\\n|\n)+$")
 """What ties a pattern to the ends of an answer; the form stands inside a longer prompt"""
 SHORT_MARK = 2

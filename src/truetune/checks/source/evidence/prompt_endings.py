@@ -53,14 +53,14 @@ def _prompts_with_space(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
 
 
 def _uses_of_mark(module: Module, mark: str) -> Iterator[SpaceAtTheEnd]:
-    """The texts of a file with a mark at the beginning of a line and a value, or nothing, behind it."""
+    """The texts of a file with a mark at the beginning of a line and a value, or nothing, after it."""
     line = re.compile(rf"(?:^|\n){re.escape(mark)}[ \t\n]*(?:\{{\}}|$)")
     for node, text in _texts(module):
         match = line.search(text)
         if match is None:
             continue
         trained = match[0].lstrip("\n")
-        # What is put behind a text that ends in the mark follows it: `prompt + row["answer"]`.
+        # What is put after a text that ends in the mark follows it: `prompt + row["answer"]`.
         if not trained.endswith("}") and _is_continued(module, node):
             trained += "{}"
         yield SpaceAtTheEnd(node, mark, trained, module, node)
@@ -78,7 +78,7 @@ def _texts(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _is_continued(module: Module, node: ast.AST) -> bool:
-    """Is a text bound to a name behind which something is put: `prompt + answer`, `f"{prompt}{answer}"`?"""
+    """Is a text bound to a name after which something is put: `prompt + answer`, `f"{prompt}{answer}"`?"""
     parent = module.scopes.parent.get(node)
     if not isinstance(parent, ast.Assign):
         return False

@@ -374,7 +374,7 @@ def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
     if len(trainers) != 1 or "formatting_func" in trainers[0].keywords:
         return
     names = list(training_files(module))
-    # Where the rows are not here, the script itself may say in a comment what one looks like.
+    # Where the rows are not known, a comment of the script may show one.
     is_shown = ROW_IN_COMMENT.search(module.text) and not any(map(file_columns, names))
     if is_shown or any(map(holds_messages, names)):
         yield trainers[0].node

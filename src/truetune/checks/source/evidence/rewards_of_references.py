@@ -44,6 +44,7 @@ FINAL = re.compile(r"####\s*([^\n]+?)\s*$|\\boxed\{([^{}]+)\}|<answer>\s*(.*?)\s
 NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
 TAG = re.compile(r"<(\w{2,30})>")
 MAX_TAGS = 4
+"""Tags of a script that are tried. Chosen, not measured: prompts name two, for thoughts and answer"""
 BOXED, HASHES = "\\boxed{", "####"
 OF_THOUGHTS = re.compile(r"think|thought|reason|scratch|work|step|explain|explan|analy|plan", re.I)
 """Tags around what stands before the answer"""
@@ -87,7 +88,7 @@ class PaidForm:
 
 
 class _ConversionError(Exception):
-    """A text of the run is no number: the run goes on in the handler around it."""
+    """A text of the run is no number: the run continues in the handler around it."""
 
 
 class RewardRun(ConcreteRun):
@@ -176,19 +177,14 @@ def _judge_forms(
     """The form that one function pays and no prompt asks for; None where it pays a form that one asks for."""
     asked_forms, paid_forms, first = set[str](), set[str](), ""
     for row in rows:
-        columns = {name: value for name, value in row.entries.items() if isinstance(name, str)}
+        columns = _columns_of_row(row)
         prompt = _text_of_prompt(columns.get("prompt"))
-        final = _final_of_row(columns)
         asked = _forms_named(prompt)
-        if final is None or len(asked) != 1:
+        if len(asked) != 1:
             # With two forms a prompt may show one as a warning, or ask for one inside of the other.
             return None
-        by_form = _answers_by_form(module.text, final)
-        rewards = _rewards(run, function, columns, list(by_form.values()))
-        if len(rewards) != len(by_form):
-            return None
-        paid = {form for form, reward in zip(by_form, rewards, strict=True) if reward > 0}
-        if not paid or len(paid) == len(by_form) or any(_is_named(form, prompt) for form in paid):
+        paid = _forms_paid(run, module, function, columns)
+        if not paid or any(_is_named(form, prompt) for form in paid):
             return None
         asked_forms |= asked
         paid_forms |= paid
@@ -196,6 +192,26 @@ def _judge_forms(
     if len(asked_forms) != 1:
         return None
     return PaidForm(function, len(rows), min(asked_forms), min(paid_forms, key=len), first)
+
+
+def _columns_of_row(row: Row) -> dict[str, Value]:
+    """The columns of a row that have a name."""
+    return {name: value for name, value in row.entries.items() if isinstance(name, str)}
+
+
+def _forms_paid(
+    run: RewardRun, module: Module, function: Function, columns: dict[str, Value]
+) -> set[str]:
+    """The forms of a row's result that get a reward; none where all do, or where it is not known."""
+    final = _final_of_row(columns)
+    if final is None:
+        return set()
+    by_form = _answers_by_form(module.text, final)
+    rewards = _rewards(run, function, columns, list(by_form.values()))
+    if len(rewards) != len(by_form):
+        return set()
+    paid = {form for form, reward in zip(by_form, rewards, strict=True) if reward > 0}
+    return paid if len(paid) < len(by_form) else set()
 
 
 def _text_of_prompt(value: Value | None) -> str:
@@ -246,7 +262,7 @@ def _judge(
     """What one function says of the rows' own results; None where it rewards one, or it is not known."""
     shown: tuple[Any, Any, ast.AST] | None = None
     for row in rows:
-        columns = {name: value for name, value in row.entries.items() if isinstance(name, str)}
+        columns = _columns_of_row(row)
         final = _final_of_row(columns)
         if final is None:
             return None
@@ -306,24 +322,12 @@ def _rewards(
     run: RewardRun, function: Function, columns: dict[str, Value], answers: list[str]
 ) -> list[float]:
     """What a function gives for these answers to one row; empty where one is not known."""
-    is_chat = isinstance(columns.get("prompt"), Sequence)
-    completions = [
-        to_value([{"role": "assistant", "content": answer}]) if is_chat else Constant(answer)
-        for answer in answers
-    ]
-    count = len(answers)
-    given: dict[str, Value] = {
-        name: Sequence("list", [value] * count)
-        for name, value in columns.items()
-        if name != "prompt"
-    }
-    given["prompts"] = Sequence("list", [columns.get("prompt", Constant(""))] * count)
-    given["completions"] = Sequence("list", completions)
+    given = _arguments_of_reward(columns, answers)
     arguments = function.definition.args
-    taken = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
-    if arguments.kwarg is None and not taken <= GIVEN_BY_TRAINER | given.keys():
-        return []  # it fails at its first call, and says so
     if arguments.kwarg is None:
+        taken = {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}
+        if not taken <= GIVEN_BY_TRAINER | given.keys():
+            return []  # it fails at its first call, and says so
         given = {name: value for name, value in given.items() if name in taken}
     run.is_judging = True
     try:
@@ -333,10 +337,26 @@ def _rewards(
     finally:
         run.is_judging = False
     plain = constant_of(result)
-    if not isinstance(plain, list) or len(plain) != count:
-        return []
-    is_known = all(isinstance(one, int | float) for one in plain)
-    return [float(one) for one in plain] if is_known else []
+    is_known = isinstance(plain, list) and all(isinstance(one, int | float) for one in plain)
+    return [float(one) for one in plain] if is_known and len(plain) == len(answers) else []
+
+
+def _arguments_of_reward(columns: dict[str, Value], answers: list[str]) -> dict[str, Value]:
+    """What the trainer calls a reward function with: prompts, completions, and each column once for each answer."""
+    prompt = columns.get("prompt", Constant(""))
+    completions = [
+        to_value([{"role": "assistant", "content": answer}])
+        if isinstance(prompt, Sequence)
+        else Constant(answer)
+        for answer in answers
+    ]
+    repeated = {**columns, "prompts": prompt}
+    given: dict[str, Value] = {
+        name: Sequence("list", [value] * len(answers))
+        for name, value in repeated.items()
+        if name != "prompt"
+    }
+    return {**given, "completions": Sequence("list", completions)}
 
 
 def _mismatch_of(

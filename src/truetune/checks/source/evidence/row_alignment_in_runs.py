@@ -156,15 +156,7 @@ class _AlignmentWalk:
 
     def _step_of_appends(self, value: Sequence) -> Value | None:
         """What the loop goes over that fills a list."""
-        appends = [
-            use
-            for use in self.trace.uses(value)
-            if isinstance(use, CallEvent)
-            and use.receiver is value
-            and use.method in ("append", "extend")
-            and not use.is_repeated
-        ]
-        appends = appends or _results_added_whole(value)
+        appends = self._appends_to(value) or _results_added_whole(value)
         loops = {id(frame.node): frame for one in appends for frame in _inner_loop(one)}
         if len(loops) != 1:
             return None
@@ -176,6 +168,17 @@ class _AlignmentWalk:
             branch = next(iter(_branches_inside(appends[0], loop)), loop)
             self._change("filter", ("loop", id(branch.node)), appends[0].node)
         return None if loop.value is None else self._behind_parts(loop.value)
+
+    def _appends_to(self, value: Sequence) -> list[CallEvent]:
+        """The calls that a list is made longer by: `rows.append(row)`, `rows.extend(part)`."""
+        return [
+            use
+            for use in self.trace.uses(value)
+            if isinstance(use, CallEvent)
+            and use.receiver is value
+            and use.method in ("append", "extend")
+            and not use.is_repeated
+        ]
 
     def _behind_parts(self, value: Value) -> Value:
         """The rows of one process behind the list that gathers those of all."""
@@ -309,8 +312,9 @@ def _counted_rows(call: CallEvent) -> Value | None:
         return None
     # Of three numbers the second is the end, of one the first.
     end = call.args[min(len(call.args) - 1, 1)] if call.args else None
-    is_length = isinstance(end, Result) and end.call.named("len") and end.call.args
-    return end.call.args[0] if isinstance(end, Result) and is_length else None
+    if isinstance(end, Result) and end.call.named("len") and end.call.args:
+        return end.call.args[0]
+    return None
 
 
 def _results_added_whole(rows: Sequence) -> list[CallEvent]:

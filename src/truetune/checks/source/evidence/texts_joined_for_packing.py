@@ -1,4 +1,4 @@
-"""Texts of many rows that a script joins into one, encodes, and cuts into blocks, with nothing between that ends a row.
+"""Texts of many rows that a script joins into one, encodes, and cuts into blocks, without an end token after each.
 
 How it works: an encoding is followed back to `sep.join(texts)` or to a text that a loop adds rows to; its ids are cut
 by a slice whose bounds a `range` with a step gives. The trade-off: where the file names an end token anywhere, the rows
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
+from truetune.source.resolved_calls import Call, called_name
 
 ENDS = re.compile(r"eos|</s>|<\|\w|sep_token|end_of_text|<end|\[SEP\]|bos", re.I)
 """Words of a file that may put an end between rows"""
 END_TOKEN = re.compile(r"</s>|<\|\w+\|>|<eos>|<end_of_turn>")
 ROW_FILES = (".jsonl", ".json", ".txt")
 MAX_READ = 65_536
-"""Bytes of a file of rows that are looked at"""
+"""Bytes of a file of rows that are read. Chosen, not measured: many rows, and quick"""
 
 
 def packed_texts(module: Module) -> Iterator[Call]:
@@ -53,33 +53,28 @@ def _rows_hold_ends(module: Module) -> bool:
 
 def _is_joined(module: Module, text: ast.expr) -> bool:
     """Is a text made of many rows: joined, or added to in a loop?"""
-    if isinstance(text, ast.Name):
-        added = (
-            node
-            for node in module.nodes(ast.AugAssign)
-            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
-        )
-        for node in added:
-            is_same = isinstance(node.target, ast.Name) and node.target.id == text.id
-            in_loop = any(isinstance(around, ast.For) for around in module.parents(node))
-            if (
-                is_same
-                and in_loop
-                and _reads_row(node.value)
-                and not _is_in_loop_of(module, text, node)
-            ):
-                return True
+    if isinstance(text, ast.Name) and _adds_rows(module, text):
+        return True
     for part in backward_slice(module, text):
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-            if part.func.attr == "join" and part.args and _reads_row_behind(module, part.args[0]):
+        if isinstance(part, ast.Call) and called_name(part) == "join" and part.args:
+            if _holds_texts_of_rows(module, part.args[0]):
                 return True
     return False
 
 
-def _is_in_loop_of(module: Module, text: ast.Name, added: ast.AugAssign) -> bool:
-    """Is the text encoded in the loop that adds to it? Then it may be that of one row."""
-    loops = {around for around in module.parents(added) if isinstance(around, ast.For)}
-    return any(around in loops for around in module.parents(text))
+def _adds_rows(module: Module, text: ast.Name) -> bool:
+    """Does a loop add the text of a row to a name, which is encoded after the loop?"""
+    for added in module.additions_to(text):
+        loops = {around for around in module.parents(added) if isinstance(around, ast.For)}
+        # `append` fills a list, and so does `+= [row["text"]]`: those rows are encoded apart.
+        is_text = isinstance(module.scopes.parent.get(added), ast.AugAssign) and not isinstance(
+            added, ast.List | ast.Tuple | ast.ListComp
+        )
+        # Encoded in the loop that adds to it, it may be the text of one row.
+        is_encoded_after = bool(loops) and loops.isdisjoint(module.parents(text))
+        if is_text and is_encoded_after and _reads_row(added):
+            return True
+    return False
 
 
 def _reads_row(node: ast.AST) -> bool:
@@ -92,7 +87,7 @@ def _reads_row(node: ast.AST) -> bool:
     )
 
 
-def _reads_row_behind(module: Module, texts: ast.expr) -> bool:
+def _holds_texts_of_rows(module: Module, texts: ast.expr) -> bool:
     """Are joined texts those of many rows: a comprehension over rows, or the column of a data set?"""
     return any(
         isinstance(part, ast.ListComp | ast.GeneratorExp) and _reads_row(part.elt)
@@ -103,17 +98,18 @@ def _reads_row_behind(module: Module, texts: ast.expr) -> bool:
 def _cuts_blocks(module: Module) -> bool:
     """Are ids cut by a range with a step: `ids[i : i + n] for i in range(0, len(ids), n)`?"""
     for node in module.nodes(ast.Subscript):
-        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice):
+        bounds = node.slice
+        if not isinstance(bounds, ast.Slice) or not isinstance(bounds.upper, ast.BinOp):
             continue
-        lower, upper = node.slice.lower, node.slice.upper
-        if not isinstance(lower, ast.Name) or not isinstance(upper, ast.BinOp):
-            continue
-        for origin in module.flow.origins(lower):
-            made = origin.node
-            if (
-                isinstance(made, ast.Call)
-                and ast.unparse(made.func) == "range"
-                and len(made.args) == 3
-            ):
-                return True
+        if isinstance(bounds.lower, ast.Name) and _counts_in_steps(module, bounds.lower):
+            return True
     return False
+
+
+def _counts_in_steps(module: Module, name: ast.Name) -> bool:
+    """Does a name run through a `range` with a step?"""
+    ranges = [origin.node for origin in module.flow.origins(name)]
+    return any(
+        isinstance(one, ast.Call) and called_name(one) == "range" and len(one.args) == 3
+        for one in ranges
+    )

@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.backward_slices import backward_slice
+from truetune.checks.source.evidence.double_accumulation import DEEPSPEED
+from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -24,7 +27,6 @@ PROCESS_NUMBER = re.compile(
     r"|^(?:LOCAL_|GLOBAL_)?RANK$|^process_(?:index|id|rank)$|PROCID$|^get_(?:global_|node_local_)?rank$"
 )
 """In names, attributes and variables of launchers: the number of this process"""
-TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 OWN_LOADERS = re.compile(r"def (?:get_train_dataloader|_get_train_sampler|get_train_sampler)\b")
 """A trainer that makes its loader or sampler itself may leave the rows as they are"""
 SAMPLERS = ("torch.*.DistributedSampler",)
@@ -35,7 +37,7 @@ SAMPLER_SWITCHES = ("use_distributed_sampler", "replace_sampler_ddp")
 FILE_READERS = ("open", "datasets.load_dataset", "datasets.load_from_disk", "pandas.read_*")
 READER_METHODS = ("open", "read_text", "from_json", "from_csv", "from_parquet")
 MAX_CLASS_PARTS = 2_000
-"""Nodes of a data set's class that are looked at"""
+"""Nodes of a data set's class that are read. Chosen, not measured: a long class has a thousand"""
 
 
 class TwiceDivided(NamedTuple):
@@ -71,7 +73,7 @@ def _divisions(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
         replicas = call.argument(1, "num_replicas")
         if rows is not None and (replicas is None or module.flow.value(replicas) != 1):
             yield call, rows, "DistributedSampler"
-    for call in module.calls("deepspeed.initialize"):
+    for call in module.calls(DEEPSPEED):
         rows = call.argument(4, "training_data")
         if rows is not None and module.flow.value(rows) is not None:
             yield call, rows, "deepspeed.initialize(training_data=...)"
@@ -79,6 +81,7 @@ def _divisions(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
 
 
 def _of_trainers(module: Module) -> Iterator[tuple[Call, ast.expr, str]]:
+    """Trainers that put a sampler of theirs into the loader of their rows."""
     if any(OWN_LOADERS.search(part.text) for part in module.with_linked):
         return
     for call in module.calls(*TRAINERS):
@@ -95,11 +98,11 @@ def _of_prepared_loaders(module: Module) -> Iterator[tuple[Call, ast.expr, str]]
             yield from _with_rows(module, call, call.args, "accelerator.prepare")
     if any(_switches_off(one) for one in module.calls(*LIGHTNING, *FABRICS)):
         return
-    if any(True for _ in module.calls(*FABRICS)):
+    if any(module.calls(*FABRICS)):
         for call in module.methods("setup_dataloaders"):
             if not _switches_off(call):
                 yield from _with_rows(module, call, call.args, "fabric.setup_dataloaders")
-    if any(True for _ in module.calls(*LIGHTNING)):
+    if any(module.calls(*LIGHTNING)):
         for call in module.methods("fit"):
             given = (*call.args[1:], *call.keywords.values())
             yield from _with_rows(module, call, given, "Lightning's Trainer")
@@ -199,12 +202,16 @@ def _names_process(module: Module, expression: ast.expr) -> bool:
 
 
 def _is_process_number(module: Module, part: ast.AST) -> bool:
+    """`rank`, `args.process_index`, `os.environ["RANK"]`"""
     if isinstance(part, ast.Name):
-        return PROCESS_NUMBER.search(part.id) is not None and not _runs_over_all(module, part)
+        # A number that the script writes is the same in all processes, as the rank of an adapter.
+        is_number = PROCESS_NUMBER.search(part.id) is not None and not _runs_over_all(module, part)
+        return is_number and module.flow.value(part) is UNKNOWN
     if isinstance(part, ast.Attribute):
         return PROCESS_NUMBER.search(part.attr) is not None
-    is_text = isinstance(part, ast.Constant) and isinstance(part.value, str)
-    return is_text and PROCESS_NUMBER.search(str(getattr(part, "value", ""))) is not None
+    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+        return PROCESS_NUMBER.search(part.value) is not None
+    return False
 
 
 def _runs_over_all(module: Module, name: ast.Name) -> bool:

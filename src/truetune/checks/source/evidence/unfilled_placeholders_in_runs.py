@@ -6,7 +6,7 @@ filled. It counts where the name in the braces is one that the code has: a varia
 or a column that the file reads.
 
 The trade-off: a prompt may speak of placeholders ("write {name} where the name belongs"), or of LaTeX
-(`\\boxed{answer}`); names of answers and braces behind a command are left out for that.
+(`\\boxed{answer}`); names of answers and braces after a command are left out for that.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from truetune.checks.source.evidence.encoded_rows_in_runs import (
     reaches_a_model,
     taken_from_callbacks,
 )
+from truetune.checks.source.evidence.execution_order import FUNCTIONS
+from truetune.checks.source.evidence.models_in_project_runs import TRAINERS
 from truetune.data.column_names import is_answer_name
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.elements import element_of
@@ -40,7 +42,6 @@ PLACEHOLDER = re.compile(
     r"(?<![\w\\{}$^_%#])\{([A-Za-z_]\w{0,60}(?:(?:\.\w{1,60})|(?:\[['\"]?\w{1,60}['\"]?\])){0,3})\}(?!\})"
 )
 """A name, an attribute or an item in single braces, with no command of LaTeX or a shell before it"""
-TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer")
 TEXT_COLUMNS = (
     "prompt",
     "messages",
@@ -58,12 +59,14 @@ POSTS = ("requests.post", "httpx.post", "requests.request", "httpx.request")
 WRITES = ("json.dump", "json.dumps", "ujson.dumps", "orjson.dumps")
 ASKS = ("create", "chat", "generate", "completion", "acompletion", "parse", "__call__")
 """Methods of clients, engines and pipelines that are given messages or a prompt"""
-OWN_WORDS = ("conversation", "messages", "prompts", "prompt", "text_inputs")
-UNCHANGED = frozenset(("strip", "lstrip", "rstrip", "lower", "upper", "title", "rstrip"))
+ASKING_FUNCTIONS = ("ollama.*", "litellm.*")
+ASKED_WITH = ("conversation", "messages", "prompts", "prompt", "text_inputs")
+"""Their arguments that hold what is asked"""
+UNCHANGED = frozenset(("strip", "lstrip", "rstrip", "lower", "upper", "title"))
 """Methods that leave the braces of a text as they are"""
 DEDENTS = ("textwrap.dedent", "inspect.cleandoc", "str")
 MAX_DEPTH = 12
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+"""Lists, messages and sums inside one another. Chosen, not measured: a prompt has three or four"""
 
 
 class UnfilledPlaceholder(NamedTuple):
@@ -113,15 +116,15 @@ def _parts_of(value: Value) -> list[Value] | None:
         return list(value.options)
     if isinstance(value, Operation) and value.operator in ("+", "format"):
         return list(value.operands)
-    if isinstance(value, Result):
-        call = value.call
-        if call.method in UNCHANGED and call.receiver is not None:
-            return [call.receiver]
-        if call.named(*DEDENTS) and call.args:
-            return [call.args[0]]
-        if call.method == "join" and call.args:
-            return [call.args[0]]
-    return None
+    return _texts_in_call(value.call) if isinstance(value, Result) else None
+
+
+def _texts_in_call(call: CallEvent) -> list[Value] | None:
+    """The texts that a call trims, dedents or joins; None where it does anything else."""
+    if call.method in UNCHANGED and call.receiver is not None:
+        return [call.receiver]
+    is_made_of_first = call.named(*DEDENTS) or call.method == "join"
+    return [call.args[0]] if is_made_of_first and call.args else None
 
 
 def unfilled_placeholders(module: Module) -> Iterator[UnfilledPlaceholder]:
@@ -171,19 +174,24 @@ def _given_to_models(trace: Trace) -> Iterator[tuple[CallEvent, Value]]:
     """What models are trained on, or asked with, and the call that is given it."""
     taken = taken_from_callbacks(trace)
     for call in trace.all_calls:
-        if call.named(*TRAINERS):
+        encoded = _encoded_text(call)
+        if encoded is not None:
+            if reaches_a_model(trace, call, taken):
+                yield call, encoded
+        elif call.named(*TRAINERS):
             yield from ((call, one) for one in _given_to_trainer(call))
-        elif call.method == "apply_chat_template":
-            given = call.argument(0, "conversation")
-            if given is not None and reaches_a_model(trace, call, taken):
-                yield call, given
         elif call.named(*POSTS, *WRITES) or call.method == "post":
             yield from ((call, one) for one in _given_by_request(call))
-        elif call.method in ENCODES and _is_tokenizer(call) and call.args:
-            if reaches_a_model(trace, call, taken):
-                yield call, call.args[0]
-        elif call.method in ASKS or call.named("ollama.*", "litellm.*"):
-            yield from ((call, one) for one in _given_by_words(call))
+        elif call.method in ASKS or call.named(*ASKING_FUNCTIONS):
+            yield from ((call, one) for one in _given_to_client(call))
+
+
+def _encoded_text(call: CallEvent) -> Value | None:
+    """What a tokenizer renders or encodes; None of any other call."""
+    if call.method == "apply_chat_template":
+        return call.argument(0, "conversation")
+    is_encoding = call.method in ENCODES and bool(call.args) and _is_tokenizer(call)
+    return call.args[0] if is_encoding else None
 
 
 def _is_tokenizer(call: CallEvent) -> bool:
@@ -211,9 +219,9 @@ def _given_by_request(call: CallEvent) -> Iterator[Value]:
         yield from (one for name, one in body.entries.items() if name in TEXT_COLUMNS)
 
 
-def _given_by_words(call: CallEvent) -> Iterator[Value]:
+def _given_to_client(call: CallEvent) -> Iterator[Value]:
     """The messages or the prompt that a client, an engine or a pipeline is asked with."""
-    for name in OWN_WORDS:
+    for name in ASKED_WITH:
         if name in call.keywords:
             yield call.keywords[name]
     owner = call.receiver
@@ -262,13 +270,18 @@ def _uses_of_text(module: Module, node: ast.AST) -> list[ast.AST]:
     if holder is None or not _is_trimmed(holder.value, node):
         return [node]
     targets = holder.targets if isinstance(holder, ast.Assign) else [holder.target]
-    wanted = {one.id for one in targets if isinstance(one, ast.Name)}
-    wanted |= {one.attr for one in targets if isinstance(one, ast.Attribute)}
-    uses: list[ast.AST] = [
-        one for one in module.nodes(ast.Name) if one.id in wanted and isinstance(one.ctx, ast.Load)
-    ]
-    uses += [one for one in module.nodes(ast.Attribute) if one.attr in wanted]
-    return uses
+    wanted = {_name_of_target(one) for one in targets}
+    uses: list[ast.AST] = []
+    for name in wanted:
+        uses += module.name_reads.get(name, [])
+    return uses + [one for one in module.nodes(ast.Attribute) if one.attr in wanted]
+
+
+def _name_of_target(target: ast.expr) -> str:
+    """`PROMPT` of `PROMPT = ...` and `self.PROMPT = ...`; empty of any other target."""
+    if isinstance(target, ast.Attribute):
+        return target.attr
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _bound_names(module: Module, function: ast.AST | None) -> set[str]:

@@ -1,10 +1,10 @@
 """Functions of `map` that get whole columns, and print one into a text as if it were one row's value.
 
 How it works: `map(function, batched=True)` and `set_transform` give a function the lists of many rows. In the body of
-that function each place is looked at where a column goes into a text or a message as it is: an f-string, `format`, `%`,
+that function each place counts where a column goes into a text or a message as it is: an f-string, `format`, `%`,
 `str`, the content of a message. A list that is joined, counted, indexed or looped over is no such place.
 
-The trade-off: only a function that stands in the files at hand is looked at, and only names that are bound in it.
+The trade-off: only a function of the checked files is read, and only names that are bound in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.module import Module
-from truetune.source.resolved_calls import Call
+from truetune.source.resolved_calls import Call, called_name
 
 ALWAYS_BATCHED = ("set_transform", "with_transform")
 """Methods of `datasets` whose function gets lists in any case"""
@@ -54,7 +54,7 @@ class PrintedColumn(NamedTuple):
 
 
 def batched_functions(module: Module) -> Iterator[BatchedFunction]:
-    """The functions of the files at hand that a data set calls with the lists of many rows."""
+    """The functions of the checked files that a data set calls with the lists of many rows."""
     for call in module.methods("map", *ALWAYS_BATCHED):
         is_batched = (
             call.method in ALWAYS_BATCHED or module.flow.value(call.keywords.get("batched")) is True
@@ -64,7 +64,7 @@ def batched_functions(module: Module) -> Iterator[BatchedFunction]:
             continue
         function = module.flow.function(_without_partial(module, given))
         if function is not None:
-            yield _described(module, call, function)
+            yield _batched_function(module, call, function)
 
 
 def _without_partial(module: Module, given: ast.expr) -> ast.expr:
@@ -75,7 +75,7 @@ def _without_partial(module: Module, given: ast.expr) -> ast.expr:
     return given
 
 
-def _described(module: Module, call: Call, function: AnyFunction) -> BatchedFunction:
+def _batched_function(module: Module, call: Call, function: AnyFunction) -> BatchedFunction:
     """The function, with what its parameters hold."""
     name = "the lambda" if isinstance(function, ast.Lambda) else function.name
     names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
@@ -213,13 +213,6 @@ def _is_only_shown(module: Module, function: AnyFunction, node: ast.AST) -> bool
             return False
         if isinstance(parent, ast.Raise | ast.Assert):
             return True
-        if isinstance(parent, ast.Call) and _called(parent) in SHOWN_BY:
+        if isinstance(parent, ast.Call) and called_name(parent) in SHOWN_BY:
             return True
     return False
-
-
-def _called(call: ast.Call) -> str:
-    """The last name of what is called."""
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr
-    return call.func.id if isinstance(call.func, ast.Name) else ""
