@@ -70,7 +70,7 @@ def notebook_of(cells: Cells) -> str:
 def _count(cells: Cells, folder: Path) -> int:
     path = folder / "train.ipynb"
     path.write_text(notebook_of(cells), encoding="utf-8")
-    return len(lint([path], select=["adapter-made-anew-after-training"]).findings)
+    return len(lint([path], select=["adapter-made-again-after-training"]).findings)
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -87,4 +87,4 @@ def test_cells_that_may_be_right_are_left_alone(case: str, tmp_path: Path) -> No
 def test_a_script_that_was_exported(cells: Cells, expected: int, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("".join(f"# In[{n}]:\n\n\n{text}\n\n\n" for n, text in cells), encoding="utf-8")
-    assert len(lint([path], select=["adapter-made-anew-after-training"]).findings) == expected
+    assert len(lint([path], select=["adapter-made-again-after-training"]).findings) == expected

@@ -40,7 +40,7 @@ UNNAMED = frozenset(
         "visible-devices-set-too-late",
         "append-result-as-value",
         "references-nested-wrongly",
-        "adapter-made-anew-after-training",
+        "adapter-made-again-after-training",
         "reference-stands-in-the-prompt",
         "collective-call-on-one-rank",
         "gradients-never-used",

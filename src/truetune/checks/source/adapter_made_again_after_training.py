@@ -98,7 +98,7 @@ def _marks_of_export(module: Module) -> list[tuple[int, int | None]]:
     return found
 
 
-class AdapterMadeAnewAfterTraining(SourceRule):
+class AdapterMadeAgainAfterTraining(SourceRule):
     code = "SRC291"
     symptoms = ("nothing-is-learned",)
     severity = "warning"
