@@ -11,7 +11,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -74,23 +74,38 @@ class LawOutcome:
 
 def measure_laws(configuration: str, size: Size) -> dict[str, LawOutcome]:
     """The laws of `size` on a run of this configuration, on the card where this process sees one."""
+    run = CONFIGURATIONS[configuration]
+    laws: str | tuple[str, ...] = "quick" if size.laws == ("quick",) else size.laws
+    if run.broken:
+        laws = run.broken
+    with tempfile.TemporaryDirectory() as work:
+        return audit_laws(Path(work), run, size, laws)
+
+
+def audit_laws(
+    work: Path,
+    run: Configuration,
+    size: Size,
+    laws: str | tuple[str, ...],
+    *,
+    break_trainer: Callable[[Any], None] | None = None,
+) -> dict[str, LawOutcome]:
+    """These laws on one run; `break_trainer` puts a fault into its trainer first."""
     import torch
 
     from truetune.auditing.record_in_process import record_run
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    laws: str | tuple[str, ...] = "quick" if size.laws == ("quick",) else size.laws
-    if CONFIGURATIONS[configuration].broken:
-        laws = CONFIGURATIONS[configuration].broken
-    with tempfile.TemporaryDirectory() as work:
-        trainer = make_audited_trainer(Path(work), configuration, size, device)
-        record = record_run(
-            trainer, None, None, loss=None, given=None, batches=RECORDED_BATCHES, laws=laws
-        )
+    trainer = make_audited_trainer(work, run, size, device)
+    if break_trainer is not None:
+        break_trainer(trainer)
+    record = record_run(
+        trainer, None, None, loss=None, given=None, batches=RECORDED_BATCHES, laws=laws
+    )
     return {law: _outcome(measured) for law, measured in record.facts["laws"].items()}
 
 
-def make_audited_trainer(work: Path, configuration: str, size: Size, device: str) -> Any:
+def make_audited_trainer(work: Path, run: Configuration, size: Size, device: str) -> Any:
     """truetune's own trainer over a small Llama and chats."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -102,7 +117,6 @@ def make_audited_trainer(work: Path, configuration: str, size: Size, device: str
     from truetune.training.supervised_trainer import SupervisedTrainer
     from truetune.training.training_recipe import CHECKPOINTING
 
-    run = CONFIGURATIONS[configuration]
     # Short rows: a law takes at most 256 tokens of a row that can be cut, and packs whole.
     material = make_material(work, chats=size.chats, max_length=256, answer_words=20)
     config = small_config("llama", len(material.tokenizer), hidden=size.hidden, layers=size.layers)

@@ -250,14 +250,14 @@ def test_the_accumulated_gradient_is_that_of_a_real_step() -> None:
         }
         real.append(losses(trainer(kind=Mean, rows=rows, max_grad_norm=1e9, **settings))[0][1])
     assert found["evidence"]["ratio"] == pytest.approx(real[1] / real[0], rel=1e-4)
-    assert found["value"] > 1000 * found["tolerance"]
+    assert found["value"] > 100 * found["tolerance"]
 
 
 def test_broken_in_bfloat16_is_far_beyond_its_tolerance() -> None:
     found = measured(trainer(kind=Mean, bf16=True), "gradient-accumulation", "process-count")
     assert (
         found["gradient-accumulation"]["value"]
-        > 10 * found["gradient-accumulation"]["tolerance"]
+        > 20 * found["gradient-accumulation"]["tolerance"]
         == 1.0
     )
     assert found["process-count"]["value"] > 2 * found["process-count"]["tolerance"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from transformers import DataCollatorForSeq2Seq, Trainer
 import truetune
 from tests.auditing import tiny
 from truetune.probe.laws import gradient_accumulation
+from truetune.probe.measuring import trainer_gradients
+from truetune.probe.measuring.law_trial import Trial, Untested
 
 GIVEN: list[Any] = []
 LAWS = ("loss-targets", "loss-weights", "gradient-flow", "loss-alive")
@@ -110,9 +113,43 @@ class MeanOfMeans(Trainer):
 
 @pytest.mark.parametrize("law", ["gradient-accumulation", "process-count"])
 def test_16_bits_hide_no_wrong_weights(law: str) -> None:
-    """Neither tolerance lets a mean of means pass; what a CPU rounds is far below both."""
+    """The tolerance of 16 bits lets no mean of means pass, and what a right trainer rounds is far below it."""
     right = truetune.audit(make(bf16=True), laws=[law]).laws[law]
     wrong = truetune.audit(make(MeanOfMeans, bf16=True), laws=[law]).laws[law]
     assert 0 < right["value"] < right["tolerance"] / 2
-    assert right["tolerance"] == gradient_accumulation.COARSE_ON_CPU
-    assert wrong["value"] > gradient_accumulation.COARSE_ON_GPU
+    assert right["tolerance"] == gradient_accumulation.COARSE
+    assert wrong["value"] > 2 * gradient_accumulation.COARSE
+
+
+@pytest.mark.parametrize("law", ["gradient-accumulation", "process-count"])
+def test_attention_is_computed_whole_while_gradients_are_compared(
+    law: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks of fused kernels depend on a batch's shape; afterwards the run has its own kernels again."""
+    fused: list[bool] = []
+    forward = torch.nn.functional.scaled_dot_product_attention
+
+    def recorded(*tensors: Any, **settings: Any) -> Any:
+        fused.append(torch.backends.cuda.flash_sdp_enabled())
+        return forward(*tensors, **settings)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", recorded)
+    truetune.audit(make(bf16=True), laws=[law])
+    assert fused.count(False) >= 3
+    assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_a_difference_that_blocks_may_have_made_is_untested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long rows keep the fused kernels, whose rounding on a GPU can be as large as a fault."""
+    monkeypatch.setattr(trainer_gradients, "WHOLE_ATTENTION_LENGTH", 1)
+    model = torch.nn.Linear(1, 1, device="meta", dtype=torch.bfloat16)
+    model.config = SimpleNamespace(_attn_implementation="sdpa")
+    trial = Trial(model, [], [])
+    with trainer_gradients.whole_attention(trial, [{"input_ids": [1, 2]}]) as whole:
+        assert not whole
+    gradient_accumulation.refuse_rounding_of_blocks(trial, 0.01, 0.05, whole=False)
+    gradient_accumulation.refuse_rounding_of_blocks(trial, 0.9, 0.05, whole=True)
+    with pytest.raises(Untested, match="rounds by the shape"):
+        gradient_accumulation.refuse_rounding_of_blocks(trial, 0.9, 0.05, whole=False)

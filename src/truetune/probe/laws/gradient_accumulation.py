@@ -25,18 +25,17 @@ from truetune.probe.measuring.trainer_gradients import (
     rows_of,
     step_gradients,
     undisturbed,
+    whole_attention,
 )
 
 COST: Cost = "quick"
 # Rows, and the size of a model from which two are enough: each row costs two backward passes.
 ROWS, LARGE = 4, 50_000_000
-# Of the gradient's size. In float32, docs/laws.md has 9e-8 for a trainer that is right and 2.9 for one that is not,
-# so that half and double of it decide alike.
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}
-# Of the gradient's size, in 16 bits. A trainer that is right differs by 0.02 on a CPU, and by 0.14 to 0.16 on an H200
-# in bf16 (`python -m bench.gpu`), whose kernels depend on the shape of a batch. A wrong one differs by 0.26 and more.
-COARSE_ON_CPU = 0.1
-COARSE_ON_GPU = 0.25
+# Of the gradient's size. A trainer that is right differs by 2e-6 on a CPU and by 0.0022 on an H200 in float32, and by
+# 0.013 and 0.017 in 16 bits, with attention computed whole; one that takes the mean of means by 0.1 and more. Measured
+# with both laws over random models of 2 to 16 layers (docs/laws.md).
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 0.01}
+COARSE = 0.05
 # Losses that are of a whole micro-batch by their definition.
 PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
 
@@ -44,7 +43,11 @@ PER_BATCH = {"kto": "its KL term", "orpo": "its mean over tokens"}
 def measure_law(trial: Trial) -> Measured:
     """Relative difference of the gradients of some tensors, through the trainer's own training_step, dropout off."""
     rows = rows_of_unequal_length(trial)
-    with undisturbed(trial), pretend_process_count(trial, 1):
+    with (
+        undisturbed(trial),
+        whole_attention(trial, rows) as whole,
+        pretend_process_count(trial, 1),
+    ):
         parameters = list(choose_parameters(trial.model).values())
         alone = [batch_of(trial, [row]) for row in rows]
         gradients = gradient_distance(
@@ -52,9 +55,11 @@ def measure_law(trial: Trial) -> Measured:
         )
         items = num_items_in_batch(trial, alone)
     evidence: dict[str, Any] = gradients | {"rows": len(rows), "counts tokens": items is not None}
+    tolerance = gradient_tolerance(trial)
+    refuse_rounding_of_blocks(trial, gradients["relative"], tolerance, whole=whole)
     return Measured(
         gradients["relative"],
-        gradient_tolerance(trial),
+        tolerance,
         "relative difference of gradients",
         evidence,
     )
@@ -106,8 +111,15 @@ def _as_list(value: Any) -> list[str]:
 
 def gradient_tolerance(trial: Trial) -> float:
     """Of a gradient, relative to its size."""
-    exact = TOLERANCE.get(coarsest_dtype(trial))
-    if exact is not None:
-        return exact
-    device = next(trial.model.parameters()).device
-    return COARSE_ON_CPU if device.type == "cpu" else COARSE_ON_GPU
+    return TOLERANCE.get(coarsest_dtype(trial), COARSE)
+
+
+def refuse_rounding_of_blocks(trial: Trial, value: float, tolerance: float, *, whole: bool) -> None:
+    """Raises Untested for a difference that a fused attention's rounding may have made."""
+    on_cpu = next(trial.model.parameters()).device.type == "cpu"
+    if whole or on_cpu or coarsest_dtype(trial) in TOLERANCE or value <= tolerance:
+        return
+    raise Untested(
+        "in 16 bits a fused attention rounds by the shape of a batch, which may be the whole difference: "
+        "audit with attn_implementation='sdpa' and shorter rows, or in float32"
+    )

@@ -11,6 +11,7 @@ from truetune.probe.laws import Cost
 from truetune.probe.laws.gradient_accumulation import (
     gradient_of_one_batch,
     gradient_tolerance,
+    refuse_rounding_of_blocks,
     rows_of_unequal_length,
 )
 from truetune.probe.measuring.law_trial import Measured, Trial
@@ -22,6 +23,7 @@ from truetune.probe.measuring.trainer_gradients import (
     pretend_process_count,
     step_gradients,
     undisturbed,
+    whole_attention,
 )
 
 # Two processes are computed in this one, one after the other: a law can't start any.
@@ -32,7 +34,7 @@ def measure_law(trial: Trial) -> Measured:
     """Relative difference of the gradients of some tensors."""
     rows = rows_of_unequal_length(trial)
     half = len(rows) // 2
-    with undisturbed(trial):
+    with undisturbed(trial), whole_attention(trial, rows) as whole:
         parameters = list(choose_parameters(trial.model).values())
         ranks = [batch_of(trial, part) for part in (rows[:half], rows[half : 2 * half])]
         with pretend_process_count(trial, 1):
@@ -52,9 +54,11 @@ def measure_law(trial: Trial) -> Measured:
         "average_tokens_across_devices": getattr(args, "average_tokens_across_devices", None),
         "world": args.world_size,
     }
+    tolerance = gradient_tolerance(trial)
+    refuse_rounding_of_blocks(trial, gradients["relative"], tolerance, whole=whole)
     return Measured(
         gradients["relative"],
-        gradient_tolerance(trial),
+        tolerance,
         "relative difference of gradients",
         evidence,
     )
