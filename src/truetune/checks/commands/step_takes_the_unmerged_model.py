@@ -110,8 +110,8 @@ class StepTakesTheUnmergedModel(CommandRule):
             if asked is None:
                 continue
             yield self.finding(
-                f"line {step.command.line} makes {step.output} of {step.model}, and nothing in the project uses it; this"
-                f" command takes {asked.model} itself: {asked.result} the model before that step",
+                f"line {step.command.line} makes {step.output} of {step.model}, and nothing in the project uses it;"
+                f" this command takes {asked.model} itself: {asked.result} the model before that step",
                 f"give it {step.output} in place of {asked.model}",
                 cases=[
                     self.case(asked.command, asked.text),
