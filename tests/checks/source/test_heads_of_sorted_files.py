@@ -43,6 +43,8 @@ ONE_LABEL = {
     "frame": 'frame = pd.read_csv("sorted.csv").head(40)\nfor row in frame.itertuples():\n    row.label',
     "nrows": 'frame = pd.read_csv("sorted.csv", nrows=40)\nprint((frame.label == "a").mean())',
     "split": 'score(load_dataset("json", data_files="sorted.jsonl", split="train[:40]"))',
+    "break": LIST
+    + "for n, row in enumerate(rows):\n    if n >= args.limit:\n        break\n    ask(row['text'])\n",
     "three labels": 'rows = [json.loads(line) for line in open("three.jsonl")]\nscore(rows[:45])',
 }
 FINE = {
@@ -60,6 +62,8 @@ FINE = {
     "more than the file": LIST + "score(rows[:500])",
     "both labels": LIST + "score(rows[:70])",
     "no file": 'data = load_dataset("org/data", split="test")\nscore(data.select(range(40)))',
+    "break for another reason": LIST
+    + "for n, row in enumerate(rows):\n    if n == 40 and stop:\n        break\n    ask(row['label'])\n",
     "rare label": 'rows = [json.loads(line) for line in open("rare.jsonl")]\nscore(rows[:40])',
     "column that is not read": LIST.replace("sorted", "grouped") + "score(rows[:40])",
     "training": DATA

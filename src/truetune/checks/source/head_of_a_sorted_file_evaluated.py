@@ -2,9 +2,10 @@
 
 ## What it does
 In a script that asks a model and trains none, looks for what takes the first rows of a file beside it
-(`select(range(n))`, `rows[:n]`, `islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, also by the default of an option),
-and counts the column of labels that the script reads. It names the labels that the whole file has and the head has not,
-where as many rows drawn at random would have them. Silent where anything filters, sorts or shuffles the rows before.
+(`select(range(n))`, `rows[:n]`, `islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, a `break` at row n, also by the
+default of an option), and counts the column of labels that the script reads. It names the labels that the whole file
+has and the head has not, where as many rows drawn at random would have them. Silent where anything filters, sorts or
+shuffles the rows before.
 
 ## Why it is bad
 A model that always gives the one label of the head is right every time. The score is near 1 and says nothing about the
@@ -95,7 +96,7 @@ def _heads(module: Module) -> Iterator[ast.AST]:
         yield call.node
     for call in module.calls("pandas.read_*", "datasets.load_dataset"):
         yield call.node
-    yield from module.nodes(ast.Slice)
+    yield from (*module.nodes(ast.Slice), *module.nodes(ast.Break))
 
 
 class HeadOfASortedFileEvaluated(SourceRule):

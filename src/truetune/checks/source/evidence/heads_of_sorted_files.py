@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.checks.source.evidence.row_alignment_in_runs import SHUFFLES
 from truetune.checks.source.evidence.rows_behind_values import FileRows
 from truetune.checks.source.evidence.unshuffled_splits_in_runs import class_columns, rows_in_order
@@ -74,7 +75,11 @@ def sorted_heads(module: Module) -> Iterator[SortedHead]:
     for trace in traces_of(module):
         if any(trace.calls(*SHUFFLES)):
             continue
-        for head in (*_by_calls(trace, module), *_by_slices(trace, module)):
+        for head in (
+            *_by_calls(trace, module),
+            *_by_slices(trace, module),
+            *_by_breaks(trace, module),
+        ):
             found = None if head.node in seen else _without_labels(trace, module, head)
             if found is not None:
                 seen.add(head.node)
@@ -132,6 +137,32 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
         is_split = _place(one, key.stop) in starts
         if rows is not None and not is_split and key.node is not None and id(key.node) in own:
             yield _Head(key.node, one.base, rows)
+
+
+def _by_breaks(trace: Trace, module: Module) -> Iterator[_Head]:
+    """`for n, row in enumerate(rows)` that ends by `if n >= 100: break`."""
+    limits = dict(_loops_with_a_limit(module))
+    for call in trace.all_calls if limits else ():
+        for loop in call.frames("loop"):
+            counted = loop.value.call if isinstance(loop.value, Result) else None
+            if loop.node in limits and counted is not None and counted.named("enumerate"):
+                yield _Head(limits[loop.node][0], counted.args[0], limits[loop.node][1])
+
+
+def _loops_with_a_limit(module: Module) -> Iterator[tuple[ast.AST, tuple[ast.AST, int]]]:
+    """The loops over `enumerate` that a number of rows ends, with the test and the number."""
+    for test in module.nodes(ast.If):
+        loop = module.scopes.parent.get(test)
+        compared = test.test
+        if not isinstance(loop, ast.For) or not isinstance(test.body[-1], ast.Break):
+            continue
+        if not isinstance(loop.target, ast.Tuple) or not isinstance(compared, ast.Compare):
+            continue
+        is_number = ast.unparse(compared.left) == ast.unparse(loop.target.elts[0])
+        numbers = possible_numbers(module, compared.comparators[0])
+        is_end = isinstance(compared.ops[0], ast.GtE | ast.Gt | ast.Eq)
+        if is_number and is_end and len(numbers) == 1 and numbers[0] >= MIN_HEAD:
+            yield loop, (compared, int(numbers[0]))
 
 
 def _slices(trace: Trace) -> Iterator[Item]:
