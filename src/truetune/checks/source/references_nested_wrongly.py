@@ -174,8 +174,8 @@ def _is_text(module: Module, node: ast.expr) -> bool:
     """Is it made by a method that gives a text: `row["a"].strip()`, `tokenizer.decode(ids)`?"""
     if isinstance(node, ast.JoinedStr):
         return True
-    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    return is_method and isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in TEXT_METHODS
 
 
 def _is_column_of_texts(module: Module, call: Call, place: int, node: ast.expr) -> bool:

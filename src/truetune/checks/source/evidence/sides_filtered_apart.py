@@ -118,12 +118,17 @@ def _fields_of(module: Module, change: Change) -> frozenset[str] | None:
     ):
         return None
     fields = {name for test in tests for part in ast.walk(test) for name in _field_names(part)}
-    node = change.node
-    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    if is_method and node.func.attr in WHOLE_ROW_METHODS:
-        named = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
-        fields |= {one for one in named if isinstance(one, str)} or {"all fields"}
-    return frozenset(fields)
+    return frozenset(fields | _fields_of_method(change.node))
+
+
+def _fields_of_method(node: ast.AST) -> set[str]:
+    """The fields that `dropna` or `drop_duplicates` reads; nothing for another change."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return set()
+    if node.func.attr not in WHOLE_ROW_METHODS:
+        return set()
+    named = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+    return {one for one in named if isinstance(one, str)} or {"all fields"}
 
 
 def _tests_of(module: Module, node: ast.AST) -> Iterator[ast.AST]:
@@ -132,15 +137,24 @@ def _tests_of(module: Module, node: ast.AST) -> Iterator[ast.AST]:
         yield from (test for one in node.generators for test in one.ifs)
     elif isinstance(node, ast.Subscript):
         yield node.slice
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "append"
-    ):
-        loop = next((one for one in module.parents(node) if isinstance(one, ast.For)), None)
-        yield from (one.test for one in ast.walk(loop) if isinstance(one, ast.If)) if loop else ()
     elif isinstance(node, ast.Call):
-        yield from (*node.args, *(one.value for one in node.keywords))
+        is_append = isinstance(node.func, ast.Attribute) and node.func.attr == "append"
+        yield from (
+            _tests_around(module, node)
+            if is_append
+            else (
+                *node.args,
+                *(one.value for one in node.keywords),
+            )
+        )
+
+
+def _tests_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """The tests of the loop that a row is appended in."""
+    for around in module.parents(node):
+        if isinstance(around, ast.For):
+            yield from (one.test for one in ast.walk(around) if isinstance(one, ast.If))
+            return
 
 
 def _is_membership(node: ast.AST) -> bool:
