@@ -542,7 +542,6 @@ OWN = {
     "checks.commands.evaluates_another_run": TYPES_ALONE,
     "checks.commands.step_takes_the_unmerged_model": TYPES_ALONE,
     "checks.model_making_steps": SWALLOWS,
-    "checks.source.evidence.rows_of_ids_between_scripts": SWALLOWS,
     "checks.commands.command_asks_for_the_base": TYPES_ALONE,
     "checks.source.kv_cache_left_off": SWALLOWS,
     "data.text_files_beside": SWALLOWS,
