@@ -540,6 +540,8 @@ OWN = {
     "checks.commands.server_leaves_the_adapter_out": SWALLOWS,
     "checks.commands.base_evaluated_after_training": SWALLOWS,
     "checks.commands.evaluates_another_run": TYPES_ALONE,
+    "checks.commands.step_takes_the_unmerged_model": TYPES_ALONE,
+    "checks.model_making_steps": SWALLOWS,
     "checks.commands.command_asks_for_the_base": TYPES_ALONE,
     "checks.source.kv_cache_left_off": SWALLOWS,
     "data.text_files_beside": SWALLOWS,

@@ -252,12 +252,14 @@ def _variables_set_once(lines: list[tuple[int, str]]) -> dict[str, str]:
 
 
 def _plain_variables(lines: list[tuple[int, str]]) -> dict[str, str]:
-    """What the file sets once, to plain text."""
-    return {
-        name: value
-        for name, value in _variables_set_once(lines).items()
-        if not set(value) & set("$`(")
-    }
+    """What the file sets once, to plain text, also by other variables of that kind (`RUN=runs/$NAME`)."""
+    known: dict[str, str] = {}
+    # In the order of the file: what is set later has no value yet.
+    for name, value in _variables_set_once(lines).items():
+        plain = _with_variables(value, known)
+        if not set(plain) & set("$`("):
+            known[name] = plain
+    return known
 
 
 def _commands_of_line(

@@ -11,6 +11,7 @@ from truetune.checks.diagnose_log import diagnose
 from truetune.checks.findings import Finding
 
 ADAPTER = "trainable params: 4,194,304 || all params: 1,100,000,000 || trainable%: 0.38\n"
+LOADED = "Loading checkpoint shards: 100%|##########| 4/4 [00:09<00:00,  2.31s/it]\n"
 WHOLE = "trainable params: 1,100,000,000 || all params: 1,100,000,000 || trainable%: 100\n"
 
 
@@ -33,12 +34,22 @@ def test_a_base_that_does_not_know_the_ids(tmp_path: Path) -> None:
     assert "an adapter on a trained base is tuned" in one.message
 
 
+@pytest.mark.parametrize(
+    "head", [LOADED, LOADED + WHOLE, "loading weights file model.safetensors\n"]
+)
+def test_a_whole_model_whose_weights_were_loaded(tmp_path: Path, head: str) -> None:
+    (one,) = found(tmp_path, head, 11.2, 7.4)
+    assert "weights of a saved model were loaded" in one.message
+
+
 @pytest.mark.parametrize("vocabulary", [0, 32_000])
 def test_a_loss_that_stays_is_named_once(tmp_path: Path, vocabulary: int) -> None:
     assert len(found(tmp_path, ADAPTER, 10.4, 10.2, vocabulary)) == 1
 
 
-@pytest.mark.parametrize(("head", "first", "last"), [(ADAPTER, 2.4, 1.1), (ADAPTER, 11.2, 3.0)])
+@pytest.mark.parametrize(
+    ("head", "first", "last"), [(ADAPTER, 2.4, 1.1), (ADAPTER, 11.2, 3.0), (LOADED, 11.2, 3.0)]
+)
 def test_what_a_trained_base_has(tmp_path: Path, head: str, first: float, last: float) -> None:
     assert not found(tmp_path, head, first, last)
 

@@ -23,6 +23,13 @@ WRONG = {
     "a metric at once": "BLEU(lowercase=True).corpus_score(out, [[r] for r in refs])",
     "nltk": "corpus_bleu([r.split() for r in refs], [o.split() for o in out])",
     "nltk by a name": "words = [r.lower().split() for r in refs]\ncorpus_bleu(words, out)",
+    "texts": "corpus_bleu([r['a'].strip() for r in rows], [o.strip() for o in out])",
+    "texts of a loop": (
+        "refs, outs = [], []\nfor row in rows:\n"
+        "    refs.append([row['a'].strip()])\n    outs.append(ask(row).lower())\n"
+        "corpus_bleu(refs, outs)"
+    ),
+    "texts of a template": "corpus_bleu(refs, [f'{o.text}' for o in out])",
 }
 RIGHT = {
     "one stream": "refs = [r['a'] for r in rows]\nsacrebleu.corpus_bleu(out, [refs])",
@@ -31,6 +38,12 @@ RIGHT = {
     "whole columns": "sacrebleu.corpus_bleu(out, [[*column] for column in streams])",
     "evaluate": "evaluate.load('sacrebleu').compute(predictions=out, references=[[r] for r in refs])",
     "nltk": "corpus_bleu([[r.split()] for r in refs], [o.split() for o in out])",
+    "split in the loop": (
+        "refs, outs = [], []\nfor row in rows:\n"
+        "    refs.append([row['a'].split()])\n    outs.append(ask(row).split())\n"
+        "corpus_bleu(refs, outs)"
+    ),
+    "columns that are not seen": "corpus_bleu([r['words'] for r in rows], [r['output'] for r in rows])",
     "a parameter": "def f(out, refs):\n    return sacrebleu.corpus_bleu(out, refs)",
     "one sentence": "sacrebleu.sentence_bleu(out, [r for r in refs])",
 }

@@ -128,7 +128,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
     @staticmethod
     def places(file: CommandFile) -> Iterator[Training | Asked]:
         trainings = list(_trainings_of(file))
-        yield from trainings or _used_plainly(file)
+        yield from trainings or used_plainly(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
@@ -138,7 +138,7 @@ class BaseEvaluatedAfterTraining(CommandRule):
     def _beside_scripts(self) -> Iterator[Finding]:
         """Commands that use the base which a script of the project trains, where none uses what it writes."""
         path = Path(self.subject.path)
-        used = [one for one in _used_plainly(self.subject) if not _is_about_the_base(one.command)]
+        used = [one for one in used_plainly(self.subject) if not _is_about_the_base(one.command)]
         if not used or ABOUT_THE_BASE.search(path.name):
             return
         trained = unused_training(path)
@@ -160,11 +160,11 @@ class BaseEvaluatedAfterTraining(CommandRule):
             later = [one for one in file.commands if one.line > training.command.line]
             if any(uses_as_model(one, training.output) for one in later):
                 continue
-            for asked in _asked_plainly(file):
+            for asked in used_plainly(file):
                 if asked.command in later and asked.model == training.model:
                     yield self.finding(
                         f"{asked.model} is asked after the training that begins with it, and {training.output}, which"
-                        " the training writes, by no command: these are answers of the base",
+                        f" the training writes, by no command: {asked.result} the base",
                         asked.remedy.replace("FOLDER", training.output),
                         cases=[
                             self.case(asked.command, asked.text),
@@ -216,12 +216,10 @@ def _may_use_any_model(command: ShellCommand) -> bool:
     return "$" in command.text and MODEL_WORDS.search(" ".join(command.words)) is not None
 
 
-def _used_plainly(file: CommandFile) -> Iterator[Asked]:
+def used_plainly(file: CommandFile) -> Iterator[Asked]:
     """The commands that evaluate, serve or convert a model without an adapter."""
     yield from _asked_plainly(file)
     for command in file.commands:
-        if "$" in command.text:
-            continue
         model = _converted_model(command)
         if model:
             yield Asked(

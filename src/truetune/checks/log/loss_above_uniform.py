@@ -12,7 +12,7 @@ and nothing where it is not. A loss that ends where guessing is, above nine tent
 warning at the end of a run, and a note where the log does not say that it has ended. Where the vocabulary is not known,
 a loss that begins between nine tenths of ln(32,000) and ln(262,144), the vocabularies of published models, and falls by
 less than 5 % over 20 records or more, is a warning: no rate moves it. So is an adapter's run that begins there and ends
-above 5: its trained base does not know these ids.
+above 5, and the run of a whole model whose output says that saved weights were loaded: it does not know these ids.
 
 ## Why it is bad
 A trained model begins far below guessing, an untrained one at it. Above it stand: labels of another tokenizer,
@@ -206,7 +206,10 @@ class LossAboveUniform(LogRule):
         return is_there and first - last < HARDLY_FALLS * first
 
     def _is_foreign_to_its_base(self) -> bool:
-        """Does an adapter's run begin where guessing is, and stay far above what a trained base has on any text?"""
+        """Does the run of a trained model begin where guessing is, and stay far above what such a model has?
+
+        It is one where an adapter is trained, or the output says that weights were loaded.
+        """
         log, loss = self.subject, self.subject.curve("loss").finite()
         printed = log.output.settings if log.output is not None else None
         if printed is None or loss.step.size < MIN_POINTS or not self._has_moving_rate():
@@ -215,15 +218,22 @@ class LossAboveUniform(LogRule):
         is_part = None not in counts and 2 * (counts[0] or 0) < (counts[1] or 0)
         first, last = float(loss.value[0]), float(np.median(loss.value[-5:]))
         is_guess = ABOUT * math.log(SMALLEST) <= first <= TIMES * math.log(LARGEST)
-        return bool(is_part or printed.adapter) and is_guess and last > FOREIGN
+        is_trained = is_part or printed.adapter or printed.weights_loaded
+        return bool(is_trained) and is_guess and last > FOREIGN
 
     def _found_foreign_text(self, loss: Curve) -> Finding:
-        """The finding of an adapter whose base does not know the ids or the text."""
+        """The finding of a trained model that does not know the ids or the text."""
+        printed = self.subject.output.settings if self.subject.output is not None else None
+        is_whole = printed is not None and printed.weights_loaded and not printed.trains_adapter
+        why = (
+            "the weights of a saved model were loaded"
+            if is_whole
+            else "an adapter on a trained base is tuned"
+        )
         first, last = float(loss.value[0]), float(np.median(loss.value[-5:]))
         return self.finding(
             f"the loss begins at {first:.4g}, where a model that knows nothing guesses, and is {last:.4g} after"
-            f" {loss.step.size:,} records, though an adapter on a trained base is tuned: such a base begins between 1"
-            " and 4 on text of any kind",
+            f" {loss.step.size:,} records, though {why}: such a model begins between 1 and 4 on text of any kind",
             "see that the rows hold ids of this model's own tokenizer (a cache or a preparation script may name"
             " another one), that the weights of the base were loaded, and that labels are shifted once; no learning"
             " rate helps",

@@ -5,7 +5,7 @@ Inspects the shape of the references at calls of `sacrebleu.corpus_bleu`, `corpu
 `corpus_score` of sacrebleu's metrics, and of NLTK's `corpus_bleu`. sacrebleu takes streams: one list for each set of
 references, as long as the predictions. It fires where a list of one reference for each row is given (`[[r] for r in
 refs]`), and where NLTK gets the words of one reference for each row instead of a list of references
-(`[r.split() for r in refs]`). Silent for shapes that the code does not show.
+(`[r.split() for r in refs]`), or texts that nothing splits into words. Silent for shapes that the code does not show.
 
 ## Why it is bad
 sacrebleu takes `[[r] for r in refs]` for as many reference sets of one segment each, and scores the first prediction
@@ -44,11 +44,16 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.rows_behind_values import rows_behind
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
+from truetune.source.symbolic_execution.traces import traces_of
 
 SACREBLEU = ("sacrebleu.corpus_*", "sacrebleu.*.corpus_*")
 SACREBLEU_METRICS = ("sacrebleu.BLEU", "sacrebleu.CHRF", "sacrebleu.TER", "sacrebleu.metrics.*")
+TEXT_METHODS = frozenset(
+    ("strip", "lower", "upper", "replace", "join", "decode", "capitalize", "removeprefix")
+)
 NLTK = ("nltk.*.corpus_bleu", "nltk.corpus_bleu")
 
 
@@ -92,6 +97,15 @@ class ReferencesNestedWrongly(SourceRule):
         module = self.subject
         references = call.argument(0, "list_of_references")
         shape = None if references is None else _words_for_each_row(module, references)
+        texts = None if shape is not None else _texts_for_each_row(module, call)
+        if texts is not None:
+            yield self.finding(
+                "NLTK's corpus_bleu is given texts in place of lists of words, and takes each character for a word and"
+                " each reference for many",
+                "split both: corpus_bleu([[r.split()] for r in references], [p.split() for p in predictions]); or"
+                " sacrebleu.corpus_bleu(predictions, [references]), which takes texts",
+                cases=[case_at(module, call.node), case_at(module, texts)],
+            )
         if shape is not None:
             yield self.finding(
                 "NLTK's corpus_bleu is given the words of one reference for each row, and takes each word for a"
@@ -131,3 +145,49 @@ def _words_for_each_row(module: Module, node: ast.expr) -> ast.ListComp | None:
         if words.func.attr == "split":
             return rows
     return None
+
+
+def _texts_for_each_row(module: Module, call: Call) -> ast.expr | None:
+    """An element of the references or predictions that is certainly a text; None where none is."""
+    for place, name in enumerate(("list_of_references", "hypotheses")):
+        given = call.argument(place, name)
+        for element in () if given is None else _elements(module, given):
+            if _is_text(module, element) or _is_column_of_texts(module, call, place, element):
+                return element
+    return None
+
+
+def _elements(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+    """What each row of a list is, of a comprehension or of `append`."""
+    for rows in _comprehensions(module, node):
+        yield rows.elt
+    made = [origin.node for origin in module.flow.origins(node) if not origin.path]
+    if len(made) != 1 or not isinstance(made[0], ast.List) or made[0].elts:
+        return
+    for added in module.methods("append"):
+        origins = [] if added.receiver is None else module.flow.origins(added.receiver)
+        if added.args and any(origin.node is made[0] for origin in origins):
+            yield added.args[0]
+
+
+def _is_text(module: Module, node: ast.expr) -> bool:
+    """Is it made by a method that gives a text: `row["a"].strip()`, `tokenizer.decode(ids)`?"""
+    if isinstance(node, ast.JoinedStr):
+        return True
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in TEXT_METHODS
+
+
+def _is_column_of_texts(module: Module, call: Call, place: int, node: ast.expr) -> bool:
+    """Is it a column of a file beside the script, which holds texts?"""
+    column = module.flow.value(node.slice) if isinstance(node, ast.Subscript) else None
+    if not isinstance(column, str):
+        return False
+    for trace in traces_of(module):
+        for event in trace.calls(*NLTK):
+            if event.node is not call.node or len(event.args) <= place:
+                continue
+            found = rows_behind(module, event.args[place])
+            if found is not None and all(isinstance(row.get(column), str) for row in found.rows):
+                return True
+    return False

@@ -5,7 +5,9 @@ Follows the sides of `zip`, of `pandas.concat(axis=1)`, and of columns that a fr
 read, and notes each filter, `dropna`, `drop_duplicates`, mask, sort, shuffle and `rows[rank::world]` on the way. It
 speaks where both sides come from one source and one of them went through a step that the other did not. Frames join by
 their index: there it speaks where one was renumbered (`reset_index`) or is a plain array (`.values`). Two files that
-lie beside the script are compared by their ids, where both have them and neither side is sorted or filtered.
+lie beside the script are compared by their ids, where both have them and neither side is sorted or filtered. Two files
+that are each filtered by a field of their own (the state or the text of an answer) and then joined into one record are
+a warning: each leaves out other rows.
 
 ## Why it is bad
 From the first row that is left out or moved, each prompt gets another row's answer or label. `zip` stops at the shorter
@@ -52,6 +54,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.files_joined_by_position import files_in_other_order
 from truetune.checks.source.evidence.joined_rows_in_runs import WrongJoin, wrong_joins
 from truetune.checks.source.evidence.row_pairs import row_pairs
+from truetune.checks.source.evidence.sides_filtered_apart import joins_of_filtered_files
 from truetune.source.module import Module
 
 DONE = {
@@ -98,6 +101,18 @@ class RowsJoinedByPosition(SourceRule):
                 " references",
                 f'join by `{join.column}`: by_id = {{row["{join.column}"]: row for row in rows}}, and look each row up',
                 cases=[case_at(module, join.node)],
+            )
+        for two in joins_of_filtered_files(module):
+            yield self.finding(
+                f"{two.what} joins two files by position, and each was filtered by its own rows: from the first row"
+                " that one of them leaves out alone, the values of other rows are joined",
+                'join by what both have (an id, the question): by_question = {row["question"]: row for row in rows},'
+                " look each row up, and filter the joined rows",
+                severity="warning",
+                cases=[
+                    case_at(module, two.node),
+                    *(case_at(module, one.node) for one in two.changes),
+                ],
             )
 
 

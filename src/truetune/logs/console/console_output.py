@@ -307,6 +307,9 @@ class ConsoleReader:
             self._step_seconds = bar.seconds or self._step_seconds
             self._pace.add_bar(bar.seconds)
             self._aside.add_bar(bar.done, bar.gone)
+        # The bar of the weights that are loaded says that they are saved ones.
+        if bar.is_described:
+            self._settings.add_line(text[:MAX_LINE_CHARACTERS])
         self._collectives.add_bar(text, bar)
 
     def count_record(self) -> None:

@@ -131,6 +131,11 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         r"|\buse_peft['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--use_peft(?=\s*$|\s+-)"
         r"|\bLoraConfig\(|Loading pretrained PEFT|Fine-tuning method: (?:LoRA|DoRA)",
     ),
+    (
+        "weights_loaded",
+        r"Loading checkpoint shards: +100%|Loading weights: +100%|[Ll]oading weights file \S"
+        r"|All the weights of \w+ were initialized from the model checkpoint",
+    ),
     ("cores_idle", r"has Tensor Cores\. To properly utilize them"),
     (
         "mixed",
@@ -209,6 +214,9 @@ SETTING_WORDS = (
     "LoraConfig(",
     "Fine-tuning method",
     "max_input_len",
+    "oading checkpoint",
+    "oading weights",
+    "All the weights",
     "Tensor Cores",
     "Precision",
     "precision",
@@ -322,6 +330,8 @@ class PrintedSettings:
     """A GPU of the machine that computes no bfloat16 (before Ampere)"""
     adapter: bool = False
     """The settings that are printed are those of an adapter (LoRA)"""
+    weights_loaded: bool = False
+    """Weights of a saved model were read (`Loading checkpoint shards: 100%`)"""
     gpu: str = ""
     """The GPU, by the name that its driver gives"""
     engine_cache: float | None = None
@@ -409,6 +419,7 @@ class SettingsReader:
             old_gpu=self._names.get("old_gpu", ""),
             gpu=self._names.get("gpu", ""),
             adapter="adapter" in self._flags,
+            weights_loaded="weights_loaded" in self._flags,
             engine_cache=self._figures.get("engine_cache"),
             engine_apart="engine_apart" in self._flags,
             cores_idle="cores_idle" in self._flags,

@@ -69,7 +69,7 @@ def _by_calls(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
         data = call.receiver if is_method else next(iter(call.args), None)
         if data is None or shuffles is None or constant_of(shuffles) is not False:
             continue
-        rows = _rows_in_order(trace, module, data)
+        rows = rows_in_order(trace, module, data)
         share = _test_share(call)
         if rows is not None and share is not None:
             count = len(rows.rows)
@@ -106,7 +106,7 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
         node = tail.key.node
         if place not in heads or node is None or not _is_written_in(module, node):
             continue
-        rows = _rows_in_order(trace, module, tail.base)
+        rows = rows_in_order(trace, module, tail.base)
         start = None if rows is None else _limit(tail.key, len(rows.rows))
         if rows is not None and start is not None:
             yield from _one_sided(node, rows, start)
@@ -146,7 +146,7 @@ def _is_written_in(module: Module, node: ast.AST) -> bool:
     return any(one is node for one in module.nodes(ast.Slice))
 
 
-def _rows_in_order(trace: Trace, module: Module, data: Value) -> FileRows | None:
+def rows_in_order(trace: Trace, module: Module, data: Value) -> FileRows | None:
     """The rows of a file, where a data set certainly holds them in their order."""
     if alignment_of(trace, data).changes:
         return None
@@ -158,7 +158,7 @@ def _one_sided(node: ast.AST, rows: FileRows, start: int) -> Iterator[OneSidedCl
     """The first column with values that stand in the rows from `start` on alone."""
     if not 0 < start < len(rows.rows):
         return
-    for column in _class_columns(rows.rows):
+    for column in class_columns(rows.rows):
         cells = [row[column] for row in rows.rows]
         only = [one for one in dict.fromkeys(cells[start:]) if one not in set(cells[:start])]
         if only:
@@ -167,7 +167,7 @@ def _one_sided(node: ast.AST, rows: FileRows, start: int) -> Iterator[OneSidedCl
             return
 
 
-def _class_columns(rows: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
+def class_columns(rows: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
     """Columns of few values, which stand in every row."""
     for column in rows[0]:
         if not all(column in row for row in rows):

@@ -1,0 +1,206 @@
+"""Which commands make a model of another one (a merge, a quantization, an export), and where they leave it.
+
+How it works: of a Python script that stands in the project, the paths of its loads and saves are followed to options of
+the command, defaults and constants. Of a script that is not here, its name and its usual options tell. Other programs
+are known by their names.
+
+The trade-off: a path that is not seen makes no step; variables that the file sets twice stay as they are written.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.adapted_models import written_text
+from truetune.errors import TruetuneError
+from truetune.parsing.shell_commands import ShellCommand, last_option
+from truetune.settings.stacks.config_file import read_config
+from truetune.source.module import Module, read_module
+
+MODEL_OPTIONS = (
+    "--base",
+    "--base_model",
+    "--base_model_path",
+    "--base_model_name_or_path",
+    "--model",
+    "--model_id",
+    "--model_name",
+    "--model_path",
+    "--model_dir",
+    "--model_name_or_path",
+)
+OUTPUT_OPTIONS = (
+    "--out",
+    "--out_dir",
+    "--out_path",
+    "--output",
+    "--output_dir",
+    "--output_path",
+    "--save_dir",
+    "--save_path",
+    "--merged",
+    "--merged_dir",
+)
+MAKER_SCRIPT = re.compile(r"(?:^|[/_.-])(?:merge|fuse|quantize|gptq|awq)\w*\.py$")
+MAKES_A_MODEL = re.compile(
+    r"merge_and_unload|save_pretrained_merged|save_quantized|\boneshot\(|\bGPTQ\w*\(|\.quantize\("
+)
+LOADS = (
+    "transformers.*Model*.from_pretrained",
+    "*Auto*ForCausalLM.from_pretrained",
+    "unsloth.*.from_pretrained",
+)
+SAVES = ("save_pretrained", "save_quantized", "save_pretrained_merged")
+MAX_SCRIPT_BYTES = 1 << 20
+
+
+class MakingStep(NamedTuple):
+    """A command that makes a model of another one."""
+
+    command: ShellCommand
+    model: str
+    """What it begins with"""
+    output: str
+
+
+def making_steps(commands: tuple[ShellCommand, ...], folder: Path) -> Iterator[MakingStep]:
+    """The commands of a file that make a model of another one.
+
+    Args:
+        commands: in the order of the file.
+        folder: of the file, from which its paths count.
+    """
+    for command in commands:
+        step = _of_python(command, folder) or _of_program(command, folder)
+        if step is not None and step.model and step.output and step.model != step.output:
+            yield step
+
+
+def _of_program(command: ShellCommand, folder: Path) -> MakingStep | None:
+    """LLaMA-Factory's export and llama.cpp's export of an adapter."""
+    words = command.behind("llamafactory-cli", "export")
+    if words is not None:
+        model, output = (
+            last_option(words, "--model_name_or_path"),
+            last_option(words, "--export_dir"),
+        )
+        settings = next((word for word in words if word.endswith((".yml", ".yaml"))), None)
+        named = ("", "") if settings is None else _named_by_settings(folder / settings)
+        return MakingStep(command, model or named[0], output or named[1])
+    words = command.behind("llama-export-lora")
+    if words is not None:
+        model, output = last_option(words, "-m", "--model"), last_option(words, "-o", "--output")
+        return MakingStep(command, model or "", output or "")
+    return None
+
+
+def _named_by_settings(path: Path) -> tuple[str, str]:
+    """The model and the folder of an export in a file of settings; empty where it is not there."""
+    try:
+        raw = read_config(path).raw
+    except (TruetuneError, OSError):
+        return "", ""
+    return str(raw.get("model_name_or_path") or ""), str(raw.get("export_dir") or "")
+
+
+def _of_python(command: ShellCommand, folder: Path) -> MakingStep | None:
+    """A Python script that saves another model than it loads."""
+    place = next((n for n, word in enumerate(command.words) if word.endswith(".py")), None)
+    if place is None:
+        return None
+    name, words = command.words[place], command.words[place + 1 :]
+    module = _script(folder / name)
+    if module is None:
+        if not MAKER_SCRIPT.search(name):
+            return None
+        model, output = last_option(words, *MODEL_OPTIONS), last_option(words, *OUTPUT_OPTIONS)
+        return MakingStep(command, model or "", output or "")
+    if not MAKES_A_MODEL.search(module.text):
+        return None
+    loaded = {
+        path_given(module, call.argument(0, "pretrained_model_name_or_path"), words)
+        for call in module.calls(*LOADS)
+    }
+    saved = {
+        path_given(module, call.argument(0, "save_directory"), words)
+        for call in module.methods(*SAVES)
+    }
+    # Of several models or folders, which one is meant is not seen.
+    if len(loaded) != 1 or len(saved) != 1:
+        return None
+    return MakingStep(command, loaded.pop(), saved.pop())
+
+
+def _script(path: Path) -> Module | None:
+    """A script that a command names; None where it is not here."""
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_SCRIPT_BYTES:
+            return None
+        return read_module(path)
+    except (TruetuneError, OSError, ValueError):
+        return None
+
+
+def path_given(module: Module, node: ast.expr | None, words: tuple[str, ...]) -> str:
+    """The path that an expression is when a script is started with some words; empty where it is not seen.
+
+    Args:
+        module: the script.
+        node: `args.out`, `sys.argv[1]`, a parameter of the function that `fire` calls, a constant.
+        words: those behind the script's name.
+    """
+    if node is None:
+        return ""
+    origins = [origin.node for origin in module.flow.origins(node)]
+    if len(origins) == 1:
+        given = _given_by_words(module, origins[0], words)
+        if given is not None:
+            return given
+    return written_text(module, node) or ""
+
+
+def _given_by_words(module: Module, node: ast.AST, words: tuple[str, ...]) -> str | None:
+    """What the words give for an option, a parameter or a place of sys.argv; None where they give nothing."""
+    if isinstance(node, ast.arg):
+        return last_option(words, f"--{node.arg}")
+    if isinstance(node, ast.Subscript):
+        number = module.flow.value(node.slice)
+        is_argument = ast.unparse(node.value) == "sys.argv" and isinstance(number, int)
+        return words[number - 1] if is_argument and 0 < number <= len(words) else None
+    if not isinstance(node, ast.Attribute):
+        return None
+    flags = _flags_of(module, node.attr)
+    if flags and all(not flag.startswith("-") for flag in flags):
+        return _positional(module, node.attr, words)
+    return last_option(words, *(flags or [f"--{node.attr}"]))
+
+
+def _flags_of(module: Module, attribute: str) -> list[str]:
+    """The spellings of the option that becomes an attribute."""
+    for call in module.methods("add_argument"):
+        flags = [one.value for one in call.args if isinstance(one, ast.Constant)]
+        names = [str(one) for one in flags]
+        spelled = {one.lstrip("-").replace("-", "_") for one in names}
+        if attribute in spelled or module.flow.value(call.keywords.get("dest")) == attribute:
+            return names
+    return []
+
+
+def _positional(module: Module, attribute: str, words: tuple[str, ...]) -> str | None:
+    """The word of an argument without dashes, where no option stands before it."""
+    names = [
+        str(call.args[0].value)
+        for call in module.methods("add_argument")
+        if call.args
+        and isinstance(call.args[0], ast.Constant)
+        and not str(call.args[0].value).startswith("-")
+    ]
+    place = names.index(attribute) if attribute in names else len(words)
+    before = words[: place + 1]
+    if place >= len(words) or any(word.startswith("-") for word in before):
+        return None
+    return words[place]

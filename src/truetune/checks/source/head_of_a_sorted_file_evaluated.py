@@ -1,0 +1,133 @@
+"""An evaluation takes the first rows of a file that is sorted by label: some labels are never tested.
+
+## What it does
+In a script that asks a model and trains none, looks for what takes the first rows of a file beside it
+(`select(range(n))`, `rows[:n]`, `islice`, `head(n)`, `nrows=n`, `split="train[:n]"`, a `break` at row n, also by the
+default of an option), and counts the column of labels that the script reads. It names the labels that the whole file
+has and the head has not, where as many rows drawn at random would have them. Silent where anything filters, sorts or
+shuffles the rows before.
+
+## Why it is bad
+A model that always gives the one label of the head is right every time. The score is near 1 and says nothing about the
+labels that were never asked for.
+
+## Example
+```python
+from datasets import Dataset
+from transformers import pipeline
+
+rows = [
+    {"text": "a0", "label": "good"}, {"text": "a1", "label": "good"}, {"text": "a2", "label": "good"},
+    {"text": "a3", "label": "good"}, {"text": "a4", "label": "good"}, {"text": "a5", "label": "good"},
+    {"text": "a6", "label": "good"}, {"text": "a7", "label": "good"}, {"text": "a8", "label": "good"},
+    {"text": "a9", "label": "good"}, {"text": "a10", "label": "good"}, {"text": "a11", "label": "good"},
+    {"text": "a12", "label": "good"}, {"text": "a13", "label": "good"}, {"text": "a14", "label": "good"},
+    {"text": "a15", "label": "good"}, {"text": "a16", "label": "good"}, {"text": "a17", "label": "good"},
+    {"text": "a18", "label": "good"}, {"text": "a19", "label": "good"}, {"text": "a20", "label": "good"},
+    {"text": "b0", "label": "bad"}, {"text": "b1", "label": "bad"}, {"text": "b2", "label": "bad"},
+    {"text": "b3", "label": "bad"}, {"text": "b4", "label": "bad"}, {"text": "b5", "label": "bad"},
+    {"text": "b6", "label": "bad"}, {"text": "b7", "label": "bad"}, {"text": "b8", "label": "bad"},
+    {"text": "b9", "label": "bad"}, {"text": "b10", "label": "bad"}, {"text": "b11", "label": "bad"},
+]
+data = Dataset.from_list(rows).select(range(20))
+answers = pipeline("text-generation", model="out/merged")(data["text"])
+```
+
+## Use instead
+```python
+from datasets import Dataset
+from transformers import pipeline
+
+rows = [
+    {"text": "a0", "label": "good"}, {"text": "a1", "label": "good"}, {"text": "a2", "label": "good"},
+    {"text": "a3", "label": "good"}, {"text": "a4", "label": "good"}, {"text": "a5", "label": "good"},
+    {"text": "a6", "label": "good"}, {"text": "a7", "label": "good"}, {"text": "a8", "label": "good"},
+    {"text": "a9", "label": "good"}, {"text": "a10", "label": "good"}, {"text": "a11", "label": "good"},
+    {"text": "a12", "label": "good"}, {"text": "a13", "label": "good"}, {"text": "a14", "label": "good"},
+    {"text": "a15", "label": "good"}, {"text": "a16", "label": "good"}, {"text": "a17", "label": "good"},
+    {"text": "a18", "label": "good"}, {"text": "a19", "label": "good"}, {"text": "a20", "label": "good"},
+    {"text": "b0", "label": "bad"}, {"text": "b1", "label": "bad"}, {"text": "b2", "label": "bad"},
+    {"text": "b3", "label": "bad"}, {"text": "b4", "label": "bad"}, {"text": "b5", "label": "bad"},
+    {"text": "b6", "label": "bad"}, {"text": "b7", "label": "bad"}, {"text": "b8", "label": "bad"},
+    {"text": "b9", "label": "bad"}, {"text": "b10", "label": "bad"}, {"text": "b11", "label": "bad"},
+]
+data = Dataset.from_list(rows).shuffle(seed=0).select(range(20))
+answers = pipeline("text-generation", model="out/merged")(data["text"])
+```
+
+## Fix safety
+There is no automatic fix: other rows give another score, so that earlier figures can't be compared.
+
+## References
+- huggingface/datasets, `Dataset.shuffle` and `Dataset.select`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.heads_of_sorted_files import SortedHead, sorted_heads
+from truetune.checks.source.evidence.prompt_forms import asks_a_model, trains_a_model
+from truetune.errors import name_list
+from truetune.source.module import Module
+
+MAX_SHOWN = 5
+"""Labels that a message names"""
+SCORES = re.compile(
+    r"accuracy|\bf1|correct|hits|precision|recall|exact_match|classification_report", re.I
+)
+
+
+def _heads(module: Module) -> Iterator[ast.AST]:
+    """Places that may take the first rows, in a script that evaluates."""
+    is_evaluation = asks_a_model(module) or SCORES.search(module.text) is not None
+    if trains_a_model(module) or not is_evaluation:
+        return
+    for call in (
+        *module.methods("select", "head", "take", "limit"),
+        *module.calls("itertools.islice"),
+    ):
+        yield call.node
+    for call in module.calls("pandas.read_*", "datasets.load_dataset"):
+        yield call.node
+    yield from (*module.nodes(ast.Slice), *module.nodes(ast.Break))
+
+
+class HeadOfASortedFileEvaluated(SourceRule):
+    code = "SRC264"
+    symptoms = ("odd-metrics", "good-here-bad-there")
+    severity = "warning"
+    looks_at = CodePlaces("heads of rows in an evaluation", _heads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not any(_heads(module)):
+            return
+        for head in sorted_heads(module):
+            yield self.finding(
+                f"the first {head.rows:,} of {head.whole:,} rows of {head.source} are evaluated, and their"
+                f" `{head.column}` is {_names(head.held)} alone: {_missing(head)} is never tested",
+                "shuffle the rows before the cut (shuffle(seed=0)), or evaluate all of them; report each label apart",
+                cases=[case_at(module, head.node)],
+            )
+            return
+
+
+def _names(labels: tuple[str, ...]) -> str:
+    """Labels as a message names them."""
+    more = len(labels) - MAX_SHOWN
+    rest = f" and {more:,} more" if more > 0 else ""
+    return name_list([repr(one) for one in labels[:MAX_SHOWN]]) + rest
+
+
+def _missing(head: SortedHead) -> str:
+    """The labels that a head lacks, with their rows."""
+    shown = [f"{name!r} ({count:,} rows)" for name, count in head.missing[:MAX_SHOWN]]
+    more = len(head.missing) - MAX_SHOWN
+    return name_list(shown) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,80 @@
+"""A model is trained on rows that another script tokenized with the tokenizer of another family.
+
+## What it does
+Compares what a training script loads (`load_from_disk`, `load_dataset(data_files=...)`, `torch.load`, `numpy.memmap`)
+with what other scripts of the project save under the same path. Where that script makes token ids, and the training
+script does not, it compares the tokenizer of the one with the model of the other: both have to be published models
+whose vocabularies are known, and differ. Names are followed through constants, defaults of options and of the
+environment, and what shell scripts give. Models that share a vocabulary (a base and its chat model) are silent.
+
+## Why it is bad
+An id means another piece of text to the model than to the tokenizer that wrote it. The loss begins near that of
+guessing, or above it, and stays far above what the model has on its own text; no learning rate helps.
+
+## Example
+```python
+# prep.py: import transformers as t; k = t.AutoTokenizer.from_pretrained("gpt2"); k.encode(a).save_to_disk("i")
+from datasets import load_from_disk
+from transformers import AutoModelForCausalLM, Trainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")
+trainer = Trainer(model=model, train_dataset=load_from_disk("i"))
+```
+
+## Use instead
+```python
+# prep.py: import transformers as t; k = t.AutoTokenizer.from_pretrained("Qwen/Qwen3-8B"); k.encode(a).save_to_disk("i")
+from datasets import load_from_disk
+from transformers import AutoModelForCausalLM, Trainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-8B")
+trainer = Trainer(model=model, train_dataset=load_from_disk("i"))
+```
+
+## Fix safety
+There is no automatic fix: the rows have to be made again, and the old ones deleted.
+
+## References
+- huggingface/datasets, `Dataset.save_to_disk` (it keeps ids, and not whose they are)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.rows_of_ids_between_scripts import (
+    group_of,
+    ids_of_other_models,
+    loads_of_rows,
+)
+from truetune.source.module import Module
+
+
+def _loads(module: Module) -> Iterator[ast.AST]:
+    """The calls that load rows from a path that is known."""
+    return (call.node for call, _ in loads_of_rows(module))
+
+
+class RowsTokenizedForAnotherModel(SourceRule):
+    code = "SRC265"
+    symptoms = ("loss-does-not-fall", "garbage-output", "nothing-is-learned")
+    severity = "error"
+    looks_at = CodePlaces("loads of saved rows in a training", _loads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for found in ids_of_other_models(module):
+            yield self.finding(
+                f"{found.path} holds ids of {found.tokenizer} (vocabulary of {group_of(found.tokenizer)}), and the"
+                f" model that is trained on them is {found.model} ({group_of(found.model)}): each id means another"
+                " piece of text to it, and the loss begins near that of guessing",
+                f'make the rows again with the tokenizer of this model, from_pretrained("{found.model}"), and delete'
+                f" {found.path} before",
+                cases=[case_at(module, found.node), case_at(found.maker, found.made_by)],
+            )
+            return
