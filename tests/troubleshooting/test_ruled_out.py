@@ -270,7 +270,7 @@ def test_an_adapter_whose_loss_fell_is_not_frozen() -> None:
 MERGES = "a merge loads the whole base on the GPU: merge on the CPU"
 INIT = "the model is loaded before ZeRO-3 is known, whole in each process (zero.Init)"
 FIRST = "every process puts its model on GPU 0: no torch.cuda.set_device"
-FULL = "[rank{0}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 14.96 GiB. GPU {0} has a total capacity of 39 GiB\n"
+FULL = "[rank{0}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9 GiB. GPU {0} has a total capac\n"
 
 
 @pytest.mark.parametrize(
