@@ -503,7 +503,8 @@ GUIDES = (
             Cause("Lightning's devices is not the number of tasks that Slurm starts on a node: --ntasks-per-node must"
                   " equal Trainer(devices=N), with srun before python",
                   "stuck forever after Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4; lightning ddp in a slurm"
-                  " job hangs"),
+                  " job hangs",
+                  ("lightning-devices-differ-from-tasks",)),
             Cause("one process works on all GPUs: plain `python` with a Trainer wraps the model in nn.DataParallel."
                   " Start with torchrun or accelerate launch, or set CUDA_VISIBLE_DEVICES=0",
                   "using 4 gpus is slower than one, gpu 0 is much fuller than the rest; Was asked to gather along"
