@@ -63,7 +63,7 @@ OTHER_ENVIRONMENTS = ("LightningEnvironment", "TorchElasticEnvironment", "Cluste
 class _Devices(NamedTuple):
     """How many devices Lightning is given on a node."""
 
-    count: int
+    number: int
     text: str
     file: str
     line: int
@@ -91,14 +91,14 @@ class LightningDevicesDifferFromTasks(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for command, devices in self.places(self.subject):
             tasks = tasks_per_node(command, self.subject)
-            if tasks is None or tasks == devices.count:
+            if tasks is None or tasks == devices.number:
                 continue
             started = f"{tasks} task{'s' * (tasks != 1)} on a node"
             by = "Slurm starts" if command.words[0] == "srun" else "without srun the job starts"
             yield self.finding(
-                f"Lightning counts on {devices.count} processes on a node, and {by} {started}: in a Slurm job it starts"
-                " none itself, and waits for those that are missing",
-                f"set #SBATCH --ntasks-per-node={devices.count}, and start the script by srun",
+                f"Lightning counts on {devices.number} processes on a node, and {by} {started}: in a Slurm job it"
+                " starts none itself, and waits for those that are missing",
+                f"set #SBATCH --ntasks-per-node={devices.number}, and start the script by srun",
                 cases=[
                     Case(devices.text, file=devices.file, line=devices.line),
                     self.case(command, command.text[:300]),
