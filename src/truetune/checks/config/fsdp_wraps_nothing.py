@@ -16,7 +16,7 @@ config:
   base_model: Qwen/Qwen3-8B
   datasets: [{path: some/rows, type: alpaca}]
   sequence_len: 2048
-  fsdp: [full_shard]
+  fsdp_config: {auto_wrap_policy: NO_WRAP, transformer_layer_cls_to_wrap: Qwen3DecoderLayer}
 ```
 
 ## Use instead
@@ -25,7 +25,7 @@ config:
   base_model: Qwen/Qwen3-8B
   datasets: [{path: some/rows, type: alpaca}]
   sequence_len: 2048
-  fsdp: [full_shard, auto_wrap]
+  fsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP, transformer_layer_cls_to_wrap: Qwen3DecoderLayer}
 ```
 
 ## Fix safety
@@ -98,6 +98,12 @@ class FsdpWrapsNothing(ConfigRule):
 
     def _policy(self) -> str | None:
         """The policy that fsdp_config names, or what stands for one: units by size; None where it names none."""
+        # Some settings stand outside of the table.
+        own = next(
+            (self.subject.raw[name] for name in POLICIES if self.subject.raw.get(name)), None
+        )
+        if own is not None:
+            return str(own)
         table: Any = self.subject.raw.get("fsdp_config")
         if table is None:
             return None
