@@ -265,3 +265,27 @@ def test_an_adapter_whose_loss_fell_is_not_frozen() -> None:
     assert not reason(FROZEN, lora)
     # of two trainings nobody knows which one is meant
     assert not reason(FROZEN, lora, log("loss", fell), log("loss", [0.6931] * 15))
+
+
+MERGES = "a merge loads the whole base on the GPU: merge on the CPU"
+INIT = "the model is loaded before ZeRO-3 is known, whole in each process (zero.Init)"
+FIRST = "every process puts its model on GPU 0: no torch.cuda.set_device"
+FULL = "[rank{0}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9 GiB. GPU {0} has a total capac\n"
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "is_out"),
+    [
+        (MERGES, "m = load(base, device_map='cpu')\nm.merge_and_unload()", True),
+        (MERGES, "m = load(base, device_map='auto')\nm.merge_and_unload()", False),
+        (MERGES, "a = load(base, device_map='cpu')\nb = load(base, device_map={'': 0})", False),
+        (INIT, "finished initializing model - num_params = 339, num_elems = 7.62B", True),
+        (INIT, "zero3_init_flag: true", False),
+        (FIRST, FULL.format(2) + FULL.format(0), True),
+        (FIRST, FULL.format(0) + FULL.format(0), False),
+        (WHOLE, '"peft_type": "LORA",\n"modules_to_save": null', True),
+        (WHOLE, '"peft_type": "LORA",\n"modules_to_save": ["lm_head"]', False),
+    ],
+)
+def test_what_files_say_of_memory_rules_causes_out(cause: str, text: str, is_out: bool) -> None:
+    assert bool(reason(cause, text)) is is_out

@@ -10,26 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.job_gpus_and_processes import find_launches
+from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.errors import TruetuneError
 from truetune.logs.files_beside import (
     HOST_GIB,
     LOADED_BY_EVERY_PROCESS,
     MODEL_GIB,
+    NODES,
     PROCESSES,
     SettingBeside,
 )
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.published_model_shapes import published_config
-from truetune.parsing.shell_commands import CommandFile, last_option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.settings.config import Config
 from truetune.settings.located_document import parse_document
 from truetune.source.module import Module
 
 EFFICIENT_LOADING = ("fsdp_cpu_ram_efficient_loading", "cpu_ram_efficient_loading")
 """The keys of accelerate and of transformers; in both it is on unless it is switched off"""
-MEMORY_REQUEST = re.compile(r"(\d{1,9})([KMGT]?)B?", re.IGNORECASE)
-GIB_OF_UNIT = {"": 2.0**-10, "M": 2.0**-10, "K": 2.0**-20, "G": 1.0, "T": 1024.0}
-"""Slurm counts in MiB where it is given no unit"""
+MEMORY_REQUEST = re.compile(r"(\d{1,15})([KMGT]?)i?B?", re.IGNORECASE)
+CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
+GIB_OF_UNIT = {"B": 2.0**-30, "": 2.0**-10, "M": 2.0**-10, "K": 2.0**-20, "G": 1.0, "T": 1024.0}
+"""Slurm counts in MiB where it is given no unit, and Docker in bytes"""
 BYTES_OF_WEIGHT = 2
 """In bfloat16, the least that an unquantized model is loaded in"""
 MAX_DEPTH = 4
@@ -89,12 +92,15 @@ def _named_values(node: ast.AST) -> Iterator[tuple[object, ast.expr]]:
 
 def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
     """The memory that a job asks for on each node, the processes that it starts there, and who loads the weights."""
-    if "--mem" in file.requests:
-        value, line = file.requests["--mem"]
-        match = MEMORY_REQUEST.fullmatch(value)
-        gib = float(match[1]) * GIB_OF_UNIT[match[2].upper()] if match else 0.0
-        if gib > 0:
-            yield SettingBeside(HOST_GIB, gib, file.path, line, f"--mem={value}")
+    limits = [memory_limit(file, command) for command in file.commands]
+    asked = next((limit for limit in limits if limit is not None), _memory_of_request(file))
+    if asked is not None:
+        yield asked
+    nodes = node_count_of_job(file)
+    if nodes is not None and nodes > 1:
+        name = "--nodes" if "--nodes" in file.requests else "-N"
+        value, line = file.requests[name]
+        yield SettingBeside(NODES, nodes, file.path, line, f"{name}={value}")
     for launch in find_launches(file):
         # One process that spreads the model over GPUs holds it once.
         if not launch.spreads_one_model:
@@ -105,6 +111,41 @@ def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
         if given is not None and _is_off(given):
             text = f"--{EFFICIENT_LOADING[0]} {given}"
             yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, file.path, command.line, text)
+
+
+def memory_limit(file: CommandFile, command: ShellCommand) -> SettingBeside | None:
+    """The memory of the machine that a command may use: what its container gets, else what the job asks for."""
+    words = command.words
+    if CONTAINERS & set(words[:2]) and "run" in words[1:3]:
+        for number, word in enumerate(words):
+            name, _, value = word.partition("=")
+            if name in ("-m", "--memory"):
+                value = value or "".join(words[number + 1 : number + 2])
+                limit = _gib(value, default="B")
+                text = f"{name} {value}"
+                return _limit_at(limit, file, command.line, text) if limit else None
+    return _memory_of_request(file)
+
+
+def _memory_of_request(file: CommandFile) -> SettingBeside | None:
+    """`#SBATCH --mem=64G`; None where a job asks for none on its node."""
+    if "--mem" not in file.requests:
+        return None
+    value, line = file.requests["--mem"]
+    limit = _gib(value, default="")
+    return _limit_at(limit, file, line, f"--mem={value}") if limit else None
+
+
+def _gib(value: str, *, default: str) -> float:
+    """GiB of a size with a unit; 0 where it is none."""
+    match = MEMORY_REQUEST.fullmatch(value.strip("\"'"))
+    unit = match[2].upper() or default if match else ""
+    return float(match[1]) * GIB_OF_UNIT[unit] if match else 0.0
+
+
+def _limit_at(gib: float, file: CommandFile, line: int, text: str) -> SettingBeside:
+    """A limit on memory at the line that sets it."""
+    return SettingBeside(HOST_GIB, gib, file.path, line, text)
 
 
 def model_of_config(config: Config) -> Iterator[SettingBeside]:

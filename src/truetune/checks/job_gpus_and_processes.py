@@ -26,6 +26,10 @@ GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
 TYPED = re.compile(r"(?:[\w.-]*[A-Za-z][\w.-]*:)?(\d+)")
 """`4`, `a100:4`"""
 EXPORTED = re.compile(r"\s*(?:export\s+)?CUDA_VISIBLE_DEVICES=(\S+)\s*(?:#.*)?$")
+CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
+VISIBLE = "CUDA_VISIBLE_DEVICES="
+NAMED_DEVICES = re.compile(r"[\"']*device=(\d{1,2}(?:,\d{1,2}){0,15})[\"']*")
+"""`--gpus '"device=0,1"'`"""
 DEVICES = re.compile(r"\d+(?:,\d+)*")
 TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
@@ -120,6 +124,9 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
     own = command.variables.get("CUDA_VISIBLE_DEVICES")
     if own is not None:
         return _visible_gpus(own, command.line)
+    in_container = _gpus_of_container(command, Path(file.path).parent)
+    if in_container is not None:
+        return in_container
     matches = (
         (number, EXPORTED.match(line)) for number, line in enumerate(file.text.splitlines(), 1)
     )
@@ -128,6 +135,35 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
     if len(settings) != 1 or settings[0][0] > command.line:
         return None
     return _visible_gpus(settings[0][1], settings[0][0])
+
+
+def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
+    """The GPUs that `docker run`, or a service of a compose file, shows its command; None where that is not plain."""
+    words = command.words[1:] if command.words[0] == "sudo" else command.words
+    if words[0].rpartition("/")[2] not in CONTAINERS or "run" not in words[1:3]:
+        return None
+    found: list[GpuCount] = []
+    for number, word in enumerate(words[:-1]):
+        name, _, given = word.partition("=") if word.startswith("--") else (word, "", "")
+        value = given or words[number + 1]
+        if name in ("-e", "--env") and value.startswith(VISIBLE):
+            line = command.line_of(value)
+            found += filter(None, [_visible_gpus(value.removeprefix(VISIBLE), line)])
+        elif name == "--env-file":
+            found += _gpus_of_env_file(folder / value, command.line)
+        elif name == "--gpus" and (devices := NAMED_DEVICES.fullmatch(value)) is not None:
+            found.append(GpuCount(len(set(devices[1].split(","))), command.line, f"--gpus {value}"))
+    # A variable that is set twice, and devices beside it, say different things.
+    return found[0] if len(found) == 1 else None
+
+
+def _gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:
+    """What a file of variables for a container leaves visible, if it names CUDA_VISIBLE_DEVICES."""
+    for text in _file_head(path).splitlines():
+        if text.strip().startswith(VISIBLE):
+            visible = _visible_gpus(text.strip().removeprefix(VISIBLE), line)
+            if visible is not None:
+                yield visible._replace(text=f"{visible.text} of {path.name}")
 
 
 def visible_gpus_set_in_script(
@@ -207,7 +243,7 @@ def find_launches(file: CommandFile) -> Iterator[ProcessLaunch]:
             or _tune_launch(command)
             or _swift_launch(command, file)
         )
-        tasks = _tasks_per_node(command, file)
+        tasks = tasks_per_node(command, file)
         if launched is not None and tasks is not None:
             folder = Path(file.path).parent
             spreads = any(
@@ -218,7 +254,7 @@ def find_launches(file: CommandFile) -> Iterator[ProcessLaunch]:
             )
 
 
-def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
+def tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     """How often the command runs on each node: srun starts each of the node's tasks. None where it is not plain."""
     if command.words[0] != "srun":
         return 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.filled_row_length import filled_rows
+from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
@@ -136,6 +137,7 @@ def _of_script(path: Path) -> Config | None:
         length = encoded_row_length(module)
         spec = config.spec.model_copy(update={"max_length": length})
         config = replace(config, spec=spec) if length is not None else config
+    config = _as_it_is_launched(config, path)
     # A quantized load is cast by that function too; only without one are all weights four bytes.
     if next(casts_to_float32(module), None) is not None:
         training = config.spec.training.model_copy(update={"dtype": "float32"})
@@ -148,6 +150,14 @@ def _of_script(path: Path) -> Config | None:
         config,
         notes=(*config.notes, *_loads_beside(module), *_memory_errors_of_notebook(path)),
     )
+
+
+def _as_it_is_launched(config: Config, path: Path) -> Config:
+    """The run with the processes, the sharding and the offload of the launch beside its script."""
+    launched = find_launched_training(path) if config.spec.training.devices == 1 else None
+    if launched is None:
+        return config
+    return replace(config, spec=launched.applied(config.spec), notes=(*config.notes, launched.note))
 
 
 def _loads_beside(module: Module) -> Iterator[str]:

@@ -12,12 +12,20 @@ from truetune.checks.config.evidence.setting_places import setting_place
 from truetune.checks.config.evidence.step_counts import training_rows
 from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.gpus_beside import read_gpu_file
+from truetune.checks.host_memory_needs import (
+    ADAPTER_FILE,
+    base_of_adapter,
+    float32_loads,
+    states_of_config,
+    states_of_script,
+)
 from truetune.checks.host_memory_settings import (
     loading_in_document,
     loading_in_script,
     memory_of_job,
     model_of_config,
 )
+from truetune.checks.launch_memory_settings import memory_settings_in_document
 from truetune.checks.nccl_variables import NCCL_VARIABLES, switches_off
 from truetune.checks.source.evaluation_builds_graphs import EvaluationBuildsGraphs
 from truetune.checks.source.evaluation_keeps_all_logits import EvaluationKeepsAllLogits
@@ -163,14 +171,30 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
             commands = read_commands(file)
             return [*_settings_of_commands(commands), *memory_of_job(commands)]
         if file.suffix in SETTINGS_SUFFIXES and file.stat().st_size <= MAX_SETTINGS_BYTES:
-            found = list(loading_in_document(read_config_text(file), file))
-            if found:
-                return found
-        if recognise_kinds(file)[0] in config_readers():
-            return list(_settings_of_config(read_config(file)))
+            return [*_settings_of_launcher(file), *_settings_of_settings(file)]
+        return _settings_of_settings(file)
     except (TruetuneError, OSError, ValueError):
         pass  # who looks at the file itself says what is wrong with it
     return []
+
+
+def _settings_of_launcher(file: Path) -> list[SettingBeside]:
+    """What a file of accelerate's or DeepSpeed's says about memory, or settings that hold such a part."""
+    text = read_config_text(file)
+    try:
+        return [*loading_in_document(text, file), *memory_settings_in_document(text, file)]
+    except (TruetuneError, ValueError):
+        return []
+
+
+def _settings_of_settings(file: Path) -> list[SettingBeside]:
+    """What the settings of a training say; nothing where the file holds none."""
+    if file.name == ADAPTER_FILE:
+        return list(base_of_adapter(file))
+    if recognise_kinds(file)[0] not in config_readers():
+        return []
+    config = read_config(file)
+    return [*_settings_of_config(config), *states_of_config(config)]
 
 
 def _rows_of_file(file: Path) -> list[RowsBeside]:
@@ -319,6 +343,8 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
         yield from _settings_of_loop(module)
     yield from _padding_to_a_length(module)
     yield from loading_in_script(module)
+    yield from float32_loads(module)
+    yield from states_of_script(module, configs)
     yield from _left_in_eval_mode(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)

@@ -77,6 +77,12 @@ LABEL_IS_BOOLEAN = re.compile(
 ADAPTER = re.compile(
     r"LoraConfig|peft_config|get_peft_model|finetuning_type\W+lora|^\s*adapter\s*:|use_peft"
 )
+SAVED_ADAPTER = re.compile(r"[\"']peft_type[\"']\s*:")
+NOTHING_SET = re.compile(r"modules_to_save[\"']?\s*[:=]\s*(?:null|None|\[\s*\]|~)")
+CPU_MAP = re.compile(r"device_map[\"']?\s*[:=]\s*[\"']cpu[\"']")
+MADE_IN_PARTS = re.compile(r"finished initializing model - num_params = [1-9]")
+"""DeepSpeed prints it where its zero.Init made the model (partition_parameters.py)"""
+FULL_GPU = re.compile(r"CUDA out of memory.{0,80}\bGPU (\d{1,2}) has a total capac")
 WHOLE_MODULES = re.compile(
     r"modules_to_save|additional_target|embed_tokens|lm_head|\bwte\b|train_embeddings|trainable_token"
 )
@@ -359,9 +365,31 @@ def _rate_is_usual(evidence: Evidence) -> str:
 
 
 def _adapter_alone(evidence: Evidence) -> str:
-    if evidence.has(ADAPTER) and not evidence.has(WHOLE_MODULES):
+    named = [line for line in evidence.lines if WHOLE_MODULES.search(line)]
+    is_one = evidence.has(ADAPTER) or evidence.has(SAVED_ADAPTER)
+    if is_one and all(NOTHING_SET.search(line) for line in named):
         return "no line names modules_to_save: the adapter alone is trained"
     return ""
+
+
+def _merge_is_on_the_cpu(evidence: Evidence) -> str:
+    """Is the only load of a merge one onto the CPU?"""
+    maps = [line for line in evidence.lines if DEVICE_MAP.search(line)]
+    if maps and all(CPU_MAP.search(line) for line in maps):
+        return "the model is loaded onto the CPU"
+    return ""
+
+
+def _zero3_is_known(evidence: Evidence) -> str:
+    """Does DeepSpeed itself say that the model was made in parts?"""
+    made = next((line for line in evidence.lines if MADE_IN_PARTS.search(line)), "")
+    return "the log says that DeepSpeed made the model in parts" if made else ""
+
+
+def _gpus_fail_alike(evidence: Evidence) -> str:
+    """Is the memory of several GPUs used up, each by its own process?"""
+    gpus = {found[1] for line in evidence.lines if (found := FULL_GPU.search(line))}
+    return f"{len(gpus)} GPUs are full, each by its own process" if len(gpus) > 1 else ""
 
 
 def _adapter_has_learned(evidence: Evidence) -> str:
@@ -478,6 +506,9 @@ RULES = (
     _row(r"was trained on the merged SFT model", _no_merged_start),
     _row(r"^keep_alive is 0", _model_stays_loaded),
     _row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
+    _row(r"^a merge loads the whole base on the GPU", _merge_is_on_the_cpu),
+    _row(r"^the model is loaded before ZeRO-3 is known", _zero3_is_known),
+    _row(r"^every process puts its model on GPU 0", _gpus_fail_alike),
     _row(r"^embeddings and head are trained whole", _adapter_alone),
     _row(r"^the adapter is frozen$", _adapter_has_learned),
     _row(r"^states of the optimizer, and gradients", _states_were_made),

@@ -769,6 +769,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             " causal_conv1d_fn)` is None. Falling back to the naive implementation."
         ),
     ),
+    "trained-batches-are-skipped": (
+        "  Will skip the first 0 epochs then the first 336000 batches in the first epoch.",
+        "Will skip the first 2 epochs then the first 4120 batches in the first epoch.",
+    ),
+    "trained-without-gpu": (
+        "device: cpu, n_gpu: 0, distributed training: False",
+        "Process rank: -1, device: cpu, n_gpu: 0, distributed training: False, 16-bits training: False",
+    ),
     "unused-parameters-searched": (
         (
             "[rank0]:[W101 16:12:25.508892781 reducer.cpp:1400] Warning:"

@@ -3,8 +3,9 @@
 ## What it does
 Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
 `accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
-CUDA_VISIBLE_DEVICES names, in the file or in the script that is started, with the processes of the command. `tune
-run` with a recipe for a single device and ms-swift without NPROC_PER_NODE start one process. A job whose programs are
+CUDA_VISIBLE_DEVICES names, in the file, in the script that is started or for a container (`-e`, `environment:`, an
+`--env-file`; or `--gpus device=0`), with the processes of the command. `tune run` with a recipe for a single device and
+ms-swift without NPROC_PER_NODE start one process. A job whose programs are
 all told to stay on the CPU (`accelerate launch --cpu`, `use_cpu: true` in the settings that the command names) uses
 none. Silent where either number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside
 the training), and where the script spreads one model over several GPUs (`device_map`).
@@ -145,14 +146,21 @@ class JobGpusDifferFromProcesses(CommandRule):
                 continue
             gpus = f"{visible.gpus} GPU{'s' * (visible.gpus != 1)}"
             yield self.finding(
-                f"{launch.processes} processes are started, and CUDA_VISIBLE_DEVICES shows them {gpus}: more processes"
-                " than GPUs, so that a rank fails (invalid device ordinal) or two share a GPU",
+                f"{launch.processes} processes are started, and {_source(visible.text)} shows them {gpus}: more"
+                " processes than GPUs, so that a rank fails (invalid device ordinal) or two share a GPU",
                 f"start {visible.gpus} ({launch.setting} {visible.gpus * launch.machines}), or name as many GPUs",
                 cases=[
                     Case(visible.text, file=place, line=visible.line),
                     self.case(launch.command, launch.said),
                 ],
             )
+
+
+def _source(text: str) -> str:
+    """What shows GPUs: the variable without its value, or the option."""
+    name, _, file = text.partition(" of ")
+    named = name.partition("=")[0] if name.startswith(VISIBLE) else name
+    return f"{named} of {file}" if file else named
 
 
 def _needs_several_gpus(command: ShellCommand) -> bool:

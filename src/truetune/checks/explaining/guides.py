@@ -47,6 +47,14 @@ NO_ANSWER_TOKEN = Cause(
 )
 """Log probabilities are sums over the answer's tokens: exactly 0 is the sum of none"""
 
+SHARDED_OVER_NODES = Cause(
+    "FULL_SHARD or ZeRO-3 over several nodes gathers each layer over the network, in both passes: HYBRID_SHARD (or the"
+    " hpz partitions of ZeRO++) shards inside of a node",
+    "adding more nodes makes my FSDP run slower with every node; fsdp_sharding_strategy FULL_SHARD, num_machines 4",
+    ("gradients-cross-a-slow-network",),
+)
+"""It is slow, and it is of several GPUs"""
+
 GUIDES = (
     Guide(
         "garbage-output",
@@ -433,6 +441,20 @@ GUIDES = (
                   "device_map=\"cpu\")",
                   "out of memory when merging the lora adapter into a large base model, 70b; oom in merge_and_unload",
                   ("run-ended-in-an-exception",)),
+            Cause("FSDP makes one unit of the whole model (fsdp_auto_wrap_policy: NO_WRAP, FSDP(model) without"
+                  " auto_wrap_policy, fully_shard(model) alone): each GPU gathers all of it",
+                  "FULL_SHARD runs out of memory as if nothing were sharded; a quarter of the model should fit;"
+                  " fsdp_auto_wrap_policy",
+                  ("fsdp-shards-one-unit", "run-ended-in-an-exception")),
+            Cause("the states of the optimizer are offloaded, and the job or container allows less memory than they"
+                  " need: 12 to 16 bytes a weight",
+                  "the job dies with exit code -9 before the first step, the GPUs are nearly empty; offload_optimizer,"
+                  " --mem",
+                  ("offload-beyond-the-jobs-memory", "run-was-killed")),
+            Cause("a load without a dtype: transformers before 5 takes float32, twice what the checkpoint has",
+                  "loading or merging is killed although the model is half as large as the memory; from_pretrained"
+                  " without torch_dtype",
+                  ("run-was-killed",)),
             Cause("vLLM on the GPU that trains", "out of memory at the start, or free memory is less than desired GPU"
                   " memory utilization", ("vllm-takes-the-training-memory", "vllm-beside-training")),
         ),
@@ -481,7 +503,8 @@ GUIDES = (
             Cause("Lightning's devices is not the number of tasks that Slurm starts on a node: --ntasks-per-node must"
                   " equal Trainer(devices=N), with srun before python",
                   "stuck forever after Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4; lightning ddp in a slurm"
-                  " job hangs"),
+                  " job hangs",
+                  ("lightning-devices-differ-from-tasks",)),
             Cause("one process works on all GPUs: plain `python` with a Trainer wraps the model in nn.DataParallel."
                   " Start with torchrun or accelerate launch, or set CUDA_VISIBLE_DEVICES=0",
                   "using 4 gpus is slower than one, gpu 0 is much fuller than the rest; Was asked to gather along"
@@ -564,6 +587,17 @@ GUIDES = (
                   ("lr-scheduler-stepped-per-process", "learning-rate-ended-early")),
             Cause("a loss of one's own that breaks accumulation", "loss differs with accumulation steps",
                   ("custom-loss-breaks-gradient-accumulation", "accumulated-gradient-differs")),
+            Cause("the cards are not alike, or one is throttled by its heat: every step waits for the slowest",
+                  "8 gpus should give 8x and give 3x; one gpu is hot, SW Thermal Slowdown, clocks of 700 MHz; an A100"
+                  " beside an RTX 3090"),
+            SHARDED_OVER_NODES,
+            Cause("gradients under FSDP1 are clipped by torch.nn.utils.clip_grad_norm_, which takes the norm of each"
+                  " process's own part: model.clip_grad_norm_(1.0), or accelerator.clip_grad_norm_",
+                  "FSDP training is noisier than DDP; printed grad norms differ between ranks; FullyShardedDataParallel"
+                  " in a loop of one's own"),
+            Cause("CUDA_VISIBLE_DEVICES of the container, of .env or of the shell hides GPUs that the launch counts on",
+                  "invalid device ordinal on ranks 1 to 3 with nproc_per_node=4; device_count() = 1; docker compose",
+                  ("job-gpus-differ-from-processes", "run-ended-in-an-exception")),
         ),
     ),
     Guide(
@@ -904,6 +938,24 @@ GUIDES = (
             Cause("CUDA_LAUNCH_BLOCKING=1 or anomaly detection is still set",
                   "training is slow since debugging a CUDA error; detect_anomaly",
                   ("variables-that-hurt",)),
+            Cause("a resumed run first reads and throws away the batches that it had trained: ignore_data_skip=True,"
+                  " or a loader that keeps its place",
+                  "after resuming nothing happens for hours, GPU at 0 percent; Will skip the first epochs then the"
+                  " first batches; resume_from_checkpoint with a stream",
+                  ("fault-named-in-the-output",)),
+            Cause("torch is a build without CUDA (its version ends in +cpu): everything runs on the CPU, without an"
+                  " error",
+                  "a step takes minutes on a good card, no error; device: cpu, n_gpu: 0; torch +cpu in pip freeze",
+                  ("fault-named-in-the-output", "gpu-not-used-by-torch")),
+            Cause("Windows and WSL2 move what does not fit the GPU into the computer's memory, without an out-of-memory"
+                  " error: a smaller batch, and in the driver's settings `CUDA - Sysmem Fallback Policy: Prefer No"
+                  " Sysmem Fallback`",
+                  "a slightly bigger batch is suddenly 30 times slower; Shared GPU memory in the task manager;"
+                  " dedicated memory is full; WSL2, Windows"),
+            SHARDED_OVER_NODES,
+            Cause("DDP looks for unused weights at every step (ddp_find_unused_parameters=True), and there are none",
+                  "DDP LoRA runs with a warning and is slower; find_unused_parameters=True was specified",
+                  ("fault-named-in-the-output",)),
         ),
     ),
     Guide(

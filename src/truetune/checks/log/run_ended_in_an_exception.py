@@ -329,7 +329,9 @@ class RunEndedInAnException(OutputRule):
         """The figures of an out-of-memory message, and what needed the memory."""
         figures = self._memory_figures(failure)
         story = self._memory_story(failure, output)
-        yield from figures.evidence(asks_on=story.asks_on)
+        yield from figures.evidence(
+            asks_on=story.asks_on, is_explained=story.whole_model is not None
+        )
         proofs = tuple(story.evidence())
         yield from proofs
         # the message's own list of causes is a guess: it is left out where the run proves one

@@ -40,6 +40,11 @@ from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.log.host_memory_evidence import (
+    HostMemoryCause,
+    find_host_memory_cause,
+    held_by_killed_process,
+)
 from truetune.checks.log.message_evidence import (
     describe_message,
     describe_steps,
@@ -97,7 +102,10 @@ class RunWasKilled(OutputRule):
         before = self._faults_before(first)
         # A launcher that ends its processes only reports a fault that the output names: that one has the advice.
         explained = bool(before) and first.message.is_consequence
+        memory = self._memory_cause(first)
         advice = self._advice_of_loading(first) or first.message.advice
+        if memory is not None and memory.advice:
+            advice = memory.advice
         if explained:
             advice = f"see first to what stands before it: {before[0].message.advice}"
         yield self.finding(
@@ -109,6 +117,8 @@ class RunWasKilled(OutputRule):
                 *_what_was_waited_for(first, output),
                 *self._pace_before(first),
                 *self._loading(first),
+                *_what_was_held(first),
+                *(memory.lines if memory is not None else ()),
                 *describe_message(first.message, cause=not explained and not self._is_known(first)),
                 *others[:5],
             ),
@@ -124,14 +134,26 @@ class RunWasKilled(OutputRule):
 
     def _is_known(self, end: Notice) -> bool:
         """Is the cause known, so that the message's list of causes would only be a guess beside it?"""
-        return self._is_even(end) or self._loaded_by_every_process(end) is not None
+        memory = self._memory_cause(end)
+        is_proved = memory is not None and memory.is_proved
+        return is_proved or self._is_even(end) or self._loaded_by_every_process(end) is not None
+
+    def _memory_cause(self, end: Notice) -> HostMemoryCause | None:
+        """What filled the machine's memory before the first step; None where nothing says so."""
+        if not self._may_be_loading(end) or self._loaded_by_every_process(end) is not None:
+            return None
+        return find_host_memory_cause(end.text, self.subject.files_beside)
+
+    def _may_be_loading(self, end: Notice) -> bool:
+        """Was the memory used up before a step was made?"""
+        output = self.subject.output
+        if end.message.name not in MEMORY_ENDS or output is None:
+            return False
+        return not self.subject.curve("loss") and not steps_made(self.subject, output)
 
     def _loaded_by_every_process(self, end: Notice) -> SettingBeside | None:
         """The setting by which each process loaded the whole model, where the memory was used up before a step."""
-        output = self.subject.output
-        if end.message.name not in MEMORY_ENDS or output is None:
-            return None
-        if self.subject.curve("loss") or steps_made(self.subject, output):
+        if not self._may_be_loading(end):
             return None
         return self.subject.files_beside.setting(LOADED_BY_EVERY_PROCESS)
 
@@ -238,6 +260,13 @@ def _what_was_waited_for(end: Notice, output: ConsoleOutput) -> tuple[str, ...]:
     if end.message.name != COLLECTIVE_TIMEOUT:
         return ()
     return (*output.collectives, *lines_of_one_rank(output))
+
+
+def _what_was_held(end: Notice) -> Iterator[str]:
+    """What the process held that was killed, as the kernel's line says it."""
+    held = held_by_killed_process(end.text)
+    if held is not None:
+        yield f"the process held {held:,.0f} GiB when the kernel killed it (anon-rss)"
 
 
 def _title_of_end(end: Notice) -> str:

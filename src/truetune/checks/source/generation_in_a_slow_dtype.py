@@ -45,8 +45,10 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import (
+    EIGHT_BIT_OPTION,
     ModelChain,
     billions_of_model,
+    is_float32_by_default,
     load_dtypes,
     model_chains,
 )
@@ -60,7 +62,6 @@ from truetune.source.resolved_calls import Call
 
 BYTES_OF_BFLOAT16 = 2
 """Of a weight in bfloat16"""
-EIGHT_BIT_OPTION = "load_in_8bit"
 MIN_BILLIONS = 1.0
 """Parameters from which float32 is a choice that costs something; tests and demonstrations are smaller"""
 
@@ -88,7 +89,7 @@ class GenerationInASlowDtype(SourceRule):
                     f"the model generates in {why} as in bfloat16",
                     f"set dtype=torch.bfloat16 in from_pretrained where that fits the GPU{size}; 4 bits with"
                     " bnb_4bit_compute_dtype=torch.bfloat16 take less",
-                    severity="warning" if _is_float32_by_default(module, chain.load) else "info",
+                    severity="warning" if is_float32_by_default(module, chain.load) else "info",
                     cases=[case_at(module, chain.load.node), case_at(module, call.node)],
                 )
 
@@ -102,23 +103,11 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
         return "LLM.int8 (load_in_8bit): each token takes several times as long"
     wide = any(dtype in WIDE for dtype in load_dtypes(module, chain.load))
     narrowed = any(_casts_weights(module, step) for step in chain.steps)
-    if not wide and not narrowed and _is_float32_by_default(module, chain.load):
+    if not wide and not narrowed and is_float32_by_default(module, chain.load):
         wide = True
     if wide and not narrowed and billions is not None:
         return "float32: each token reads twice the bytes, and takes twice as long"
     return None
-
-
-def _is_float32_by_default(module: Module, load: Call) -> bool:
-    """Does a call name no dtype under a transformers before 5, which then loads float32 whatever the weights are in?"""
-    named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", EIGHT_BIT_OPTION}
-    is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
-    return (
-        is_before
-        and not load.open
-        and named.isdisjoint(load.keywords)
-        and not load.named("unsloth.*")
-    )
 
 
 def _casts_weights(module: Module, step: Call) -> bool:

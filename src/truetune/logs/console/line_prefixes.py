@@ -44,7 +44,7 @@ LEVEL_OF_LETTER: dict[str, LogLevel] = {
 }
 LEVEL_WORD = r"(?P<level{n}>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)"
 LOGGER_PREFIX = re.compile(
-    r"\[(?P<glog>[DIWEFC])\d{3,4} [\d:.]{8,20}(?: \d{1,9})? [^\]\s]{1,120}\] ?"
+    r"\[(?P<glog>[DIWEFC])\d{3,4} [\d:.]{8,20}(?: \d{1,9})?(?: [^\]\s]{1,120})?\] ?"
     r"|(?P<torch>[DIWEFC])\d{4} [\d:.]{8,20} \d{1,9} [^\]\s]{1,160}\] ?"
     r"|\[(?P<short>[DIWEFC]) [^\]\s]{1,80}:\d{1,6}\] ?"
     rf"|\[{LEVEL_WORD.format(n='')}(?:\|[^\]]{{1,80}})?\](?: [\d:,. -]{{7,29}}\d)?(?: >>)? ?"  # transformers' own form

@@ -163,8 +163,12 @@ class MemoryFigures:
             " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
         )
 
-    def evidence(self, *, asks_on: bool = False) -> list[str]:
-        """The numbers, and what they show, one line each; `asks_on`: more tensors would follow the one that failed."""
+    def evidence(self, *, asks_on: bool = False, is_explained: bool = False) -> list[str]:
+        """The numbers, and what they show, one line each; `asks_on`: more tensors would follow the one that failed.
+
+        Args:
+            is_explained: what the tensor that failed is, is known.
+        """
         lines = []
         parts = (
             ("asked for", self.asked),
@@ -186,12 +190,13 @@ class MemoryFigures:
         if (
             self.asked is not None
             and self.capacity
+            and not is_explained
             and self.asked > LARGE_REQUEST_SHARE * self.capacity
         ):
             lines.append(
                 f"one tensor of {_format_size(self.asked)}: logits (rows x length x vocabulary) or"
                 " attention scores (without SDPA or FlashAttention), which fewer or shorter rows"
-                " make smaller"
+                " make smaller; or, where FSDP wraps no layers, the whole model"
             )
         return lines
 

@@ -37,10 +37,17 @@ from truetune.logs.console.out_of_memory_lengths import (
 )
 from truetune.logs.console.printed_settings import PrintedSettings
 from truetune.logs.console.tracebacks import Frame
+from truetune.logs.console.whole_model_tensor import (
+    describe_unit,
+    unit_advice,
+    unit_setting,
+    whole_model_bytes,
+)
 from truetune.logs.files_beside import (
     FILLED_TO_LIMIT,
     LENGTH_LIMIT,
     NOTHING_BESIDE,
+    RECOMPUTED_BY_LAUNCHER,
     FilesBeside,
     SettingBeside,
 )
@@ -171,6 +178,18 @@ class MemoryStory:
         return self.shape is not None and self.shape.is_whole_context
 
     @property
+    def whole_model(self) -> int | None:
+        """Bytes of a weight, where the tensor that failed has the size of all weights together; None elsewhere."""
+        return whole_model_bytes(self.asked, self.beside)
+
+    @property
+    def unit(self) -> SettingBeside | None:
+        """The setting by which FSDP gathers the whole model at once, where this run shows FSDP; None elsewhere."""
+        in_fsdp = any("torch/distributed/fsdp" in frame.file for frame in self.frames)
+        is_shown = in_fsdp or self.whole_model is not None
+        return unit_setting(self.beside) if is_shown else None
+
+    @property
     def asks_on(self) -> bool:
         """Would more tensors follow the one that failed, so that room for this one alone is not enough?"""
         grows = memory_growth(self.memory) is not None
@@ -202,6 +221,7 @@ class MemoryStory:
         elif self.cause is not None:
             yield f"what needed the memory: {self.cause.cause}"
         yield from self._evidence_of_shape()
+        yield from describe_unit(self.asked, self.whole_model, self.unit, self.beside)
         yield from self._evidence_of_files()
         if self.comes_late and self.is_fragmented:
             yield (
@@ -325,6 +345,9 @@ class MemoryStory:
                 " .detach().cpu(), or not at all: look in the loop for lists and sums of tensors"
                 " (`truetune lint SCRIPT`); smaller batches only delay it"
             )
+        if self.whole_model is not None or self.unit is not None:
+            # An estimate takes FSDP to share out each layer.
+            return unit_advice(self.unit)
         if self.cause is not None and self.cause.name == LOADED_AFTER_TRAINING.name:
             # An estimate of the training knows nothing of a second model.
             return "; ".join(self._changes())
@@ -444,7 +467,7 @@ class MemoryStory:
 
     def _checkpointing(self) -> bool | None:
         """Is gradient checkpointing on, as the output or a file beside it says? None: not known."""
-        if self.settings.checkpointing:
+        if self.settings.checkpointing or _is_on(self.beside.setting(RECOMPUTED_BY_LAUNCHER)):
             return True
         setting = self.beside.setting("gradient_checkpointing")
         return bool(setting.value) if setting is not None else None

@@ -26,6 +26,7 @@ WRAPPING_CALLS = (
 """Calls that put something on the model that they are given"""
 LOADING_CALLS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 UNWRAPPING_METHODS = ("merge_and_unload", "unload", "get_base_model")
+EIGHT_BIT_OPTION = "load_in_8bit"
 MAX_STEPS = 12
 """Calls between a generation and what loads its weights; scripts have up to five"""
 BILLIONS_IN_NAME = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-z])")
@@ -91,3 +92,15 @@ def load_dtypes(module: Module, load: Call) -> Iterator[str]:
         if name in load.keywords:
             given = load.keywords[name]
             yield module.flow.name(given) or str(module.flow.value(given))
+
+
+def is_float32_by_default(module: Module, load: Call) -> bool:
+    """Does a call name no dtype under a transformers before 5, which then loads float32 whatever the weights are in?"""
+    named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", EIGHT_BIT_OPTION}
+    is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
+    return (
+        is_before
+        and not load.open
+        and named.isdisjoint(load.keywords)
+        and not load.named("unsloth.*")
+    )

@@ -42,7 +42,7 @@ MESSAGES = (
         r"(?:slurmstepd: |srun: )?(?:error: )?(?:Detected \d+ oom[-_ ]kill event|.{0,80}Out Of"
         r" Memory$"
         r"|TERM_MEMLIMIT|=>> PBS: job killed: mem |.{0,60}OOM Killed|.{0,160}DUE TO OUT.OF.MEMORY)"
-        r"|(?:.{0,80}kernel: )?(?:\[ *[\d.]{3,20}\] )?"
+        r"|(?:.{0,80}kernel: )?(?:\[ *[\d.]{3,20}\] |\[\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}\] )?"
         r"(?:Memory cgroup out of memory|Out of memory): Kill(?:ed)? process"
         r"|.{0,60}\bOOMKilled\b|.{0,200}\bYour notebook (?:tried to allocate more memory"
         r"|restarted because it (?:ran out of memory|allocated))"

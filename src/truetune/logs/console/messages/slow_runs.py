@@ -244,6 +244,32 @@ MESSAGES = (
         severity="info",
     ),
     define_message(
+        "trained-batches-are-skipped",
+        "the resumed run first reads the batches that it had trained, and throws them away",
+        r"Will skip the first \d+ epochs? then the first [\d,]{4,} batches",
+        "resume_from_checkpoint goes through the data to the place where the run stopped: each row is read, tokenized"
+        " and collated for nothing, and the GPU waits. With a stream that takes hours",
+        "ignore_data_skip=True begins at once (with another data_seed, so that the order is a new one); or a loader"
+        " that keeps its place: torchdata's StatefulDataLoader, dataset.skip(n) of a stream",
+        "transformers/trainer.py",
+        shown="notice",
+        severity="info",
+    ),
+    define_message(
+        "trained-without-gpu",
+        "the Trainer sees no GPU: everything runs on the CPU",
+        r"(?:Process rank: ?-?\d+, )?device: cpu,? n_gpu: 0\b",
+        "torch is a build without CUDA (its version ends in +cpu), its CUDA is newer than the driver, or"
+        " CUDA_VISIBLE_DEVICES is empty",
+        "`truetune doctor` says which; a build with CUDA comes from `pip install torch --index-url"
+        " https://download.pytorch.org/whl/cu128` (no +cpu in requirements), and assert torch.cuda.is_available() at"
+        " the top of the script stops such a run",
+        "transformers/training_args.py",
+        "transformers/examples/pytorch/language-modeling/run_clm.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
         "gradient-strides-differ",
         "DDP copies gradients whose layout in memory differs from its buckets",
         r"(?:Warning: )?Grad strides do not match bucket view strides",

@@ -1,0 +1,163 @@
+"""Lightning counts on other processes than Slurm starts.
+
+## What it does
+Takes the script that a Slurm job starts by `python`, with or without srun, and the number of devices that it gives
+Lightning's Trainer or Fabric (or that the command gives `--trainer.devices`), and compares it with the tasks that
+Slurm starts on a node. Silent where either number is not plain, where the job says nothing of tasks and starts no
+srun (then Lightning starts its processes itself), and where the script takes another environment of Lightning's.
+
+## Why it is bad
+In a Slurm job Lightning leaves it to srun to start the processes, one a device. With fewer tasks than devices the
+first process waits for the others without end, at "GLOBAL_RANK: 0, MEMBER: 1/4"; newer releases stop with an error.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:4
+srun python -m lightning_project.main fit --trainer.devices 4
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+srun python -m lightning_project.main fit --trainer.devices 4
+```
+
+## Fix safety
+Safe: it starts the processes that the script counts on.
+
+## References
+- lightning/fabric/plugins/environments/slurm.py (detect, validate_settings)
+- lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.job_gpus_and_processes import tasks_per_node
+from truetune.checks.launch_files import find_in_folder_or_parents, parse_script
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
+
+PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
+CLASSES = ("Trainer", "Fabric")
+TASKS = frozenset(("--ntasks-per-node", "--ntasks", "-n"))
+OTHER_ENVIRONMENTS = ("LightningEnvironment", "TorchElasticEnvironment", "ClusterEnvironment")
+
+
+class _Devices(NamedTuple):
+    """How many devices Lightning is given on a node."""
+
+    number: int
+    text: str
+    file: str
+    line: int
+
+
+class LightningDevicesDifferFromTasks(CommandRule):
+    code = "CMD097"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    stability = "preview"
+    what = "scripts of Lightning in Slurm jobs whose tasks are said"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _Devices]]:
+        if not file.requests:
+            return
+        for command in file.commands:
+            is_srun = command.words[0] == "srun"
+            if not _starts_python(command) or not (is_srun or TASKS & file.requests.keys()):
+                continue
+            devices = _devices_of_command(command, file) or _devices_of_script(command, file)
+            if devices is not None:
+                yield command, devices
+
+    def findings(self) -> Iterator[Finding]:
+        for command, devices in self.places(self.subject):
+            tasks = tasks_per_node(command, self.subject)
+            if tasks is None or tasks == devices.number:
+                continue
+            started = f"{tasks} task{'s' * (tasks != 1)} on a node"
+            by = "Slurm starts" if command.words[0] == "srun" else "without srun the job starts"
+            yield self.finding(
+                f"Lightning counts on {devices.number} processes on a node, and {by} {started}: in a Slurm job it"
+                " starts none itself, and waits for those that are missing",
+                f"set #SBATCH --ntasks-per-node={devices.number}, and start the script by srun",
+                cases=[
+                    Case(devices.text, file=devices.file, line=devices.line),
+                    self.case(command, command.text[:300]),
+                ],
+            )
+
+
+def _starts_python(command: ShellCommand) -> bool:
+    """Does a command start Python itself, with no launcher that starts processes?"""
+    programs = [word.rpartition("/")[2] for word in command.words]
+    launchers = {"torchrun", "accelerate", "deepspeed", "mpirun", "torch.distributed.run"}
+    return any(one.startswith("python") for one in programs) and not launchers & set(programs)
+
+
+def _devices_of_command(command: ShellCommand, file: CommandFile) -> _Devices | None:
+    """What the command line of Lightning's own parser says."""
+    value = parse_whole_number(last_option(command.words, "--trainer.devices"))
+    text = f"--trainer.devices {value}"
+    return _Devices(value, text, file.path, command.line) if value else None
+
+
+def _devices_of_script(command: ShellCommand, file: CommandFile) -> _Devices | None:
+    """What the script gives Lightning's Trainer as a plain number; None where it gives several, or none."""
+    name = next((word for word in command.words if word.endswith(".py")), None)
+    script = find_in_folder_or_parents(Path(file.path).parent, name)
+    tree = parse_script(script)
+    if tree is None or script is None or not _uses_lightning(tree):
+        return None
+    found = list(_given_devices(tree))
+    if len({value for value, _ in found}) != 1:
+        return None
+    value, line = found[0]
+    return _Devices(value, f"devices={value}", str(script), line)
+
+
+def _uses_lightning(tree: ast.Module) -> bool:
+    """Does a script import Lightning, and leave the environment to it?"""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module or "", *(alias.name for alias in node.names)}
+    is_imported = any(name.partition(".")[0] in PACKAGES for name in names)
+    return is_imported and not names & set(OTHER_ENVIRONMENTS)
+
+
+def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """The numbers that calls of the Trainer or of Fabric get as `devices`, with their lines."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or _last_name(node.func) not in CLASSES:
+            continue
+        for keyword in node.keywords:
+            value = keyword.value
+            is_number = isinstance(value, ast.Constant) and type(value.value) is int
+            if keyword.arg == "devices" and is_number and isinstance(value, ast.Constant):
+                yield int(str(value.value)), keyword.value.lineno
+
+
+def _last_name(node: ast.expr) -> str:
+    """`Trainer` of `L.Trainer`."""
+    return ast.unparse(node).rpartition(".")[2]

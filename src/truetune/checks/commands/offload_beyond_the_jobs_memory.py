@@ -1,0 +1,117 @@
+"""The states of the optimizer are put into the machine's memory, and the job asks for less.
+
+## What it does
+Takes the model that a launch trains whole, and the file or option that puts its optimizer on the CPU (ZeRO's
+`offload_optimizer`, FSDP's `fsdp_offload_params`). Adam keeps 12 bytes of each weight there: the weight and two moments
+in float32. Compares that with the memory that the job asks for on its node (`#SBATCH --mem`) or that `docker run`
+allows. Silent for adapters, for several nodes, and where the model's size or the memory is not plain.
+
+## Why it is bad
+The kernel kills a process of the job while the states are made, behind the loading of the weights and before the first
+step. No traceback is printed, and the GPUs are nearly empty, so that the fault is sought elsewhere.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --gres=gpu:4
+#SBATCH --mem=64G
+accelerate launch --use_deepspeed --num_processes 4 --zero_stage 3 --offload_optimizer_device cpu \
+    train.py --model_name_or_path Qwen/Qwen2.5-7B
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --gres=gpu:4
+#SBATCH --mem=200G
+accelerate launch --use_deepspeed --num_processes 4 --zero_stage 3 --offload_optimizer_device cpu \
+    train.py --model_name_or_path Qwen/Qwen2.5-7B
+```
+
+## Fix safety
+Asking for more memory changes nothing of the run. Without the offload the states need room on the GPUs.
+
+## References
+- deepspeed/ops/adam/cpu_adam.py, deepspeed/runtime/zero/stage3.py (estimate_zero3_model_states_mem_needs)
+- Slurm documentation, sbatch: `--mem`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.host_memory_needs import BYTES_OF_STATES, model_of_launch
+from truetune.checks.host_memory_settings import memory_limit
+from truetune.checks.launch_files import (
+    LaunchFiles,
+    LocatedValue,
+    find_launches_with_files,
+    first_set_value,
+)
+from truetune.checks.launch_memory_settings import optimizer_on_cpu
+from truetune.checks.node_rendezvous import node_count_of_job
+from truetune.checks.rule import CommandRule
+from truetune.logs.files_beside import SettingBeside
+from truetune.parsing.shell_commands import CommandFile, last_option
+
+ROOM_FOR_THE_REST = 2
+"""What is advised is this many times the states: gradients, buffers, weights while they are loaded, and the processes.
+Chosen after DeepSpeed's own estimate, 18 bytes a weight and half as much again"""
+
+
+class OffloadBeyondTheJobsMemory(CommandRule):
+    code = "CMD095"
+    symptoms = ("out-of-memory",)
+    severity = "error"
+    stability = "preview"
+    what = "launches that put the optimizer on the CPU, in jobs whose memory is said"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[tuple[LaunchFiles, LocatedValue, SettingBeside]]:
+        for launch in find_launches_with_files(file):
+            limit = memory_limit(file, launch.command)
+            place = _optimizer_on_cpu(launch)
+            if limit is not None and place is not None and _is_one_node(launch, file):
+                yield launch, place, limit
+
+    def findings(self) -> Iterator[Finding]:
+        for launch, place, limit in self.places(self.subject):
+            model = model_of_launch(launch)
+            if model is None or model.states_gib <= float(limit.value):
+                continue
+            yield self.finding(
+                f"the optimizer's states of {model.name} need {model.states_gib:,.0f} GiB of the machine's memory"
+                f" ({model.parameters:,} weights x {BYTES_OF_STATES} bytes, gradients not counted), and {limit.text}"
+                f" allows {float(limit.value):,.0f}: a process is killed while they are made",
+                f"ask for {model.states_gib * ROOM_FOR_THE_REST:,.0f}G, or keep the states on the GPUs (leave out"
+                f" {place.text.rpartition('.')[2]}), if they fit there",
+                cases=[
+                    Case(limit.text, file=limit.file, line=limit.line),
+                    Case(place.text, file=place.file, line=place.line),
+                    self.case(launch.command, launch.command.text[:300]),
+                ],
+            )
+
+
+def _optimizer_on_cpu(launch: LaunchFiles) -> LocatedValue | None:
+    """Where a launch puts the states of the optimizer into the machine's memory; None where it does not."""
+    option = launch.option("offload_optimizer_device")
+    if option is not None:
+        return option if option.value == "cpu" else None
+    for document in (launch.deepspeed, launch.accelerate):
+        found = optimizer_on_cpu(document) if document is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def _is_one_node(launch: LaunchFiles, file: CommandFile) -> bool:
+    """Does the run stand on one node, so that all states are in its memory?"""
+    machines = first_set_value(launch.accelerate, ("num_machines",))
+    counts = [last_option(launch.command.words, name) for name in ("--num_machines", "--nnodes")]
+    if any(count not in (None, "1") for count in counts):
+        return False
+    if machines is not None and machines.value != 1:
+        return False
+    return node_count_of_job(file) == 1 or not {"--nodes", "-N"} & file.requests.keys()

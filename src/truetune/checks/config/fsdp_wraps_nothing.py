@@ -1,0 +1,131 @@
+"""FSDP is told to shard, and given no policy by which to wrap layers.
+
+## What it does
+Reads the Trainer's `fsdp` (also Axolotl's and LLaMA-Factory's, and a script's TrainingArguments): `full_shard` or
+`hybrid_shard` without `auto_wrap`, and no policy in `fsdp_config`; or a policy of NO_WRAP there. A class of layers that
+fsdp_config names is not used without `auto_wrap`. Silent where a file of accelerate's in the folder has settings of
+FSDP: the launch may bring the policy.
+
+## Why it is bad
+The whole model becomes one unit. Each GPU gathers all weights for each pass, and makes the whole gradient before it is
+shared out: it needs as much memory as if nothing were sharded, beside the shards.
+
+## Example
+```yaml
+config:
+  base_model: Qwen/Qwen3-8B
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  fsdp_config: {auto_wrap_policy: NO_WRAP, transformer_layer_cls_to_wrap: Qwen3DecoderLayer}
+```
+
+## Use instead
+```yaml
+config:
+  base_model: Qwen/Qwen3-8B
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  fsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP, transformer_layer_cls_to_wrap: Qwen3DecoderLayer}
+```
+
+## Fix safety
+Safe: it decides how weights are grouped, not what is learned.
+
+## References
+- transformers/training_args.py (`fsdp`), accelerate/utils/dataclasses.py (FullyShardedDataParallelPlugin)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.launch_memory_settings import MARKS, NO_POLICY
+from truetune.checks.measurement import Measurement
+from truetune.checks.rule import ConfigRule
+from truetune.errors import TruetuneError
+from truetune.settings.located_document import read_config_text
+
+GATHERING = ("full_shard", "hybrid_shard")
+WRAPS = "auto_wrap"
+POLICIES = ("auto_wrap_policy", "fsdp_auto_wrap_policy")
+LEAST = ("min_num_params", "fsdp_min_num_params")
+MAX_FILES = 60
+MAX_BYTES = 1 << 16
+"""Of a file of accelerate's, which has some forty lines"""
+
+
+class FsdpWrapsNothing(ConfigRule):
+    code = "CFG099"
+    symptoms = ("out-of-memory", "several-gpus")
+    severity = "warning"
+    stability = "preview"
+
+    def unmet(self) -> Unmet | None:
+        if not self._options() and self._policy() is None:
+            return Unmet("it is about runs that FSDP shards, and this is none")
+        return None
+
+    def figure(self) -> Measurement | str:
+        return "FSDP is given a policy by which it wraps layers"
+
+    def findings(self) -> Iterator[Finding]:
+        policy, options = self._policy(), self._options()
+        is_off = policy is not None and policy.upper() == NO_POLICY
+        lacks = policy is None and any(one in options for one in GATHERING) and WRAPS not in options
+        if not is_off and (not lacks or self._is_brought_by_launch()):
+            return
+        what = f"fsdp: {' '.join(options)} without auto_wrap" if lacks else f"a policy of {policy}"
+        yield self.finding(
+            f"FSDP wraps no layer ({what}): the whole model is one unit, which each GPU gathers at once, as if nothing"
+            " were sharded",
+            "add auto_wrap to fsdp" if lacks else "set auto_wrap_policy to TRANSFORMER_BASED_WRAP",
+            cases=[setting_case(self.subject, what, *POLICIES, "fsdp_config", "fsdp")]
+            if is_off
+            else [setting_case(self.subject, what, "fsdp")],
+        )
+
+    def _options(self) -> list[str]:
+        """The words of `fsdp`: a text with spaces, or a list."""
+        given = self.subject.raw.get("fsdp")
+        if isinstance(given, str):
+            return given.lower().split()
+        return [str(one).lower() for one in given] if isinstance(given, (list, tuple)) else []
+
+    def _policy(self) -> str | None:
+        """The policy that fsdp_config names, or what stands for one: units by size; None where it names none."""
+        # Some settings stand outside of the table.
+        own = next(
+            (self.subject.raw[name] for name in POLICIES if self.subject.raw.get(name)), None
+        )
+        if own is not None:
+            return str(own)
+        table: Any = self.subject.raw.get("fsdp_config")
+        if table is None:
+            return None
+        if not isinstance(table, dict):
+            # A file, or what code computes, may hold one.
+            return "unknown"
+        if any(table.get(name) for name in LEAST):
+            return "by size"
+        return next((str(table[name]) for name in POLICIES if table.get(name)), None)
+
+    def _is_brought_by_launch(self) -> bool:
+        """Does a file of accelerate's beside the settings have settings of FSDP?"""
+        try:
+            files = sorted(Path(self.subject.path).parent.iterdir())[:MAX_FILES]
+            near = [
+                one
+                for one in files
+                if one.suffix in (".yaml", ".yml") and one.stat().st_size < MAX_BYTES
+            ]
+            return any(
+                MARKS[0] in text and "distributed_type" in text
+                for text in map(read_config_text, near)
+            )
+        except (OSError, TruetuneError):
+            return False

@@ -1,0 +1,130 @@
+"""What a run needs of the machine's memory: states of the optimizer that are put there, and weights that are loaded.
+
+Only lower bounds are counted, so that "more than the job has" is a fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.launch_files import LaunchFiles
+from truetune.checks.source.evidence.answering_models import is_float32_by_default
+from truetune.errors import TruetuneError
+from truetune.logs.files_beside import (
+    ADAPTED_BASE,
+    LOADED_IN_FLOAT32,
+    STATES_GIB,
+    SettingBeside,
+)
+from truetune.memory.architecture import parse_architecture
+from truetune.memory.published_model_shapes import published_config
+from truetune.parsing.input_limits import SETTINGS
+from truetune.parsing.json_reader import read_json
+from truetune.settings.config import Config
+from truetune.source.module import Module, read_module
+from truetune.source.script_configs import extract_configs, find_model_name
+
+BYTES_OF_STATES = 12
+"""The least that Adam keeps of a trained weight on the CPU: the weight and two moments in float32
+(deepspeed/ops/adam/cpu_adam.py, deepspeed/runtime/zero/stage3.py). Gradients, and buffers of pinned memory, come on
+top: DeepSpeed's own estimate (estimate_zero3_model_states_mem_needs) is 16 to 18 bytes"""
+GIB = 1 << 30
+ADAPTERS = ("peft", "lora")
+"""Words one of which stands in each script that trains an adapter: then few weights have states"""
+ADAPTER_FILE = "adapter_config.json"
+LOADS = ("transformers.AutoModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+MODEL_OPTIONS = ("model_name_or_path", "model_name", "model_id", "base_model", "model")
+
+
+class TrainedModel(NamedTuple):
+    """A model all of whose weights are trained."""
+
+    name: str
+    parameters: int
+
+    @property
+    def states_gib(self) -> float:
+        """GiB of the states of its optimizer, at least."""
+        return self.parameters * BYTES_OF_STATES / GIB
+
+
+def parameters_of_model(name: str) -> int | None:
+    """The parameters of a published model; None where its shape is not known."""
+    published = published_config(name)
+    try:
+        return parse_architecture(published).parameters if published is not None else None
+    except TruetuneError:
+        return None
+
+
+def fully_trained(config: Config) -> TrainedModel | None:
+    """The model of a run that trains all of its weights by Adam; None elsewhere, and where it is not known."""
+    training, name = config.spec.training, config.spec.model
+    if not name or training.load_in is not None or training.lora is not None:
+        return None
+    if training.adapter or (training.optim is not None and "adam" not in training.optim.lower()):
+        return None
+    parameters = parameters_of_model(name)
+    return TrainedModel(name, parameters) if parameters is not None else None
+
+
+def model_of_launch(launch: LaunchFiles) -> TrainedModel | None:
+    """The model that a launch trains whole; None where it trains an adapter, or nothing says which it is."""
+    words = " ".join(launch.command.words).lower()
+    if any(word in words for word in ADAPTERS) or launch.settings is not None:
+        return None
+    given = launch.option(*MODEL_OPTIONS)
+    if launch.script is None:
+        return _named_model(str(given.value)) if given is not None else None
+    try:
+        module = read_module(launch.script)
+        if any(word in module.text.lower() for word in ADAPTERS):
+            return None
+        config = next(iter(extract_configs(module)), None)
+        found = fully_trained(config) if config is not None else None
+        name = str(given.value) if given is not None else find_model_name(module)
+    except (TruetuneError, OSError, ValueError):
+        return None
+    return found or (_named_model(name) if name and config is None else None)
+
+
+def _named_model(name: str) -> TrainedModel | None:
+    """The model of that name, where its size is known."""
+    parameters = parameters_of_model(Path(name).as_posix())
+    return TrainedModel(name, parameters) if parameters is not None else None
+
+
+def states_of_config(config: Config) -> Iterator[SettingBeside]:
+    """What the optimizer keeps of the model of a run, where all of it is trained."""
+    model = fully_trained(config)
+    if model is not None:
+        yield SettingBeside(STATES_GIB, round(model.states_gib, 1), config.path, 0, model.name)
+
+
+def states_of_script(module: Module, configs: Sequence[Config]) -> Iterator[SettingBeside]:
+    """The same of a script that names no adapter."""
+    if not any(word in module.text.lower() for word in ADAPTERS):
+        for config in configs:
+            yield from states_of_config(config)
+
+
+def float32_loads(module: Module) -> Iterator[SettingBeside]:
+    """Where a script loads a model without a type, under a transformers that then takes float32."""
+    for call in module.calls(*LOADS):
+        if not is_float32_by_default(module, call):
+            continue
+        name = module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
+        line, _ = module.place(call.node)
+        text = f"from_pretrained without a dtype ({module.pins.told('transformers')})"
+        value = name if isinstance(name, str) else ""
+        yield SettingBeside(LOADED_IN_FLOAT32, value, module.home(call.node).path, line, text)
+
+
+def base_of_adapter(file: Path) -> Iterator[SettingBeside]:
+    """The base that the file of a saved adapter names."""
+    value = read_json(file, SETTINGS)
+    name = value.get("base_model_name_or_path") if isinstance(value, dict) else None
+    if isinstance(name, str) and name:
+        yield SettingBeside(ADAPTED_BASE, name, str(file), 0, name)

@@ -1,0 +1,104 @@
+"""What the files of a launch say about memory: accelerate's FSDP settings, and what DeepSpeed or FSDP put on the CPU.
+
+A log and a script know nothing of them: `accelerate launch --config_file fsdp.yaml` decides whether layers are gathered
+one at a time, whether activations are computed twice, and where the states of the optimizer lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from truetune.checks.launch_files import LocatedValue, first_set_value
+from truetune.logs.files_beside import (
+    LEAST_UNIT,
+    OPTIMIZER_ON_CPU,
+    RECOMPUTED_BY_LAUNCHER,
+    SHARDED_AS_ONE_UNIT,
+    SettingBeside,
+)
+from truetune.settings.located_document import LocatedDocument, parse_document
+
+MARKS = ("fsdp_config", "zero_optimization", "deepspeed_config")
+"""One of them stands in each file that is read here"""
+NO_POLICY = "NO_WRAP"
+BY_SIZE = "SIZE_BASED_WRAP"
+GATHERING = frozenset(("FULL_SHARD", "HYBRID_SHARD", "1", "4", "true"))
+"""Strategies under which the weights of a unit are gathered for each pass: FSDP's names, accelerate's numbers, and
+`fsdp_reshard_after_forward: true` of FSDP2"""
+ON_CPU = frozenset(("cpu", "true"))
+
+
+def memory_settings_in_document(text: str, path: Path) -> Iterator[SettingBeside]:
+    """What a YAML or JSON file of a launcher says about memory."""
+    if not any(mark in text for mark in MARKS):
+        return
+    document = parse_document(text, str(path))
+    if not isinstance(document.value, Mapping):
+        return
+    yield from _unit_of_fsdp(document)
+    recomputed = _of_fsdp(document, "activation_checkpointing")
+    if recomputed is not None and recomputed.value is True:
+        yield _beside(RECOMPUTED_BY_LAUNCHER, True, recomputed)
+    place = optimizer_on_cpu(document)
+    if place is not None:
+        yield _beside(OPTIMIZER_ON_CPU, True, place)
+
+
+def _unit_of_fsdp(document: LocatedDocument) -> Iterator[SettingBeside]:
+    """The policy by which FSDP makes units, where it makes one of the whole model, or may."""
+    policy = one_unit_policy(document)
+    if policy is not None:
+        yield _beside(SHARDED_AS_ONE_UNIT, True, policy)
+    least = least_unit(document)
+    if least is not None and isinstance(least.value, int):
+        yield _beside(LEAST_UNIT, least.value, least)
+
+
+def one_unit_policy(document: LocatedDocument) -> LocatedValue | None:
+    """`fsdp_auto_wrap_policy: NO_WRAP`, where weights are sharded; None elsewhere."""
+    policy = _of_fsdp(document, "auto_wrap_policy")
+    is_none = policy is not None and str(policy.value).upper() == NO_POLICY
+    return policy if is_none and _gathers(document) else None
+
+
+def least_unit(document: LocatedDocument) -> LocatedValue | None:
+    """The least parameters of a unit, where units are made by size and weights are sharded; None elsewhere."""
+    policy = _of_fsdp(document, "auto_wrap_policy")
+    if policy is None or str(policy.value).upper() != BY_SIZE or not _gathers(document):
+        return None
+    return _of_fsdp(document, "min_num_params")
+
+
+def _gathers(document: LocatedDocument) -> bool:
+    """Are weights sharded and gathered for each pass? The default of FSDP is that they are."""
+    strategy = _of_fsdp(document, "reshard_after_forward") or _of_fsdp(
+        document, "sharding_strategy"
+    )
+    if strategy is None:
+        return True
+    value = str(strategy.value)
+    return value.upper() in GATHERING or value.lower() in GATHERING
+
+
+def _of_fsdp(document: LocatedDocument, name: str) -> LocatedValue | None:
+    """A setting of FSDP, with or without its prefix."""
+    return first_set_value(document, ("fsdp_config", f"fsdp_{name}"), ("fsdp_config", name))
+
+
+def optimizer_on_cpu(document: LocatedDocument) -> LocatedValue | None:
+    """The line that puts the states of the optimizer into the machine's memory; None where none does."""
+    found = first_set_value(
+        document,
+        ("zero_optimization", "offload_optimizer", "device"),
+        ("deepspeed_config", "offload_optimizer_device"),
+        ("deepspeed_config", "zero_optimization", "offload_optimizer", "device"),
+        ("zero_optimization", "cpu_offload"),
+        ("fsdp_config", "fsdp_offload_params"),
+    )
+    return found if found is not None and str(found.value).lower() in ON_CPU else None
+
+
+def _beside(name: str, value: bool | int, place: LocatedValue) -> SettingBeside:
+    """A setting at the line that makes it, by its last key alone."""
+    return SettingBeside(name, value, place.file, place.line, place.text.rpartition(".")[2])
