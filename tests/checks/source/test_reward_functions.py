@@ -31,7 +31,8 @@ BY_POSITION = (
     "def f(completions, **kw):\n    out = []\n    for i in range(len(completions)):\n"
     '        out.append(float(completions[i][0]["content"] == GOLD[i]))\n    return out',
     'def f(completions, **kw):\n    return [float(g in c[0]["content"]) for c, g in zip(completions, GOLD)]',
-    "def f(prompts, completions, **kw):\n    for n, c in enumerate(completions):\n        gold = GOLD[n]\n    return []",
+    "def f(prompts, completions, **kw):\n    for n, c in enumerate(completions):\n        gold = GOLD[n]\n"
+    "    return []",
     "class R:\n    def g(self, completions, **kw):\n"
     '        return [c[0]["content"] == GOLD[k] for k, c in enumerate(completions)]',
 )
