@@ -38,6 +38,13 @@ class Guide:
     """In order of likelihood"""
 
 
+FORM_REWARD = Cause(
+    "the reward pays for the form alone, or the form pays far more than the right result: add a reward for the"
+    " result, and set reward_weights so that it is most of the sum",
+    "grpo reward 0.98 and still rising, or total reward goes up, and the model solves fewer problems, test accuracy"
+    " falls or is flat; format reward, reward hacking",
+    ("reward-reads-another-form",),
+)
 NO_ANSWER_TOKEN = Cause(
     "no token of the answers is left in the loss: the prompts fill max_length and the answers are cut off, or all of"
     " the completion is masked. Raise max_length, or shorten or leave out long prompts",
@@ -754,15 +761,12 @@ GUIDES = (
                   " max_length",
                   ("perplexity-not-weighted-by-tokens",)),
             Cause("the benchmark's test rows stand in the training mix (GSM8K, MMLU, HumanEval in collected "
-                  "instruction sets): search some of its questions in your rows, and take out rows that share 13 words in a row",
+                  "instruction sets): search some of its questions in your rows, and take out rows that share 13 "
+                  "words in a row",
                   "GSM8K or another benchmark jumped from 45 to 88 with our sft set, own problems did not improve; "
                   "contamination, decontaminate",
                   ("train-eval-leak",)),
-            Cause("the reward pays for the form alone, or the form pays far more than the right result: add a reward "
-                  "for the result, and set reward_weights so that it is most of the sum",
-                  "grpo reward 0.98 and still rising, or total reward goes up, and the model solves fewer problems, "
-                  "test accuracy falls or is flat; format reward, reward hacking",
-                  ("reward-reads-another-form",)),
+            FORM_REWARD,
             Cause("the references of a reward are taken by their position in the batch, or its completions are "
                   "messages that are read as text",
                   "grpo accuracy reward stays at chance or zero, while the function works in a test with strings",
@@ -1107,10 +1111,13 @@ GUIDES = (
             Cause("the rejected answers are all alike or trivially told apart: one canned refusal, empty, another "
                   "format, one phrase at the beginning",
                   "accuracy 1.0 after a few steps, loss near zero, answers no better",
-                  ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity", "one-phrase-tells-the-sides")),
+                  ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity",
+                   "one-phrase-tells-the-sides")),
             Cause("the rejected answers belong to other prompts: two lists were filtered each by itself, and zipped",
-                  "accuracy 1.0 within 10 steps and a margin that grows, the answers no better than those of the sft model",
+                  "accuracy 1.0 within 10 steps and a margin that grows, the answers no better than those of the sft "
+                  "model",
                   ("rejected-answers-of-other-prompts",)),
+            FORM_REWARD,
             Cause("many pairs are ties: both answers have the same score, and chance decides which is chosen",
                   "dpo accuracy does not get above 55 percent, stuck near 0.55; score_chosen equals score_rejected",
                   ("pairs-are-ties",)),
