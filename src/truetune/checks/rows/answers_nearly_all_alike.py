@@ -79,6 +79,7 @@ class AnswersNearlyAllAlike(DataRule):
     code = "ROW016"
     severity = "error"
     needs_tokenizer = False
+    judges_without_evaluation = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
