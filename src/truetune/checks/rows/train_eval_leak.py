@@ -148,8 +148,8 @@ class TrainEvalLeak(DataRule):
                         values = _short_values(batch.rows[i])
                         own = self.keys[row]
                         self.shared.update(name for name in own if own[name] == values.get(name))
-        for row in batch.rows:
-            self.conversations.add_training(row)
+        for conversation in batch.rows:
+            self.conversations.add_training(conversation)
         if len(self.sketches):
             for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
                 self.leaked["near"].setdefault(other, batch.rows[i].origin)

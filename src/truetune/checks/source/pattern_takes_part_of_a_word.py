@@ -102,16 +102,19 @@ def _searches(module: Module) -> Iterator[Call]:
 
 
 def _places(module: Module) -> Iterator[ast.AST]:
-    """Where one character is searched for."""
+    """Where a text is searched by a pattern."""
     if module.mentions("re"):
-        yield from (call.node for call in _searches(module))
+        calls = (
+            call for call in module.all_calls if call.named("re.search") or call.method == "search"
+        )
+        yield from (call.node for call in calls)
 
 
 class PatternTakesPartOfAWord(SourceRule):
     code = "SRC273"
     symptoms = ("odd-metrics",)
     severity = "error"
-    looks_at = CodePlaces("searches for one character of an answer", _places)
+    looks_at = CodePlaces("searches of a text by a pattern", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
