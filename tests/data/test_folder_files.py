@@ -212,3 +212,68 @@ def test_answers_that_a_script_writes_are_no_training_rows(
 ) -> None:
     folder = write(tmp_path, {"tried.jsonl": [ASKED], **scripts})
     assert bool(list_prediction_files([str(folder)])) == are_predictions
+
+
+TRAINING = 'rows = load_dataset("json", data_files="prefs.jsonl")\ntrainer = DPOTrainer(model, train_dataset=rows)'
+COMPARED = {"question": "Is it open?", "before": "Yes.", "after": "Yes, it is."}
+COMPARING = 'print(json.dumps({"question": q, "before": base(q), "after": tuned(q)}))'
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "training", "is_output"),
+    [
+        ("compared.jsonl", COMPARING, TRAINING, True),
+        (
+            "out.jsonl",
+            'open("out.jsonl", "w").write(json.dumps({"question": 1, "before": 2, "after": 3}))',
+            TRAINING,
+            True,
+        ),
+        ("out.jsonl", "csv.DictWriter(f, ['question', 'before', 'after'])", TRAINING, True),
+        ("compared.jsonl", COMPARING, TRAINING.replace("prefs", "compared"), False),
+        ("compared.jsonl", "print('question')", TRAINING, False),
+        ("compared.jsonl", "", TRAINING, False),
+    ],
+)
+def test_what_a_script_writes_is_no_broken_row(
+    tmp_path: Path, name: str, script: str, training: str, *, is_output: bool
+) -> None:
+    files = {"prefs.jsonl": [ALPACA], name: [COMPARED], "compare.py": script, "dpo.py": training}
+    found = sort_folder_files(write(tmp_path, files))
+    others = [Path(path).name for path in found.others] if found is not None else []
+    assert others == ([name] if is_output else [])
+
+
+HELD_OUT = {"prompt": "Is it open?", "completion": "Yes."}
+ASKING = """with open("held.jsonl") as f, open("preds.jsonl", "w") as out:
+    out.write(json.dumps({"answer": model.generate(f.readline())}))"""
+
+
+@pytest.mark.parametrize(
+    ("script", "is_prediction"),
+    [
+        (ASKING, False),
+        (
+            'rows = load_dataset("json", data_files="held.jsonl")\nmodel.generate(x)\nopen("o", "w")',
+            False,
+        ),
+        (
+            't = pd.read_json("held.jsonl", lines=True)\nmodel.generate(t)\nt.to_json("out.jsonl")',
+            False,
+        ),
+        ('with open("held.jsonl", "w") as f:\n    f.write(model.generate(x))', True),
+        ('OUT = "held.jsonl"\nwith open(OUT, "w") as f:\n    f.write(model.generate(x))', True),
+        (
+            'open("held.jsonl", mode="a").write(model.generate(x))\nprint(open("held.jsonl").read())',
+            True,
+        ),
+    ],
+)
+def test_held_out_rows_that_a_script_reads_are_no_predictions(
+    tmp_path: Path, script: str, *, is_prediction: bool
+) -> None:
+    training = 'Trainer(train_dataset=load_dataset("json", data_files="train.jsonl"))'
+    files = {"held.jsonl": [HELD_OUT], "ask.py": script, "train.py": training}
+    folder = write(tmp_path, files)
+    names = [Path(path).name for path in list_prediction_files([str(folder)])]
+    assert names == (["held.jsonl"] if is_prediction else [])

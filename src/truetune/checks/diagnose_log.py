@@ -24,7 +24,7 @@ from truetune.logs.printed_records import read_console_pieces
 from truetune.logs.read_run import read_run
 from truetune.logs.run_log import RunLog
 from truetune.logs.run_log_builder import RunLogBuilder
-from truetune.logs.sibling_runs import count_rows_seen, find_sibling_runs
+from truetune.logs.sibling_runs import count_rows_seen, find_sibling_runs, full_steps_in_words
 from truetune.logs.time_shares import measure_time_shares, step_seconds_of_training
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.settings_files import spec_of
@@ -287,7 +287,8 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
         yield (
             "an optimizer step has",
             # The rate is printed with three digits: the product is no count of rows.
-            f"about {rows / log.last_step:,.3g} rows ({float(f'{rows:.3g}'):,.0f} in {log.last_step:,.0f} optimizer"
+            f"{full_steps_in_words(rows, log.last_step, log.epochs)} rows"
+            f" ({float(f'{rows:.3g}'):,.0f} in {log.last_step:,.0f} optimizer"
             " steps, by the printed rate)",
         )
     shares = measure_time_shares(log)

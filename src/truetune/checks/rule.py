@@ -181,6 +181,8 @@ class DataRule(Rule[Setup]):
 
     family = "rows"
 
+    judges_without_evaluation: ClassVar[bool] = False
+    """Does it read evaluation rows only to say more of what it finds in the data?"""
     judges_without_rows: ClassVar[bool] = False
     """Do rows only add to its evidence?"""
     needs_tokenizer: ClassVar[bool] = True

@@ -131,7 +131,8 @@ class DataRules:
         """What of the data this rule would have needed, by the methods that it has."""
         if reads_rows(kind) and not self.rows:
             return NO_ROWS
-        if reads_evaluation(kind) and not self.evaluation_rows:
+        needs_evaluation = reads_evaluation(kind) and not kind.judges_without_evaluation
+        if needs_evaluation and not self.evaluation_rows:
             return NO_EVALUATION_ROWS if self.setup.spec.eval_data else NO_EVALUATION
         return None
 

@@ -79,6 +79,10 @@ COUNTS = frozenset(
 """Columns that count the tokens of a reply"""
 WRITES = re.compile(r"""["']a?w[bt+]*["']|["']a[bt+]*["']|\.write_text|to_json|\btee\b|>>?|--out""")
 """What writes a file in a script"""
+WRITES_ROWS = re.compile(
+    rf"{WRITES.pattern}|print\(\s*json\.dumps\(|csv\.(?:Dict)?[wW]riter\(|to_csv\(|print\(\s*\{{"
+)
+"""What writes rows in a script; what it prints is sent to a file by the shell"""
 ASKS_A_MODEL = re.compile(
     r"completions\.create\(|responses\.create\(|/v1/(?:chat/)?completions|/api/(?:chat|generate)|ollama\.(?:chat|generate)"
     r"|\.generate\(|\.chat\(|pipeline\(|InferenceClient\("
@@ -98,6 +102,9 @@ TRAINS = (
 )
 """Words of scripts that train"""
 MAX_SCRIPTS = 40
+# Chosen, not measured: one or two names (text, id) stand in any script.
+MIN_COLUMNS = 3
+"""Columns of a file that a script has to spell to be the one that writes it"""
 
 
 class FolderFiles(NamedTuple):
@@ -106,7 +113,7 @@ class FolderFiles(NamedTuple):
     training: tuple[str, ...]
     predictions: tuple[str, ...]
     others: tuple[str, ...]
-    """Settings, lists of names, logs, verdicts of a judge"""
+    """Settings, lists of names, logs, verdicts of a judge, and what a script of the folder writes"""
 
 
 def sort_folder_files(folder: Path) -> FolderFiles | None:
@@ -118,6 +125,8 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
     verdicts = {path for path, row in rows.items() if _holds_verdicts(row)}
     rows = {path: row for path, row in rows.items() if path not in verdicts}
     predictions = tuple(path for path in predictions if path not in verdicts)
+    outputs = {path for path in rows if path not in predictions and _is_output(path, rows)}
+    rows = {path: row for path, row in rows.items() if path not in outputs}
     others = tuple(path for path in heads if path not in rows)
     if not others and not predictions:
         return None
@@ -210,6 +219,39 @@ def _is_prediction(row: Mapping[str, Any], answer_columns: frozenset[str]) -> bo
     return bool(texts & answer_columns) and bool(texts & (REFERENCES | ENDS))
 
 
+def _is_output(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does a script that trains nothing write these columns, which no training rows have, beside rows of training?
+
+    `question, before, after` of a comparison is no broken row of the data set beside it.
+    """
+    row, file = rows[path], Path(path)
+    if len(row) < MIN_COLUMNS or _fits_a_format(row):
+        return False
+    if not any(_fits_a_format(other) for one, other in rows.items() if one != path):
+        return False
+    texts = [_read_script(script) for script in _scripts_beside(file)]
+    if any(_trains(text) and file.stem in text for text in texts):
+        return False
+    return any(
+        _spells_all(text, row) and WRITES_ROWS.search(text) and not _trains(text) for text in texts
+    )
+
+
+def _is_read_alone(file: Path, script: str) -> bool:
+    """Does a script open a file for reading, and nowhere for writing?"""
+    name = rf"""["'](?:[\w.~-]*/)*{re.escape(file.name)}["']"""
+    reads = re.search(
+        rf"(?:\bopen|read_json|read_csv|Path)\(\s*{name}\s*(?:\)|,(?!\s*(?:mode\s*=\s*)?[\"'][wax]))",
+        script,
+    )
+    loads = re.search(rf"data_files\s*=[^\n]{{0,80}}{name}", script)
+    writes = re.search(
+        rf"{name}\s*,\s*(?:mode\s*=\s*)?[\"'][wax]|{name}\)\.write|(?:to_json|to_csv)\(\s*{name}",
+        script,
+    )
+    return bool(reads or loads) and not writes
+
+
 def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
     """Is a row a server's reply, by its columns, that a script beside its file writes and none trains on?
 
@@ -238,7 +280,11 @@ def _is_written_answer(file: Path, row: Mapping[str, Any], texts: Sequence[str])
     names_its_rows = any(map(READS_DATA.search, trainings))
     if not names_its_rows or any(file.stem in text for text in trainings):
         return False
-    writing = (text for text in texts if file.name in text or _spells_all(text, row))
+    writing = (
+        text
+        for text in texts
+        if (file.name in text or _spells_all(text, row)) and not _is_read_alone(file, text)
+    )
     return any(
         ASKS_A_MODEL.search(text) and WRITES.search(text) and not _trains(text) for text in writing
     )

@@ -6,6 +6,7 @@ is how many optimizer steps the same rows made, and that only the two together t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ MAX_RUNS = 20
 """Folders beside a run that are looked into. Chosen, not measured: it bounds the time on a folder of many runs"""
 MAX_STATE_BYTES = 1 << 25
 """A larger state is left out: that of 100,000 records has about this size"""
+
+WHOLE_EPOCHS = 0.02
+"""Of an epoch, that whole ones may be off: logs have few digits"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,34 @@ class RunSize:
     is_warming_up: bool = False
     """Its rate still rises at the last step: the rate that was set is higher than its peak"""
 
+    epochs: float = 0.0
+    """0 where the log does not say them"""
+
     @property
     def rows_a_step(self) -> float:
-        """Rows of an optimizer step, over all processes"""
+        """Rows of an optimizer step on average, over all processes: fewer than a full step has"""
         return self.rows / self.steps
+
+    @property
+    def rows_in_words(self) -> str:
+        """Rows of a full step: `16`, or `100 to 149` where the last step of an epoch may be short."""
+        return full_steps_in_words(self.rows, self.steps, self.epochs)
+
+
+def full_steps_in_words(rows: float, steps: float, epochs: float) -> str:
+    """How many rows a full step has, by the rows of an epoch and its steps.
+
+    The last step of an epoch holds what is left over: 300 rows in 3 steps are steps of 100 to 149.
+    """
+    whole = round(epochs)
+    if whole < 1 or abs(epochs - whole) > WHOLE_EPOCHS or steps % whole:
+        return f"about {rows / steps:,.3g}"
+    rows_of_epoch, steps_of_epoch = round(rows / whole), int(steps) // whole
+    least = math.ceil(rows_of_epoch / steps_of_epoch)
+    if steps_of_epoch == 1:
+        return f"{least:,} or more"
+    most = math.ceil(rows_of_epoch / (steps_of_epoch - 1)) - 1
+    return f"{least:,}" if most <= least else f"{least:,} to {most:,}"
 
 
 def count_rows_seen(log: RunLog) -> float | None:
@@ -63,7 +91,7 @@ def measure_run_size(log: RunLog, name: str) -> RunSize | None:
     last = float(evaluated.value[-1]) if evaluated else float(loss.value[-tail:].mean())
     peak = float(rate.value.max())
     is_warming_up = rate.value.size > 1 and float(rate.value[-1]) == peak > float(rate.value[-2])
-    return RunSize(name, steps, rows, peak, last, bool(evaluated), is_warming_up)
+    return RunSize(name, steps, rows, peak, last, bool(evaluated), is_warming_up, log.epochs)
 
 
 def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:

@@ -55,6 +55,7 @@ from truetune.checks.answers.bad_answer_counts import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.options_of_questions import place_of_option
 from truetune.checks.rule import AnswersRule
 from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
@@ -113,8 +114,7 @@ class OneAnswerToAll(AnswersRule):
         is_to_all = is_late and now.bad == now.of >= MIN_ANSWERS
         yield self.finding(
             f"{now} prompts get the same answer: {quote_shortened(answer)}",
-            "look at the commonest answers in the data, and at what is seen of the prompt (truetune"
-            " run -- COMMAND)",
+            _remedy(last_pass, answer),
             severity="error" if are_all_alike or is_to_all else "warning",
             evidence=[
                 f"the commonest reference answers {expected}; at step {first.step:,} one answer"
@@ -124,6 +124,20 @@ class OneAnswerToAll(AnswersRule):
             count=now.bad,
             total=now.of,
         )
+
+
+def _remedy(look: SamplingPass, answer: str) -> str:
+    """What to look at: of multiple choice, the place of the right option in the training rows."""
+    place = place_of_option([sample.prompt.question for sample in look.samples], answer)
+    if place:
+        return (
+            f"see which option is right in the training rows: where it always stands {place}, shuffle the options of"
+            " each row, and train again; measure on rows whose options are shuffled too"
+        )
+    return (
+        "look at the commonest answers in the data, and at what is seen of the prompt (truetune run"
+        " -- COMMAND)"
+    )
 
 
 def _without_cut_answers(watched: SampledRun, look: SamplingPass) -> SamplingPass:

@@ -38,6 +38,13 @@ class Guide:
     """In order of likelihood"""
 
 
+FORM_REWARD = Cause(
+    "the reward pays for the form alone, or the form pays far more than the right result: add a reward for the"
+    " result, and set reward_weights so that it is most of the sum",
+    "grpo reward 0.98 and still rising, or total reward goes up, and the model solves fewer problems, test accuracy"
+    " falls or is flat; format reward, reward hacking",
+    ("reward-reads-another-form",),
+)
 NO_ANSWER_TOKEN = Cause(
     "no token of the answers is left in the loss: the prompts fill max_length and the answers are cut off, or all of"
     " the completion is masked. Raise max_length, or shorten or leave out long prompts",
@@ -787,6 +794,27 @@ GUIDES = (
                   "perplexity is higher than that of lm_eval or the paper on the same text; stride, sliding window,"
                   " max_length",
                   ("perplexity-not-weighted-by-tokens",)),
+            Cause("the benchmark's test rows stand in the training mix (GSM8K, MMLU, HumanEval in collected "
+                  "instruction sets): search some of its questions in your rows, and take out rows that share 13 "
+                  "words in a row",
+                  "GSM8K or another benchmark jumped from 45 to 88 with our sft set, own problems did not improve; "
+                  "contamination, decontaminate",
+                  ("train-eval-leak",)),
+            FORM_REWARD,
+            Cause("the references of a reward are taken by their position in the batch, or its completions are "
+                  "messages that are read as text",
+                  "grpo accuracy reward stays at chance or zero, while the function works in a test with strings",
+                  ("reward-takes-answers-by-position", "reward-reads-messages-as-text", "reward-is-never-given")),
+            Cause("the score of the other class is taken: probs[:, 0] where column 1 is the positive class",
+                  "AUC of 0.06, far below 0.5; roc_auc_score; ranking upside down"),
+            Cause("what was evaluated is not what is deployed: the adapter on a 4-bit base in the notebook, a merged "
+                  "and quantized file (Q2_K, Q4) in use. Run the same test on the file that is served",
+                  "F1 0.89 in the notebook and 0.71 for the same test in Ollama or llama.cpp; gguf",
+                  ("merged-into-4bit-or-low-precision",)),
+            Cause("a pattern takes the first letter or digit that it meets: A of `Answer: C`, 1 of `10`",
+                  "my script says the model chooses A in 90 % of the cases, reading says otherwise; the best answers "
+                  "get 1 point out of 10; first capital letter, first digit",
+                  ("pattern-takes-part-of-a-word",)),
             Cause("code or JSON stands between ``` fences, and exec or json.loads gets the fences",
                   "pass@1 is 0.0, HumanEval or MBPP 0 after chat tuning; SyntaxError for every answer; JSONDecodeError"
                   " for every answer; markdown code block",
@@ -812,8 +840,9 @@ GUIDES = (
             Cause("rows of one document, conversation or patient are split one by one: neighbours of a test row were"
                   " trained on; split by that column (GroupShuffleSplit)",
                   "internal test F1 0.93, on documents from a new customer 0.61; train_test_split of chunks; good in"
-                  " our test, worse on new patients",
-                  ("groups-on-both-sides-of-a-split",)),
+                  " our test, worse on new patients; conversations were made rows of turns before the split;"
+                  " validation answers word for word right, poor on new tickets",
+                  ("groups-on-both-sides-of-a-split", "train-eval-leak")),
             Cause("the best of many checkpoints was chosen on the test rows, or these are few: with 30 rows one"
                   " standard error is 7 points, and the best of 12 is the luckiest. Choose on others, and report on the"
                   " test once",
@@ -1132,9 +1161,18 @@ GUIDES = (
                   "full dpo without lora, gradients of normal size, margins of 0.001 for hundreds of steps",
                   ("pure-bf16-updates-rounded-away", "bf16-weights-updated-in-place")),
             Cause("the rejected answers are all alike or trivially told apart: one canned refusal, empty, another "
-                  "format",
+                  "format, one phrase at the beginning",
                   "accuracy 1.0 after a few steps, loss near zero, answers no better",
-                  ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity")),
+                  ("dpo-accuracy-at-once", "rejected-side-empty", "pairs-lack-diversity",
+                   "one-phrase-tells-the-sides")),
+            Cause("the rejected answers belong to other prompts: two lists were filtered each by itself, and zipped",
+                  "accuracy 1.0 within 10 steps and a margin that grows, the answers no better than those of the sft "
+                  "model",
+                  ("rejected-answers-of-other-prompts",)),
+            FORM_REWARD,
+            Cause("many pairs are ties: both answers have the same score, and chance decides which is chosen",
+                  "dpo accuracy does not get above 55 percent, stuck near 0.55; score_chosen equals score_rejected",
+                  ("pairs-are-ties",)),
             Cause("both answers become less likely: the loss looks at their difference alone. Lower the learning rate, "
                   "raise beta, or add an SFT term on the chosen answers (rpo_alpha, pref_ftx)",
                   "rewards/chosen and logps/chosen fall along with the rejected ones and are negative, while the "

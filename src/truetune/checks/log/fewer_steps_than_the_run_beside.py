@@ -77,7 +77,7 @@ class FewerStepsThanTheRunBeside(LogRule):
         own = self._own()
         assert own is not None
         others = ", ".join(f"{size.name} {size.steps:,}" for size in self.subject.beside)
-        return f"{own.steps:,} optimizer steps of {own.rows_a_step:,.0f} rows; {others}"
+        return f"{own.steps:,} optimizer steps of {own.rows_in_words} rows; {others}"
 
     def findings(self) -> Iterator[Finding]:
         own = self._own()
@@ -90,11 +90,11 @@ class FewerStepsThanTheRunBeside(LogRule):
         factor = other.steps / own.steps
         what = "eval_loss" if own.is_evaluated else "loss"
         yield self.finding(
-            f"the run took {own.steps:,} optimizer steps of {own.rows_a_step:,.0f} rows each, where {other.name} took"
-            f" {other.steps:,} of {other.rows_a_step:,.0f} over as many rows, {_rate_in_words(own)}:"
+            f"the run took {own.steps:,} optimizer steps of {own.rows_in_words} rows each, where {other.name} took"
+            f" {other.steps:,} of {other.rows_in_words} over as many rows, {_rate_in_words(own)}:"
             f" {what} ends at {own.loss:.3g} instead of {other.loss:.3g}",
-            f"a step has rows on a GPU x accumulation x processes: divide gradient_accumulation_steps (or the rows on"
-            f" a GPU) by {factor:.3g}, so that there are as many steps again; or keep the large batch with more epochs"
+            f"a step has rows on a GPU x accumulation x processes: lower gradient_accumulation_steps (or the rows on a"
+            f" GPU) until that product is {other.rows_in_words} again; or keep the large batch with more epochs"
             f" and a higher rate (for AdamW about x {factor**0.5:.2g}, with a warm-up)",
             evidence=(f"{own.rows:,.0f} rows in this run, {other.rows:,.0f} in {other.name}",),
         )

@@ -36,7 +36,7 @@ There is no automatic fix: only you know which column is the answer. `--map outp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 from truetune.checks.answer_diversity import LABEL, AnswerCounter, AnswerDiversity
@@ -44,8 +44,10 @@ from truetune.checks.answers_beside_unread_columns import AnswersBesideUnreadCol
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.options_of_questions import place_of_option
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_row
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
 # Of 20 rows with two classes at even odds, 19 or 20 are of one class in one
@@ -77,13 +79,21 @@ class AnswersNearlyAllAlike(DataRule):
     code = "ROW016"
     severity = "error"
     needs_tokenizer = False
+    judges_without_evaluation = True
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.answers = AnswerCounter()
         self.sampled = AnswersBesideUnreadColumns()
+        self.evaluated = AnswerCounter()
         self.first: dict[str, Case] = {}
         """The first row of each answer"""
+
+    def evaluation(self, rows: Iterable[Conversation]) -> None:
+        for row in rows:
+            answer = (last_answer(row) or "").strip()
+            if answer:
+                self.evaluated.add(answer[:KEY_CHARACTERS])
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
@@ -154,17 +164,34 @@ class AnswersNearlyAllAlike(DataRule):
                 f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none"
                 " of it is learned"
             )
+        remedy = "train the column that holds the answers (--map output=COLUMN)"
+        if spread.kind == "repeated" and not column:
+            remedy = _THIN_OUT
+        place = place_of_option(self.sampled.prompts, spread.common[0][0])
+        if place and spread.kind == "alike":
+            message += f", the option that stands {place}: the place is learned, and no content"
+            remedy = _SHUFFLE_OPTIONS
+            evidence += self._evidence_of_evaluation(spread.common[0][0])
         return self.finding(
             message,
-            _THIN_OUT
-            if spread.kind == "repeated" and not column
-            else "train the column that holds the answers (--map output=COLUMN)",
+            remedy,
             severity="error" if spread.kind == "alike" else "warning",
             evidence=evidence,
             cases=[self.first[answer] for answer, _ in meant if answer in self.first][:MAX_CASES],
             count=sum(rows for _, rows in meant),
             total=spread.total,
         )
+
+    def _evidence_of_evaluation(self, answer: str) -> list[str]:
+        """What the evaluation rows say of an option that is always the answer."""
+        spread = self.evaluated.spread()
+        rows = dict(spread.common).get(answer, 0)
+        if not rows:
+            return []
+        return [
+            f"{rows:,} of {spread.total:,} evaluation rows have this answer too: a model that reads nothing is right in"
+            " them, and the score shows nothing"
+        ]
 
     def _report_frequent(self, spread: AnswerDiversity) -> Finding:
         """One sentence among answers that differ."""
@@ -209,6 +236,10 @@ class AnswersNearlyAllAlike(DataRule):
         )
 
 
+_SHUFFLE_OPTIONS = (
+    "shuffle the options of each row where the rows are made, and set the answer to the new letter of the right one;"
+    " in the evaluation rows too"
+)
 _THIN_OUT = (
     "leave out most of the rows with this answer (a few per cent are enough to teach it), and train again; where"
     " it is a default that was filled in, write the true answers"

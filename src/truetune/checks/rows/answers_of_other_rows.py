@@ -38,33 +38,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from truetune.checks.answers_beside_unread_columns import last_answer, last_question
-from truetune.checks.find_displaced_answers import (
-    LARGEST,
-    MIN_PAIRS,
-    MIN_ROWS,
-    DisplacedAnswers,
-    DisplacedAnswerSearch,
-    case_of_displaced_answer,
-)
+from truetune.checks.displaced_answers_of_file import DisplacedAnswersOfFile
+from truetune.checks.find_displaced_answers import DisplacedAnswers
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.word_affinity import QuestionAnswerAffinity
 from truetune.data.conversation import Origin
 from truetune.data.script_rows.text_index import Mispairing
 from truetune.data.script_rows.trained_rows import ScriptRows, read_trained_rows
 from truetune.encoding.batch import Batch
 from truetune.errors import TruetuneError
 from truetune.settings.row_formats import is_script_format
-
-CHUNK_ROWS = LARGEST
-"""Neighbouring rows that are compared with each other; of long files those from row 0, 1,000, 2,000, 4,000, 8,000, ...
-on: a shift stays to the end of the file"""
-SHOWN_CASES = 20
 
 
 class AnswersOfOtherRows(DataRule):
@@ -75,48 +61,30 @@ class AnswersOfOtherRows(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.seen = self.compared = self.pairs = self.own_pairs = 0
-        self.chunk: list[tuple[str, str, Origin]] = []
-        self.displaced: DisplacedAnswers | None = None
-        self.cases: list[Case] = []
+        self.file = DisplacedAnswersOfFile()
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            question, answer = last_question(row), last_answer(row) or ""
-            if not question.strip() or not answer.strip():
-                continue
-            number = self.seen // CHUNK_ROWS
-            if number & (number - 1) == 0:  # 0 and the powers of two
-                self.chunk.append((question, answer, row.origin))
-            self.seen += 1
-            if len(self.chunk) == CHUNK_ROWS:
-                self._compare_chunk()
+            self.file.add(last_question(row), last_answer(row) or "", row.origin)
 
     def unmet(self) -> Unmet | None:
-        self._compare_chunk(is_last=True)
-        if not self.compared:
-            return Unmet(f"it is about {MIN_ROWS} questions with an answer or more")
-        if self.displaced is None and self.pairs < MIN_PAIRS:
-            return Unmet(
-                "it is about questions and answers that share rare words with each other alone;"
-                " these do not"
-            )
-        return None
+        self.file.compare()
+        return self.file.unmet("an answer")
 
     def figure(self) -> Measurement:
         return count_measurement(
             "questions whose nearest answer is their own, of those with one far nearer than all others",
-            self.own_pairs,
-            self.pairs,
+            self.file.own_pairs,
+            self.file.pairs,
         )
 
     def findings(self) -> Iterator[Finding]:
-        self._compare_chunk(is_last=True)
+        self.file.compare()
         rows = self._rows_of_script()
         if rows is not None and rows.mispairing is not None:
             yield self._report_mispairing(rows, rows.mispairing)
-        elif self.displaced is not None:
-            yield self._report(self.displaced)
+        elif self.file.displaced is not None:
+            yield self._report(self.file.displaced)
 
     def _rows_of_script(self) -> ScriptRows | None:
         """The rows as a script makes them, where one shapes them."""
@@ -160,7 +128,7 @@ class AnswersOfOtherRows(DataRule):
                 " others, at another row"
             )
         count = displaced.last - displaced.first + 1
-        where = f"from {self.cases[0].origin} on"
+        where = f"from {self.file.cases[0].origin} on"
         if displaced.is_among_sound_rows:
             message = f"the answers of {len(rows):,} rows were exchanged among each other, {where}"
         else:
@@ -169,29 +137,7 @@ class AnswersOfOtherRows(DataRule):
             message,
             remedy,
             evidence=[displaced.evidence],
-            cases=self.cases,
+            cases=self.file.cases,
             count=count if displaced.log_chance is not None else len(rows),
-            total=self.compared,
+            total=self.file.compared,
         )
-
-    def _compare_chunk(self, *, is_last: bool = False) -> None:
-        """Judge the rows that were kept, and forget them."""
-        chunk, self.chunk = self.chunk, []
-        if len(chunk) < MIN_ROWS:
-            return
-        affinity = QuestionAnswerAffinity([one[0] for one in chunk], [one[1] for one in chunk])
-        is_whole = is_last and self.seen == len(chunk)
-        search = DisplacedAnswerSearch(affinity, chunk, is_whole=is_whole)
-        is_own = search.nearest == np.arange(len(chunk))
-        self.compared += len(chunk)
-        self.pairs += int(search.paired.sum())
-        self.own_pairs += int(is_own[search.paired].sum())
-        # One finding is enough; the later chunks only add to the figure.
-        if self.displaced is not None:
-            return
-        self.displaced = search.find()
-        if self.displaced is not None:
-            self.cases = [
-                case_of_displaced_answer(chunk, row, int(self.displaced.targets[row]))
-                for row in self.displaced.rows[:SHOWN_CASES]
-            ]

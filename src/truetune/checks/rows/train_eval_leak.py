@@ -2,9 +2,10 @@
 
 ## What it does
 Compares each evaluation row with the training rows: equal, equal without case, white space and punctuation, the same
-prompt, or nearly the same (MinHash over token 5-grams). It warns where half of the evaluation rows or more have a long
-answer that training rows have too, word for word: rows that were rephrased, and split only then. A column whose value
-such rows share (`faq_id`) is named.
+prompt, or nearly the same (MinHash over token 5-grams). Where an evaluation row is the beginning of a training row, or
+continues one, turns of one conversation are in both sets: rows were made of its turns, and split only then. It warns
+where half of the evaluation rows or more have a long answer that training rows have too, word for word: rows that were
+rephrased, and split only then. A column whose value such rows share (`faq_id`) is named.
 
 ## Why it is bad
 Evaluation loss then follows training loss, and says nothing on rows that the model has not seen.
@@ -28,7 +29,8 @@ eval_data:
 ```
 
 ## Fix safety
-Take the leaked rows out of the evaluation set, or out of the training set; split before any augmentation.
+Take the leaked rows out of the evaluation set, or out of the training set; split before any augmentation, and by
+conversation before rows are made of turns.
 
 ## References
 - OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261, embeddings-benchmark/mteb#1036
@@ -47,16 +49,20 @@ from truetune.checks.find_near_copies import find_near_rows_in
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.shared_conversations import SharedConversations
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.row_fingerprints import EMPTY_TEXT_HASH
 from truetune.encoding.stream_batches import stream_batches
 
-KINDS = ("exact", "normal", "prompt", "near", "answer")
+KINDS = ("exact", "normal", "conversation", "prompt", "near", "answer")
+HASHED_KINDS = ("exact", "normal", "prompt", "answer")
+"""Those that one fingerprint of a row tells"""
 LEAKS = {
     "exact": "stand in the training set",
     "normal": "stand in the training set but for case, space and punctuation",
+    "conversation": "are turns of conversations whose other turns stand in the training set",
     "prompt": "have a prompt that stands in the training set, with another answer",
     "near": "are nearly the same as a training row",
     "answer": "have an answer that training rows have word for word, to other questions",
@@ -64,6 +70,7 @@ LEAKS = {
 AS_WHAT = {
     "exact": "the same as",
     "normal": "the same as",
+    "conversation": "a turn of the conversation in",
     "prompt": "the same prompt as",
     "near": "nearly the same as",
     "answer": "the same answer as",
@@ -94,7 +101,8 @@ class TrainEvalLeak(DataRule):
         self.origins: list[Origin] = []
         # All rows of a fingerprint, not the first alone: a row that stands twice in the evaluation
         # data leaks twice.
-        self.known: dict[str, dict[int, list[int]]] = {kind: {} for kind in KINDS if kind != "near"}
+        self.known: dict[str, dict[int, list[int]]] = {kind: {} for kind in HASHED_KINDS}
+        self.conversations = SharedConversations()
         self.sketches = np.zeros((0, 0), dtype=np.uint32)
         self.leaked: dict[str, dict[int, Origin]] = {kind: {} for kind in KINDS}
         self.keys: dict[int, dict[str, Any]] = {}
@@ -117,6 +125,7 @@ class TrainEvalLeak(DataRule):
                     if value != EMPTY_TEXT_HASH and not is_short:
                         known.setdefault(value, []).append(len(self.origins) + i)
             for number, row in enumerate(batch.rows, len(self.origins)):
+                self.conversations.add_evaluation(number, row)
                 if _has_long_answer(row):
                     self.keys[number] = _short_values(row)
             self.origins += [row.origin for row in batch.rows]
@@ -139,6 +148,8 @@ class TrainEvalLeak(DataRule):
                         values = _short_values(batch.rows[i])
                         own = self.keys[row]
                         self.shared.update(name for name in own if own[name] == values.get(name))
+        for conversation in batch.rows:
+            self.conversations.add_training(conversation)
         if len(self.sketches):
             for i, other in find_near_rows_in(prints.phrases, self.sketches).items():
                 self.leaked["near"].setdefault(other, batch.rows[i].origin)
@@ -155,6 +166,7 @@ class TrainEvalLeak(DataRule):
 
     def _leaks_by_kind(self) -> dict[str, dict[int, Origin]]:
         """Evaluation rows, and where they stand in the data; each by the first kind that it fits."""
+        self.leaked["conversation"] = self.conversations.leaks()
         seen: set[int] = set()
         leaks = {}
         for kind in KINDS:
@@ -174,6 +186,11 @@ class TrainEvalLeak(DataRule):
 
     def _remedy(self, kind: str) -> str:
         """How to split the rows, or what to take out."""
+        if kind == "conversation":
+            return (
+                "split by conversation first, and make rows of its turns then: to take out these rows alone leaves"
+                " others of the same conversations"
+            )
         if kind != "answer":
             return "take them out of one of the two sets; split before any augmentation"
         name = self._group_column()
@@ -204,6 +221,7 @@ class TrainEvalLeak(DataRule):
                     f"{len(leaked):,} of {len(self.origins):,} evaluation rows {LEAKS[kind]}",
                     self._remedy(kind),
                     severity="warning" if kind in WARNINGS else "error",
+                    evidence=[self.conversations.evidence()] if kind == "conversation" else [],
                     cases=[
                         Case(f"{AS_WHAT[kind]} {origin}", self.origins[row])
                         for row, origin in list(leaked.items())[:MAX_CASES]

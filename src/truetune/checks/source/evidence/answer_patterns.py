@@ -71,6 +71,23 @@ def _columns_behind(module: Module, given: ast.expr, depth: int = 3) -> Iterator
                 yield from _columns_behind(module, passed, depth - 1)
 
 
+def columns_of_text(module: Module, text: ast.expr) -> Iterator[str]:
+    """The columns that a text is: read from a row, given to a function, or written into a row by the same name."""
+    yield from _columns_behind(module, text)
+    for origin in module.flow.origins(text):
+        column = (
+            _column_read(origin.node) if isinstance(origin.node, ast.Subscript | ast.Call) else None
+        )
+        if column is not None:
+            yield column
+    if isinstance(text, ast.Name):
+        for node in module.nodes(ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                is_text = isinstance(value, ast.Name) and value.id == text.id
+                if is_text and isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value
+
+
 def _arguments_passed(module: Module, function: ast.FunctionDef, place: int) -> Iterator[ast.expr]:
     """What calls give a function at a place; also a process that is started on it, with `args=(...)`."""
     name = function.args.args[place].arg

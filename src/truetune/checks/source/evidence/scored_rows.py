@@ -60,6 +60,22 @@ def rows_with_column(module: Module, column: str) -> WholeRows | None:
     return found[0] if len(found) == 1 else None
 
 
+def rows_beside(module: Module, column: str) -> WholeRows | None:
+    """Rows with this column, their values as they are: of the script, of a file that it names, or of one beside it.
+
+    None where there are none, or several files have the column.
+    """
+    named = rows_with_column(module, column)
+    if named is not None or named_rows(module):
+        return named
+    found = [
+        WholeRows(rows, path.name)
+        for path in islice(_row_files(module), MAX_FILES)
+        if (rows := [row for row in _records_of(path) if column in row])
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def named_rows(module: Module) -> dict[str, list[Mapping[str, Any]]]:
     """The rows of the script itself, else those of each file that it names; their values as they are."""
     values = [

@@ -1,0 +1,144 @@
+"""One phrase tells the chosen side from the rejected.
+
+## What it does
+Takes the first and the last three words of each answer. It warns where 9 of 10 rejected answers have the same, and at
+most 1 of 50 chosen answers has them; where the chosen answers share such a phrase, which may be what is taught, it is a
+note. Silent where most answers of that side are the same as a whole (`pairs-lack-diversity`).
+
+## Why it is bad
+The loss falls to nothing as soon as the model gives these words less (or more) probability: the accuracy is 1.0 after
+a few steps, and nothing else of the pairs is learned. With more steps the probability of what follows falls as well.
+
+## Example
+```yaml
+data: {rows: 40, prompt: "Question {i}?", chosen: "{words}", rejected: "As an AI model, {words}"}
+```
+
+## Use instead
+```yaml
+data: {rows: 40, prompt: "Question {i}?", chosen: "{words}", rejected: "{words_before}"}
+```
+
+## Fix safety
+There is no automatic fix. Where the phrase is what the run is to teach or to unlearn, a few hundred pairs and a low
+learning rate do.
+
+## References
+- huggingface/trl#2003
+- Geirhos et al. 2020, "Shortcut Learning in Deep Neural Networks" (arXiv 2004.07780)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.pairs.evidence.pair_sides import pair_texts
+from truetune.checks.rule import PairRule, Setup
+from truetune.encoding.batch import Batch
+
+# Chosen, not measured: two words ("I am", "It is") begin answers by chance, and five differ by a comma.
+PHRASE_WORDS = 3
+"""Words of a phrase at the beginning or the end of an answer"""
+# Chosen, not measured: recipes that write a phrase write it nearly always; the pairs of public sets are far below both.
+MIN_SHARE, MAX_OTHER_SHARE = 0.9, 0.02
+"""Share of the one side that has the phrase, and of the other that may have it too"""
+# With fewer pairs 0.9 and 0.02 are one or two answers.
+MIN_PAIRS = 30
+MIN_DISTINCT_SHARE = 0.5
+"""Share of the answers of a side that are different as a whole. Below, the whole answer tells the side"""
+READ_CHARACTERS = 400
+"""Characters of an answer at each end in which the words are"""
+
+
+class Phrase(NamedTuple):
+    """Words that the answers of one side share."""
+
+    words: str
+    place: str
+    """"begin" or "end" """
+    share: int
+    other: int
+    """Answers of the other side that have it"""
+
+
+class OnePhraseTellsTheSides(PairRule):
+    code = "PREF028"
+    symptoms = ("dpo-without-effect", "odd-metrics")
+    severity = "warning"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.phrases = {
+            side: {place: Counter[str]() for place in ("begin", "end")}
+            for side in ("chosen", "rejected")
+        }
+        self.answers: dict[str, set[int]] = {"chosen": set(), "rejected": set()}
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.rejected is None:
+                continue
+            texts = pair_texts(row)
+            self.pairs += 1
+            self._add("chosen", texts.chosen)
+            self._add("rejected", texts.rejected)
+
+    def _add(self, side: str, text: str) -> None:
+        """Count the phrases of one answer."""
+        self.answers[side].add(hash(text))
+        first, last = text[:READ_CHARACTERS].split(), text[-READ_CHARACTERS:].split()
+        if len(first) > PHRASE_WORDS:
+            self.phrases[side]["begin"][" ".join(first[:PHRASE_WORDS])] += 1
+            self.phrases[side]["end"][" ".join(last[-PHRASE_WORDS:])] += 1
+
+    def unmet(self) -> Unmet | None:
+        if 0 < self.pairs < MIN_PAIRS:
+            return Unmet(f"it is about {MIN_PAIRS} pairs or more")
+        return super().unmet()
+
+    def figure(self) -> Measurement:
+        counts = [
+            counter.most_common(1)[0][1]
+            for places in self.phrases.values()
+            for counter in places.values()
+            if counter
+        ]
+        return count_measurement(
+            "pairs in which one side begins or ends with its commonest phrase",
+            max(counts, default=0),
+            self.pairs,
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        for side, other in (("rejected", "chosen"), ("chosen", "rejected")):
+            phrase = self._phrase_of(side, other)
+            if phrase is None:
+                continue
+            count = f"{phrase.other:,}" if phrase.other else "none"
+            yield self.finding(
+                f"{phrase.share:,} of {self.pairs:,} {side} answers {phrase.place} with {phrase.words!r}, and"
+                f" {count} of the {other} answers: these words alone tell the sides apart",
+                f"make the sides comparable: take these words out of the {side} answers, or sample both sides from"
+                " one model with one prompt",
+                severity="warning" if side == "rejected" else "info",
+                count=phrase.share,
+                total=self.pairs,
+            )
+            return
+
+    def _phrase_of(self, side: str, other: str) -> Phrase | None:
+        """The words that nearly all answers of a side share, and hardly any of the other."""
+        if self.pairs < MIN_PAIRS or len(self.answers[side]) < MIN_DISTINCT_SHARE * self.pairs:
+            return None
+        for place, counts in self.phrases[side].items():
+            for words, share in counts.most_common(1):
+                others = self.phrases[other][place][words]
+                if share >= MIN_SHARE * self.pairs and others <= MAX_OTHER_SHARE * self.pairs:
+                    return Phrase(words, place, share, others)
+        return None

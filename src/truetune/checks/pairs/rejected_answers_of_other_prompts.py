@@ -1,0 +1,98 @@
+"""Rejected answers of pairs belong to other prompts.
+
+## What it does
+Compares each prompt with the rejected answers of all pairs by the rare words that they share, as
+`answers-of-other-rows` does for the chosen side: shifts from some row on, the reverse order, parts of several
+processes, and pairs of a prompt and a rejected answer that belong to each other alone. It fires where an order is
+beyond chance (one in a million, with all that are tried counted), and where the own rejected answers are no nearer to
+their prompts than anybody's. Short refusals and general answers share no rare words, and are not judged.
+
+## Why it is bad
+Which answer is about the prompt tells the sides apart. The accuracy is 1.0 after a few steps and the margin grows,
+while nothing is learned of what makes an answer good. Two files of answers, filtered each by itself and then zipped, do
+it.
+
+## Example
+```yaml
+data: {rows: 60, prompt: "What about {words}", chosen: "It is so with {words}", rejected: "Maybe with {words_before}"}
+```
+
+## Use instead
+```yaml
+data: {rows: 60, prompt: "What about {words}", chosen: "It is so with {words}", rejected: "Maybe with {words}"}
+```
+
+## Fix safety
+There is no automatic fix: shifting the answers back fixes what one dropped row displaced, and displaces all else. Build
+the pairs again, with both answers joined by the prompt or its id.
+
+## References
+- https://docs.python.org/3/library/functions.html#zip (pairs by position; `strict` compares lengths)
+- Rafailov et al. 2023, "Direct Preference Optimization" (arXiv 2305.18290): both answers are to one prompt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.displaced_answers_of_file import DisplacedAnswersOfFile
+from truetune.checks.find_displaced_answers import DisplacedAnswers
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.pairs.evidence.pair_sides import pair_texts
+from truetune.checks.rule import PairRule, Setup
+from truetune.encoding.batch import Batch
+
+
+class RejectedAnswersOfOtherPrompts(PairRule):
+    code = "PREF026"
+    symptoms = ("dpo-without-effect", "odd-metrics")
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.file = DisplacedAnswersOfFile()
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.rejected is not None:
+                self.pairs += 1
+                texts = pair_texts(row)
+                self.file.add(texts.prompt, texts.rejected, row.origin)
+
+    def unmet(self) -> Unmet | None:
+        self.file.compare()
+        return super().unmet() or self.file.unmet("a rejected answer")
+
+    def figure(self) -> Measurement:
+        return count_measurement(
+            "prompts whose nearest rejected answer is their own, of those with one far nearer than all others",
+            self.file.own_pairs,
+            self.file.pairs,
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        self.file.compare()
+        displaced = self.file.displaced
+        if displaced is None:
+            return
+        count = len(displaced.rows)
+        yield self.finding(
+            f"from {self.file.cases[0].origin} on, {count:,} rejected answers belong to other prompts:"
+            f" {_where_they_stand(displaced)}",
+            "build the pairs again, and join both answers by the prompt or its id: do not zip two lists that were"
+            " filtered, sorted or shuffled each by itself",
+            evidence=[displaced.evidence],
+            cases=self.file.cases,
+            count=count,
+            total=self.file.compared,
+        )
+
+
+def _where_they_stand(displaced: DisplacedAnswers) -> str:
+    """Where the rejected answers of these prompts are."""
+    if displaced.order:
+        return f"those of these prompts stand {displaced.order}"
+    return "each of these prompts has one that is far nearer than all others, at another row"

@@ -1,0 +1,173 @@
+r"""A pattern of one character takes a part of a word or a number.
+
+## What it does
+Runs the patterns that a script searches for, and that match one character (`[ABCD]`, `\d`), over the rows that it reads
+or writes: the column that is searched, or the one in which the searched text is written. It fires where the match
+stands inside a word or a number in a twentieth of the texts, and in three at least: `A` of `Answer: C`, `1` of `10/10`.
+
+## Why it is bad
+The score is that of the first such character. Answers that begin with `Answer` or `Because` count as A or B, and the
+best mark of ten counts as 1.
+
+## Example
+```python
+import re
+
+ROWS = [
+    {"prediction": "Answer: C", "gold": "C"},
+    {"prediction": "Answer: B", "gold": "B"},
+    {"prediction": "Because of the tide, D.", "gold": "D"},
+    {"prediction": "C", "gold": "C"},
+    {"prediction": "Answer: A", "gold": "A"},
+    {"prediction": "B", "gold": "B"},
+    {"prediction": "D", "gold": "D"},
+    {"prediction": "Answer: D", "gold": "D"},
+]
+right = 0
+for row in ROWS:
+    found = re.search(r"[ABCD]", row["prediction"])
+    right += bool(found) and found.group() == row["gold"]
+```
+
+## Use instead
+```python
+import re
+
+ROWS = [
+    {"prediction": "Answer: C", "gold": "C"},
+    {"prediction": "Answer: B", "gold": "B"},
+    {"prediction": "Because of the tide, D.", "gold": "D"},
+    {"prediction": "C", "gold": "C"},
+    {"prediction": "Answer: A", "gold": "A"},
+    {"prediction": "B", "gold": "B"},
+    {"prediction": "D", "gold": "D"},
+    {"prediction": "Answer: D", "gold": "D"},
+]
+right = 0
+for row in ROWS:
+    found = re.search(r"\\b[ABCD]\\b", row["prediction"])
+    right += bool(found) and found.group() == row["gold"]
+```
+
+## Fix safety
+There is no automatic fix: the word before the answer (`Answer:`) is a surer mark than a word of one letter, which `A`
+is in English too.
+
+## References
+- https://docs.python.org/3/library/re.html (`search` gives the first place that matches)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.answer_patterns import columns_of_text, pattern_of
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.scored_rows import scored_rows
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+ONE_CHARACTER = re.compile(r"\(?(?:\[[^\]\[]{1,40}\]|\\d)\)?")
+"""A pattern that matches one character, also in a group"""
+# Chosen, not measured: three words that hold the letter are no chance of a single row, and a twentieth moves a score.
+MIN_PARTS, MIN_SHARE = 3, 0.05
+"""Texts in which the match is a part of a word or number, and their share of the texts with a match"""
+PROOF_CHARACTERS = 60
+"""Of a text, in a message"""
+
+
+class PartMatches(NamedTuple):
+    """What a pattern finds in the texts of a column."""
+
+    column: str
+    parts: list[str]
+    """Texts in which it finds a part of a word or number"""
+    found: int
+    """Texts in which it finds something"""
+
+
+def _searches(module: Module) -> Iterator[Call]:
+    """Calls that search a text for one character."""
+    for call in module.all_calls:
+        if call.named("re.search") or call.method == "search":
+            pattern = pattern_of(module, call)
+            if pattern is not None and ONE_CHARACTER.fullmatch(pattern.pattern):
+                yield call
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Where a text is searched by a pattern."""
+    if module.mentions("re"):
+        calls = (
+            call for call in module.all_calls if call.named("re.search") or call.method == "search"
+        )
+        yield from (call.node for call in calls)
+
+
+class PatternTakesPartOfAWord(SourceRule):
+    code = "SRC273"
+    symptoms = ("odd-metrics",)
+    severity = "error"
+    looks_at = CodePlaces("searches of a text by a pattern", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not module.mentions("re"):
+            return
+        for call in _searches(module):
+            pattern = pattern_of(module, call)
+            text = call.argument(0 if call.method == "search" else 1, "string")
+            matches = None
+            if pattern is not None and text is not None:
+                matches = _part_matches(module, pattern, text)
+            if pattern is None or matches is None:
+                continue
+            first = matches.parts[0].strip()[:PROOF_CHARACTERS]
+            found = pattern.search(matches.parts[0])
+            taken = found.group() if found else ""
+            yield self.finding(
+                f"{pattern.pattern!r} takes a part of a word or number in {len(matches.parts):,} of {matches.found:,}"
+                f" texts of `{matches.column}`: {taken!r} of {first!r}",
+                _remedy(pattern),
+                cases=[case_at(module, call.node)],
+                count=len(matches.parts),
+                total=matches.found,
+            )
+
+
+def _part_matches(module: Module, pattern: re.Pattern[str], text: ast.expr) -> PartMatches | None:
+    """What a pattern takes of the texts that it is run over; None where it hardly ever takes a part."""
+    for column in columns_of_text(module, text):
+        rows = scored_rows(module, (column,))
+        texts = [row[column] for row in rows.rows] if rows is not None else []
+        found = [(one, match) for one in texts if (match := pattern.search(one))]
+        parts = [one for one, match in found if _is_part(one, match)]
+        if len(parts) >= max(MIN_PARTS, MIN_SHARE * len(found)):
+            return PartMatches(column, parts, len(found))
+    return None
+
+
+def _is_part(text: str, match: re.Match[str]) -> bool:
+    """Does the character go on as a word of letters, or as a number?"""
+    character = match.group()
+    before, after = text[: match.start()][-1:], text[match.end() :][:1]
+    if character.isdigit():
+        return after.isdigit() or before.isdigit()
+    return character.isalpha() and (after.isalpha() or before.isalpha())
+
+
+def _remedy(pattern: re.Pattern[str]) -> str:
+    """The pattern with borders of a word, behind the word that names the answer."""
+    bare = pattern.pattern.strip("()")
+    if bare == r"\d":
+        return r"take the whole number behind its word: re.search(r'Score:\s*(\d+)', text), or ask the judge for JSON"
+    return (
+        "take a letter that stands alone, behind the word for the answer:"
+        rf" re.search(r'(?:Answer|answer is):?\s*\(?({bare})\b', text)"
+    )

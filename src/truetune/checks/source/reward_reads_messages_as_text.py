@@ -1,0 +1,149 @@
+"""A reward function uses a completion as text, and the rows make it a list of messages.
+
+## What it does
+Finds functions with a parameter `completions` that call a method of a text on one of them (`completion.split("####")`),
+or search it by a pattern, where the prompts of the rows are lists of messages: those that stand in the script, or in a
+file that it names or that lies beside it. Silent where the function reads `[0]["content"]`, or asks for the type.
+
+## Why it is bad
+TRL gives a completion in the form of its prompt: `[{"role": "assistant", "content": "..."}]` for messages. The method
+does not exist on a list. Within a `try` the error is caught, and each answer gets the reward of the handler.
+
+## Example
+```python
+ROWS = [
+    {"prompt": [{"role": "user", "content": "2 + 2?"}], "answer": "4"},
+    {"prompt": [{"role": "user", "content": "3 + 3?"}], "answer": "6"},
+    {"prompt": [{"role": "user", "content": "4 + 4?"}], "answer": "8"},
+]
+
+
+def correct(completions, answer, **kwargs):
+    scores = []
+    for completion, gold in zip(completions, answer):
+        try:
+            scores.append(float(completion.split("####")[1].strip() == gold))
+        except Exception:
+            scores.append(0.0)
+    return scores
+```
+
+## Use instead
+```python
+ROWS = [
+    {"prompt": [{"role": "user", "content": "2 + 2?"}], "answer": "4"},
+    {"prompt": [{"role": "user", "content": "3 + 3?"}], "answer": "6"},
+    {"prompt": [{"role": "user", "content": "4 + 4?"}], "answer": "8"},
+]
+
+
+def correct(completions, answer, **kwargs):
+    scores = []
+    for completion, gold in zip(completions, answer):
+        try:
+            scores.append(float(completion[0]["content"].split("####")[1].strip() == gold))
+        except IndexError:
+            scores.append(0.0)
+    return scores
+```
+
+## Fix safety
+There is no automatic fix: prompts as plain text are the other way, and need the chat template.
+
+## References
+- https://huggingface.co/docs/trl/grpo_trainer (conversational prompts: a completion is a list of messages)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.reward_functions import (
+    completion_names,
+    loops_over_completions,
+    reward_functions,
+)
+from truetune.checks.source.evidence.scored_rows import rows_beside
+
+TEXT_METHODS = frozenset(
+    (
+        "split",
+        "rsplit",
+        "strip",
+        "lower",
+        "find",
+        "startswith",
+        "endswith",
+        "splitlines",
+        "replace",
+        "partition",
+    )
+)
+"""Methods that a list does not have"""
+KNOWS_MESSAGES = re.compile(r"isinstance\(|\[[\"']content[\"']\]|\.get\([\"']content")
+"""What reads the message, or asks whether it is one"""
+
+
+class RewardReadsMessagesAsText(SourceRule):
+    code = "SRC275"
+    symptoms = ("dpo-without-effect", "loss-does-not-fall")
+    severity = "error"
+    looks_at = CodePlaces("functions of completions", reward_functions)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for function in reward_functions(module):
+            if KNOWS_MESSAGES.search(ast.unparse(function)):
+                continue
+            use = next(_uses_as_text(function), None)
+            rows = rows_beside(module, "prompt") if use is not None else None
+            if (
+                use is None
+                or rows is None
+                or not all(isinstance(one["prompt"], list) for one in rows.rows)
+            ):
+                continue
+            yield self.finding(
+                f"{function.name} uses a completion as text, and the prompts of {rows.source} are messages: each"
+                " completion is a list with one message, on which this fails",
+                'read the text of the message first: completion[0]["content"]; and catch no more than what a wrong'
+                " answer raises",
+                cases=[case_at(module, use)],
+            )
+
+
+def _uses_as_text(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """Where a completion is used as a text is."""
+    names = {
+        name
+        for target, iterable in loops_over_completions(function)
+        for name in completion_names(target, iterable)
+    }
+    rebound = {
+        node.id
+        for one in ast.walk(function)
+        if isinstance(one, ast.Assign)
+        for node in one.targets
+        if isinstance(node, ast.Name)
+    }
+    names -= rebound
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            receiver = node.func.value
+            if (
+                isinstance(receiver, ast.Name)
+                and receiver.id in names
+                and node.func.attr in TEXT_METHODS
+            ):
+                yield node
+            is_search = (
+                isinstance(receiver, ast.Name) and receiver.id == "re" and len(node.args) > 1
+            )
+            if is_search and isinstance(node.args[1], ast.Name) and node.args[1].id in names:
+                yield node

@@ -1,0 +1,121 @@
+"""A reward function takes the references of a list of the file by their position in the batch.
+
+## What it does
+Finds functions with a parameter `completions` that take `ANSWERS[i]` for the i-th completion (`enumerate(completions)`,
+`range(len(completions))`), or that zip the completions with a list that stands outside of the function.
+
+## Why it is bad
+A batch holds several completions of each prompt, of rows that are drawn at random. The i-th completion belongs to
+another row than the i-th of the file: the reward is that of another question, and the accuracy stays at chance.
+
+## Example
+```python
+ANSWERS = ["4", "9", "16"]
+
+
+def correct(completions, **kwargs):
+    return [float(text.strip() == ANSWERS[i]) for i, text in enumerate(completions)]
+```
+
+## Use instead
+```python
+ANSWERS = ["4", "9", "16"]
+
+
+def correct(completions, answer, **kwargs):
+    return [float(text.strip() == gold) for text, gold in zip(completions, answer)]
+```
+
+## Fix safety
+There is no automatic fix: the rows need a column with the reference, and its name is yours.
+
+## References
+- https://huggingface.co/docs/trl/grpo_trainer (columns of the rows reach a reward function as keyword arguments, one
+  value for each completion)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.reward_functions import (
+    COMPLETIONS,
+    called_by,
+    loops_over_completions,
+    reward_functions,
+)
+from truetune.source.module import Module
+
+
+class RewardTakesAnswersByPosition(SourceRule):
+    code = "SRC274"
+    symptoms = ("dpo-without-effect", "odd-metrics")
+    severity = "error"
+    looks_at = CodePlaces("functions of completions", reward_functions)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for function in reward_functions(module):
+            for node, name in _taken_by_position(module, function):
+                yield self.finding(
+                    f"{function.name} takes the reference of a completion from `{name}` by its position in the batch:"
+                    " a batch holds several completions of rows that are drawn at random, so that it is another row's",
+                    f"take the column of the rows as an argument: def {function.name}(completions, answer, **kwargs),"
+                    " zip(completions, answer), with the reference of each row in its column answer",
+                    cases=[case_at(module, node)],
+                )
+                break
+
+
+def _taken_by_position(module: Module, function: ast.FunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """Where a list of the file is read at the place of a completion, and the name of the list."""
+    lists = _names_of_file(module) - _names_bound_in(function)
+    for target, iterable in loops_over_completions(function):
+        joined = called_by(iterable, "zip")
+        for one in joined.args if joined is not None else ():
+            if isinstance(one, ast.Name) and one.id in lists:
+                yield one, one.id
+        place = _place_name(target, iterable)
+        for node in ast.walk(function) if place else ():
+            is_read = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+            if is_read and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                is_place = isinstance(node.slice, ast.Name) and node.slice.id == place
+                if is_place and node.value.id in lists:
+                    yield node, node.value.id
+
+
+def _place_name(target: ast.expr, iterable: ast.expr) -> str:
+    """The name that counts the completions; empty where none does."""
+    counted = called_by(iterable, "enumerate")
+    if counted is not None and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        first = target.elts[0]
+        return first.id if isinstance(first, ast.Name) else ""
+    ranged = called_by(iterable, "range")
+    is_length = ranged is not None and ast.unparse(ranged) == f"range(len({COMPLETIONS}))"
+    return target.id if is_length and isinstance(target, ast.Name) else ""
+
+
+def _names_of_file(module: Module) -> set[str]:
+    """Names that are assigned outside of functions."""
+    return {
+        target.id
+        for node in module.tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _names_bound_in(function: ast.FunctionDef) -> set[str]:
+    """Parameters of a function, and what it assigns."""
+    arguments = [*function.args.args, *function.args.kwonlyargs]
+    return {one.arg for one in arguments} | {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
