@@ -12,7 +12,8 @@ from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.run_log import Curve, RunLog
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_rules
-from truetune.troubleshooting.ruled_out import RULES, find_reason_against, read_evidence
+from truetune.troubleshooting.evidence import read_evidence
+from truetune.troubleshooting.ruled_out import RULES, find_reason_against
 
 TINY = "a tiny batch with many accumulation steps, although memory is free"
 PADDED = "rows are padded to max_length: short rows are computed as the longest"

@@ -19,17 +19,20 @@ from truetune.checks.findings import Finding
 from truetune.checks.reports import Report
 from truetune.checks.rule_catalogue import find_rule
 from truetune.errors import UsageError
+from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
+from truetune.troubleshooting.evidence import Evidence, read_evidence
 from truetune.troubleshooting.project_facts import read_facts
-from truetune.troubleshooting.project_words import read_project_texts, words_of_texts
+from truetune.troubleshooting.project_words import ProjectText, read_project_texts, words_of_texts
 from truetune.troubleshooting.rank_causes import (
     MIN_NAMED_SHARE,
     LikelyCause,
     choose_guides,
+    keep_possible_guides,
     rank_causes,
 )
-from truetune.troubleshooting.ruled_out import Evidence, find_reason_against, read_evidence
+from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
 
 
@@ -59,13 +62,10 @@ def troubleshoot(
     if not paths:
         raise UsageError("name the files or the folder of the run that has this symptom")
     started = time.perf_counter()
-    guides = choose_guides(question)
     report = check_project(paths, spec, base=base, progress=progress)
     texts = read_project_texts(paths)
-    facts = read_facts(question, texts)
-    evidence = read_evidence(question, texts, (subject.log for subject in report.subjects))
-    likely = rank_causes(guides, question, words_of_texts(texts), facts)
-    causes = judge_causes(likely, report, evidence)
+    logs = [subject.log for subject in report.subjects if subject.log is not None]
+    guides, causes = judge_texts(question, texts, logs, report)
     explaining, others = _split_findings(report, guides)
     return SymptomReport(
         spec=report.spec,
@@ -81,6 +81,16 @@ def troubleshoot(
         explaining=len(explaining),
         causes=causes,
     )
+
+
+def judge_texts(
+    question: str, texts: Sequence[ProjectText], logs: Sequence[RunLog | None], report: Report
+) -> tuple[tuple[tuple[Guide, float], ...], tuple[JudgedCause, ...]]:
+    """The guides on a symptom that a project can have, and what its texts, logs and findings say of their causes."""
+    facts = read_facts(question, texts)
+    guides = keep_possible_guides(choose_guides(question), facts)
+    likely = rank_causes(guides, question, words_of_texts(texts), facts)
+    return guides, judge_causes(likely, report, read_evidence(question, texts, logs))
 
 
 def judge_causes(
@@ -108,7 +118,7 @@ def _judge_cause(
     firing = tuple(rule for rule in rules if rule in found)
     if firing:
         return JudgedCause(likely.cause, likely.guide, "found", firing, likely.lines)
-    against = find_reason_against(likely.cause.text, evidence)
+    against = find_reason_against(f"{likely.cause.text}\n{likely.cause.seen}", evidence)
     if against:
         return JudgedCause(
             likely.cause, likely.guide, "ruled out", rules, likely.lines, against=against
