@@ -126,8 +126,9 @@ def test_several_users_leave_the_server_in_doubt() -> None:
 
 
 def test_each_row_is_about_a_cause() -> None:
-    texts = [cause.text for guide in GUIDES for cause in guide.causes]
-    texts += [cause.text for _, _, cause in _causes_of_rules()]
+    causes = [cause for guide in GUIDES for cause in guide.causes]
+    causes += [cause for _, _, cause in _causes_of_rules()]
+    texts = [f"{cause.text}\n{cause.seen}" for cause in causes]
     assert all_rules()
     for row in RULES:
         assert any(row.words.search(text) for text in texts), row.words.pattern

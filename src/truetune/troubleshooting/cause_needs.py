@@ -20,7 +20,7 @@ from truetune.troubleshooting.evidence import MIN_LOSSES, Evidence, Row, make_ro
 ASKS = re.compile(
     r"\.generate\(|pipeline\(|completions\.create|create_chat_completion|ollama\.(?:chat|generate)"
 )
-BY_TRANSFORMERS = re.compile(r"\.generate\(")
+BY_TRANSFORMERS = re.compile(r"\.generate\(|\bpipeline\(")
 APPLIES_TEMPLATE = re.compile(
     r"apply_chat_template|chat\.completions|chat/completions|create_chat_completion|ollama\.chat|api/chat|\.chat\("
 )
@@ -37,7 +37,8 @@ OF_EVALUATION_LOSS = re.compile(
     re.IGNORECASE,
 )
 TOO_GOOD = re.compile(
-    r"too good|1\.00?\b|100 ?%|9\d(?:\.\d)? ?%|0\.9\d|perfect|\blive\b|production|in service|real |new (?:rows|data|users|questions)"
+    r"too good|1\.00?\b|100 ?%|9\d(?:\.\d)? ?%|0\.9\d|perfect|\blive\b|production|in service"
+    r"|real |new (?:rows|data|users|questions)"
     r"|suspicious|high|great|good|fine|offline|pilot|unseen",
     re.IGNORECASE,
 )
@@ -59,6 +60,7 @@ NUMBER_OF_PROCESSES = re.compile(
     r"(?:world[_ ]?size|NPROC_PER_NODE|nproc[-_]per[-_]node|num_processes|num_gpus)['\"]?\W{1,3}(\d{1,4})\b",
     re.IGNORECASE,
 )
+SINGLE_PROCESS = re.compile(r"single_device|world[_ ]?size\W{1,3}1\b", re.IGNORECASE)
 SMI_ROW = re.compile(r"^\|\s+(\d{1,2})\s+(?:NVIDIA|Tesla|GeForce|Quadro|AMD|[A-Z]\d{2,3})\b")
 JOB_GPUS = re.compile(
     r"(?:gres=gpu|gpus-per-(?:node|task)|#SBATCH.{0,20}--gpus)[=: ](?:[\w-]{1,20}:)?(\d{1,3})\b"
@@ -106,7 +108,8 @@ FROM_PRETRAINED = re.compile(
 )
 FROM_CONFIG = re.compile(r"from_config\(|config_name|random_init|from scratch|--config_name")
 ON_GPU = re.compile(
-    r"device_map|\.cuda\(|\.to\(\s*['\"]?(?:cuda|device|f['\"]cuda|accelerator|torch\.device)|--device[= ]cuda|tensor_parallel"
+    r"device_map|\.cuda\(|\.to\(\s*['\"]?(?:cuda|device|f['\"]cuda|accelerator|torch\.device)"
+    r"|--device[= ]cuda|tensor_parallel"
     r"|device\s*=\s*['\"0]"
 )
 IN_16_BITS = re.compile(r"bfloat16|bf16|(?<!b)float16|\.half\(|dtype[= :]+['\"]?(?:half|auto)")
@@ -124,15 +127,17 @@ MASTER = re.compile(
 )
 LOCAL = re.compile(r"localhost|127\.0\.0\.1")
 BY_SRUN = re.compile(r"\bsrun\b.{0,120}(?:torchrun|accelerate|python|bash|\\)")
-COMPUTE_DTYPE = re.compile(
-    r"bnb_4bit_compute_dtype['\"]?\s*[:=]\s*\S{0,8}(?:bfloat16|float16|bf16|fp16)"
-)
 NO_REFERENCE = re.compile(
     r"\b(?:ORPO|CPO|SimPO)(?:Trainer|Config)|pref_loss\W+(?:orpo|simpo)|\brl\W+(?:orpo|simpo)|stage\W+orpo"
 )
 HAS_REFERENCE = re.compile(r"\b(?:DPO|KTO|BCO)(?:Trainer|Config)|ref_model|reference")
+WRAPS = re.compile(
+    r"DistributedDataParallel\(|\bDDP\(|FSDP\(|\.prepare\(|Trainer\(|fully_shard\(|deepspeed\.initialize"
+)
+UNWRAPPED = re.compile(r"\.module\b|unwrap")
+MERGES = re.compile(r"merge_and_unload|llamafactory-cli export|mergekit")
 BUILDS_PAIRS = re.compile(r"['\"](?:chosen|rejected)['\"]\]?\s*[:=]|\b(?:chosen|rejected)\s*=(?!=)")
-INPUT_LOSS = 0.05
+LABELLED_LOSS = 0.05
 """A loss that never is below has labels. Chosen: a row without a label has 0 or NaN"""
 
 
@@ -257,11 +262,7 @@ def _process_counts(evidence: Evidence) -> set[int]:
 
 def _many_processes_run(evidence: Evidence) -> str:
     counts = _process_counts(evidence)
-    if (
-        counts
-        and min(counts) > 1
-        and not evidence.has(re.compile(r"world[_ ]?size\W{1,3}1\b", re.IGNORECASE))
-    ):
+    if counts and min(counts) > 1 and not evidence.has(SINGLE_PROCESS):
         return f"{max(counts)} processes are started"
     return ""
 
@@ -347,8 +348,10 @@ def _one_function_makes_the_rows(evidence: Evidence) -> str:
 
 
 def _loss_is_above_zero(evidence: Evidence) -> str:
-    losses = evidence.curves("loss")
-    if losses and all(np.isfinite(one).all() and one.min() > INPUT_LOSS for one in losses):
+    losses, norms = evidence.curves("loss"), evidence.curves("grad_norm")
+    if any(not norm.any() for norm in norms):
+        return ""
+    if losses and all(np.isfinite(one).all() and one.min() > LABELLED_LOSS for one in losses):
         return f"the loss is {min(float(one.min()) for one in losses):.3g} or more at each record"
     return ""
 
@@ -404,6 +407,16 @@ def _no_reference_is_used(evidence: Evidence) -> str:
     if evidence.has(NO_REFERENCE) and not evidence.has(HAS_REFERENCE):
         return "this loss has no reference"
     return ""
+
+
+def _forward_is_wrapped(evidence: Evidence) -> str:
+    if evidence.has(WRAPS) and not evidence.has(UNWRAPPED):
+        return "no line calls model.module"
+    return ""
+
+
+def _merges_alone(evidence: Evidence) -> str:
+    return "nothing here trains" if evidence.has(MERGES) and not evidence.trains else ""
 
 
 def _library_shares_out(evidence: Evidence) -> str:
@@ -477,15 +490,15 @@ ROWS: tuple[Row, ...] = (
         r"^gradients are averaged at each micro-step",
         _if_a_line_has(r"no_sync\(|accumulate\(", "no_sync or accumulate is used"),
     ),
-    make_row(r"^gradients are not averaged: the forward", _unless(r"\.module\b", "model.module")),
+    make_row(r"^gradients are not averaged: the forward", _forward_is_wrapped),
     make_row(r"^each process shuffles or splits the rows another way", _library_shares_out),
     make_row(
-        r"^(?:DeepSpeed ZeRO-3 or FSDP is given a device map|device_map='auto' on several)",
+        r"^DeepSpeed ZeRO-3 or FSDP is given a device map",
         _unless(r"device_map", "a device_map", of="any"),
     ),
     make_row(
-        r"^a quantized model that computes in float32",
-        lambda evidence: "bnb_4bit_compute_dtype is set" if evidence.has(COMPUTE_DTYPE) else "",
+        r"^device_map='auto' on several",
+        _unless(r"device_map", "a device_map", of="generation"),
     ),
     make_row(
         r"^a merge loads the whole base on the GPU",
@@ -574,8 +587,5 @@ ROWS: tuple[Row, ...] = (
             "processes are launched, one for each GPU",
         ),
     ),
-    make_row(
-        r"^embeddings and head are trained whole",
-        lambda evidence: "" if evidence.trains else "nothing here trains",
-    ),
+    make_row(r"^embeddings and head are trained whole", _merges_alone),
 )

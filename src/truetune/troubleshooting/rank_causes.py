@@ -104,6 +104,8 @@ class LikelyCause:
     """Where to look: lines of the project that show what the cause takes"""
     lacking: frozenset[Trait] = frozenset()
     """What it takes and the project does not have"""
+    is_listed: bool = True
+    """The guide lists it; else it is the fault of a rule that names the symptom"""
 
 
 def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
@@ -196,7 +198,9 @@ def rank_causes(
             fit = _fit(cause, question_stems, project_words) + _fit_facts(cause, facts)
             lacking = read_precondition(cause.text).lacking(present, unknown)
             lines = _telling_lines(cause, facts)
-            causes.append(LikelyCause(cause, guide.name, share * weight * fit, lines, lacking))
+            causes.append(
+                LikelyCause(cause, guide.name, share * weight * fit, lines, lacking, is_listed)
+            )
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
     ranked = sorted(causes, key=lambda likely: (bool(likely.lacking), -likely.fit))
     return _each_once(ranked)

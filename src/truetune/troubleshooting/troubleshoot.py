@@ -98,13 +98,23 @@ def judge_causes(
 ) -> tuple[JudgedCause, ...]:
     """What a report says of each cause: those that were found first, then open ones, each in the order given.
 
-    A cause that was looked for and not found keeps its place among the open ones: rules see some of the ways in
-    which a fault is written, and a symptom without a finding is their very gap.
+    A listed cause that was looked for and not found keeps its place among the open ones: rules see some of the ways in
+    which a fault is written, and a symptom without a finding is their very gap. One that is the fault of a single rule,
+    which examined these files and did not find it, comes last.
     """
     found = {finding.rule for finding in report.findings}
     examined = {examined.rule for examined in report.examined}
-    judged = [_judge_cause(cause, found, examined, evidence) for cause in likely]
-    return tuple(sorted(judged, key=lambda one: one.state != "found"))
+    judged = [(one, _judge_cause(one, found, examined, evidence)) for one in likely]
+    judged.sort(key=lambda pair: _order(*pair))
+    return tuple(one for _, one in judged)
+
+
+def _order(likely: LikelyCause, judged: JudgedCause) -> int:
+    """0 for what was found, 1 for what is open, 2 for what lacks a thing or what a rule of its own did not find."""
+    if judged.state == "found":
+        return 0
+    is_searched = judged.state == "looked for" and not likely.is_listed
+    return 2 if judged.lacking or is_searched else 1
 
 
 def _judge_cause(
@@ -134,10 +144,22 @@ def _judge_cause(
 def _split_findings(
     report: Report, guides: Sequence[tuple[Guide, float]]
 ) -> tuple[list[Finding], list[Finding]]:
-    """The findings that explain the symptom, and the others; both keep their order."""
+    """The findings that explain the symptom, and the others, both by severity.
+
+    Of those that explain, the ones of the guides that fit best come first; of the others, faults that show as another
+    symptom come last: a loop that asks row by row is slow, and no answer to a question on accuracy.
+    """
+    near = [(guide, share) for guide, share in guides if share >= MIN_NAMED_SHARE]
     explaining = [finding for finding in report.findings if _explains(finding, guides)]
+    explaining.sort(key=lambda finding: not _explains(finding, near))
     others = [finding for finding in report.findings if finding not in explaining]
+    others.sort(key=_is_of_another_symptom)
     return explaining, others
+
+
+def _is_of_another_symptom(finding: Finding) -> bool:
+    """Does a finding that explains nothing here, and is no error, show as a symptom that some guide lists?"""
+    return finding.severity != "error" and bool(find_rule(finding.rule).symptoms)
 
 
 def _explains(finding: Finding, guides: Sequence[tuple[Guide, float]]) -> bool:
