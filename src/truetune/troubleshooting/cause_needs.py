@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from truetune.checks.explaining.project_traits import GENERATES
+from truetune.checks.explaining.project_traits import GENERATES, TRAINS
 from truetune.troubleshooting.evidence import MIN_LOSSES, Evidence, Row, make_row
 
 ASKS = re.compile(
@@ -27,7 +27,7 @@ APPLIES_TEMPLATE = re.compile(
 WRITES_HEADER = re.compile(r"add_generation_prompt['\"]?\s*[=:]\s*True")
 HEADER_SPEAKS = re.compile(r"add_generation_prompt")
 CUTS_PROMPT = re.compile(
-    r"\[[^\[\]]{0,60}(?:shape|len\(|prompt_len|input_len|n_prompt|\.size\(|start)[^:]{0,60}:\s*\]"
+    r"(?:shape\[-?1\]|len\([^()]{0,80}\)|prompt_len\w*|input_len\w*|n_prompt\w*|\.size\(-?1\)|\bstart)\s*:\s*\]"
     r"|return_full_text\s*=\s*False|\.removeprefix\(|\.split\("
 )
 SKIPS_MARKS = re.compile(r"skip_special_tokens['\"]?\s*[=:]\s*True")
@@ -57,7 +57,8 @@ OF_QUALITY = re.compile(
     re.IGNORECASE,
 )
 NUMBER_OF_PROCESSES = re.compile(
-    r"(?:world[_ ]?size|NPROC_PER_NODE|nproc[-_]per[-_]node|num_processes|num_gpus)['\"]?\W{1,3}(\d{1,4})\b",
+    r"(?:world[_ ]?size|tensor[-_]parallel[-_]size|NPROC_PER_NODE|nproc[-_]per[-_]node|num_processes"
+    r"|num_gpus)['\"]?\W{1,3}(\d{1,4})\b",
     re.IGNORECASE,
 )
 SINGLE_PROCESS = re.compile(r"single_device|world[_ ]?size\W{1,3}1\b", re.IGNORECASE)
@@ -419,6 +420,17 @@ def _merges_alone(evidence: Evidence) -> str:
     return "nothing here trains" if evidence.has(MERGES) and not evidence.trains else ""
 
 
+def _no_script_trains_and_asks(evidence: Evidence) -> str:
+    for lines in evidence.files_with(BY_TRANSFORMERS):
+        if any(TRAINS.search(line) or ".train()" in line for line in lines):
+            return ""
+    return "no script trains and generates" if evidence.has(GENERATES) else ""
+
+
+def _no_log(evidence: Evidence) -> str:
+    return "" if evidence.logs else "there is no log"
+
+
 def _library_shares_out(evidence: Evidence) -> str:
     own = re.compile(r"random_split|rank::|\[rank|DistributedSampler|\.shard\(|split_by")
     if evidence.trains_by_library and not evidence.has(own):
@@ -428,7 +440,10 @@ def _library_shares_out(evidence: Evidence) -> str:
 
 ROWS: tuple[Row, ...] = (
     make_row(r"^a warm-up is set, and the schedule has none", _schedule_has_a_warm_up),
-    make_row(r"^(?:one process was started|ms-swift without)", _many_processes_run),
+    make_row(
+        r"^(?:one process was started|one process works on all|ms-swift without)",
+        _many_processes_run,
+    ),
     make_row(
         r"^(?:one GPU of several|one process was started|ms-swift without|every process puts its model"
         r"|layers on several GPUs|device_map='auto' on several|nn\.DataParallel|a model that one card holds"
@@ -563,7 +578,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         r"^windows of a strided perplexity",
-        _unless(r"(?i)perplex|\bppl\b|stride|exp\(", "a perplexity", of="any"),
+        _unless(r"(?i)stride|begin_loc|trg_len|window", "a perplexity", of="any"),
     ),
     make_row(
         r"^speculative decoding",
@@ -581,11 +596,26 @@ ROWS: tuple[Row, ...] = (
     make_row(r"^torch\.load without map_location", _unless(r"torch\.load\(", "torch.load")),
     make_row(r"^LLM\.int8", _unless(r"load_in_8bit|int8|8bit", "load_in_8bit", of="generation")),
     make_row(
-        r"^nn\.DataParallel",
+        r"^(?:nn\.DataParallel|one process works on all GPUs)",
         _if_a_line_has(
             r"torchrun|accelerate launch|deepspeed --|nproc[-_]per",
             "processes are launched, one for each GPU",
         ),
     ),
     make_row(r"^embeddings and head are trained whole", _merges_alone),
+    make_row(
+        r"^the client waits for each answer",
+        _unless(
+            r"OpenAI\(|requests\.|httpx|completions\.create|client|aiohttp|curl|/v1/",
+            "a client",
+            of="any",
+        ),
+    ),
+    make_row(r"^generate after the training", _no_script_trains_and_asks),
+    make_row(
+        r"^torch\.compile or a static cache",
+        _unless(r"compile|static|cache_implementation", "torch.compile", of="any"),
+    ),
+    make_row(r"^an adapter with DoRA", _unless(r"(?i)dora", "DoRA", of="any")),
+    make_row(r"^the log says", _no_log),
 )

@@ -27,6 +27,7 @@ from functools import cache
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
 from truetune.checks.explaining.project_traits import (
     UNTELLING,
+    Area,
     Trait,
     list_mentioned,
     list_negated,
@@ -68,6 +69,13 @@ LOSS_FALLS = re.compile(
     re.IGNORECASE,
 )
 """Words that say that the loss falls"""
+AREAS: Mapping[str, Area] = {
+    "slow-generation": "generation",
+    "slow-training": "training",
+    "loss-does-not-fall": "training",
+    "several-gpus": "training",
+}
+"""Guides on one area: its scripts alone tell what a project has"""
 NEEDS_OF_GUIDE: Mapping[str, frozenset[Trait]] = {
     "dpo-without-effect": frozenset((Trait.PREFERENCE, Trait.REINFORCEMENT)),
 }
@@ -191,7 +199,10 @@ def rank_causes(
     for guide, share in guides:
         # The traceback of another failure says nothing of a symptom that is none.
         outside = facts.outside_failure if guide.name == OUT_OF_MEMORY else frozenset()
-        present, unknown = facts.present - outside, facts.unknown - outside
+        present, unknown = (
+            facts.present - outside,
+            facts.unknown_to(AREAS.get(guide.name)) - outside,
+        )
         rule_weight = _weight_of_rules(guide, question_stems)
         for cause, is_listed in _causes_of_guide(guide.name):
             weight = 1.0 if is_listed else rule_weight

@@ -285,10 +285,8 @@ def _adapter_is_not_scaled_away(evidence: Evidence) -> str:
 
 
 def _rate_is_usual(evidence: Evidence) -> str:
-    rates = [
-        *evidence.numbers(RATE),
-        *(float(one.max()) for one in evidence.curves("learning_rate")),
-    ]
+    # What a log has at its end, or after a resume, is the schedule's.
+    rates = evidence.numbers(RATE) or [float(one.max()) for one in evidence.curves("learning_rate")]
     usual = USUAL_RATES[evidence.has(ADAPTER)]
     return f"the rate is {min(rates):g}" if rates and min(rates) >= usual else ""
 
@@ -403,7 +401,7 @@ RULES: tuple[Row, ...] = (
     make_row(r"^keep_alive is 0", _model_stays_loaded),
     make_row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
     make_row(r"^embeddings and head are trained whole", _adapter_alone),
-    make_row(r"^the adapter is frozen$", _adapter_has_learned),
+    make_row(r"^the adapter is frozen(?:\n|$)", _adapter_has_learned),
     make_row(r"^states of the optimizer, and gradients", _states_were_made),
     make_row(r"^the server answers one request at a time", _one_user),
     *NEEDS,
