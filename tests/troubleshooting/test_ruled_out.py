@@ -10,9 +10,9 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.run_log import Curve, RunLog
+from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_rules
-from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.ruled_out import RULES, find_reason_against
 
 TINY = "a tiny batch with many accumulation steps, although memory is free"

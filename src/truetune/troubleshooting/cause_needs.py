@@ -62,7 +62,6 @@ NUMBER_OF_PROCESSES = re.compile(
     re.IGNORECASE,
 )
 SINGLE_PROCESS = re.compile(r"single_device|world[_ ]?size\W{1,3}1\b", re.IGNORECASE)
-SMI_ROW = re.compile(r"^\|\s+(\d{1,2})\s+(?:NVIDIA|Tesla|GeForce|Quadro|AMD|[A-Z]\d{2,3})\b")
 JOB_GPUS = re.compile(
     r"(?:gres=gpu|gpus-per-(?:node|task)|#SBATCH.{0,20}--gpus)[=: ](?:[\w-]{1,20}:)?(\d{1,3})\b"
     r"|device_count\W{1,8}(\d{1,3})\b|\bNum GPUs(?: used)? = (\d{1,3})\b"
@@ -273,7 +272,6 @@ def _one_gpu_is_there(evidence: Evidence) -> str:
         r"\bgpus\b|\b[2-9] ?x\b|two|four|eight|cards|several", evidence.question, re.IGNORECASE
     ):
         return ""
-    shown = {int(found[1]) for line in evidence.lines if (found := SMI_ROW.search(line))}
     jobs = [
         int(number)
         for line in evidence.lines
@@ -281,9 +279,9 @@ def _one_gpu_is_there(evidence: Evidence) -> str:
         for number in found
         if number
     ]
-    if shown == {0}:
+    if evidence.gpus == {0}:
         return "nvidia-smi lists one GPU"
-    return "one GPU is asked for" if jobs and max(jobs) == 1 and not shown else ""
+    return "one GPU is asked for" if jobs and max(jobs) == 1 and not evidence.gpus else ""
 
 
 def _each_process_has_its_gpu(evidence: Evidence) -> str:
@@ -411,9 +409,9 @@ def _no_reference_is_used(evidence: Evidence) -> str:
 
 
 def _forward_is_wrapped(evidence: Evidence) -> str:
-    if evidence.has(WRAPS) and not evidence.has(UNWRAPPED):
-        return "no line calls model.module"
-    return ""
+    if evidence.has(UNWRAPPED) or not (evidence.trains_by_library or evidence.has(WRAPS)):
+        return ""
+    return "no line calls model.module"
 
 
 def _merges_alone(evidence: Evidence) -> str:
@@ -503,7 +501,12 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         r"^gradients are averaged at each micro-step",
-        _if_a_line_has(r"no_sync\(|accumulate\(", "no_sync or accumulate is used"),
+        _first_of(
+            _if_a_line_has(r"no_sync\(|accumulate\(", "no_sync or accumulate is used"),
+            lambda evidence: (
+                "the library's trainer exchanges once a step" if evidence.trains_by_library else ""
+            ),
+        ),
     ),
     make_row(r"^gradients are not averaged: the forward", _forward_is_wrapped),
     make_row(r"^each process shuffles or splits the rows another way", _library_shares_out),
@@ -578,7 +581,7 @@ ROWS: tuple[Row, ...] = (
     ),
     make_row(
         r"^windows of a strided perplexity",
-        _unless(r"(?i)stride|begin_loc|trg_len|window", "a perplexity", of="any"),
+        _unless(r"(?i)perplex|\bppl\b|stride|begin_loc|window", "a perplexity", of="any"),
     ),
     make_row(
         r"^speculative decoding",

@@ -21,6 +21,12 @@ from truetune.troubleshooting.project_words import ProjectText
 MAX_LINES = 20_000
 MIN_LOSSES = 10
 NUMBER = r"[\"']?\s*[:=,]?\s*[\"']?(\d[\d.]{0,20}(?:e[-+]?\d{1,3})?)"
+RECORD = re.compile(r"['\"](?:loss|grad_norm|epoch)['\"]\s*:\s*['\"]?[\d.]")
+"""A record of a log"""
+SMI_ROW = re.compile(
+    r"(?:^|['\"])\|\s+(\d{1,2})\s+(?:NVIDIA|Tesla|GeForce|Quadro|AMD|[A-Z]\d{2,3})\b", re.MULTILINE
+)
+"""A GPU in the table of nvidia-smi, also in the outputs of a notebook"""
 LIBRARY_TRAINER = re.compile(
     r"\b(?:SFT|DPO|KTO|CPO|ORPO|GRPO|RLOO|Reward)?(?:Seq2Seq)?Trainer\("
     r"|llamafactory-cli|\baxolotl\b|\bswift (?:sft|rlhf)"
@@ -37,16 +43,19 @@ class Evidence:
     logs: Sequence[RunLog]
     files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The same lines, by file"""
+    gpus: frozenset[int] = frozenset()
+    """The GPUs that nvidia-smi lists, by their numbers"""
 
     def has(self, pattern: re.Pattern[str]) -> bool:
         """Does a line show it?"""
         return any(pattern.search(line) for line in self.lines)
 
     def numbers(self, pattern: re.Pattern[str]) -> list[float]:
-        """The numbers that lines set."""
+        """The numbers that lines set; the records of a log set none."""
         return [
             float(number)
             for line in self.lines
+            if not RECORD.search(line)
             for found in pattern.finditer(line)
             for number in found.groups()
             if number is not None and _is_number(number)
@@ -91,13 +100,19 @@ def read_evidence(
 ) -> Evidence:
     """What the files and logs of a project say, for `find_reason_against`."""
     files: dict[str, list[str]] = {}
+    gpus: set[int] = set()
     left = MAX_LINES
     for text in texts:
+        # Its records are those of a log, and no settings.
+        if text.path.name == "trainer_state.json":
+            continue
         lines = [COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS]) for line in text.lines()][:left]
         files[str(text.path)] = lines
+        gpus.update(map(int, SMI_ROW.findall(text.text)))
         left -= len(lines)
     whole = [line for lines in files.values() for line in lines]
-    return Evidence(question, whole, [log for log in logs if log is not None], files)
+    known = [log for log in logs if log is not None]
+    return Evidence(question, whole, known, files, frozenset(gpus))
 
 
 class Row(NamedTuple):

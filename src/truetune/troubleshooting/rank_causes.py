@@ -147,7 +147,8 @@ def keep_possible_guides(
         if not (needed := NEEDS_OF_GUIDE.get(guide.name, frozenset()))
         or needed & (facts.present | facts.unknown)
     )
-    return possible or guides
+    best = max((share for _, share in possible), default=0.0)
+    return tuple((guide, share / best) for guide, share in possible) if best else guides
 
 
 def _shares_by_both(question: str) -> dict[str, float]:
