@@ -10,9 +10,10 @@ import pytest
 from truetune.checks.explaining.guides import GUIDES
 from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.run_log import Curve, RunLog
+from truetune.troubleshooting.evidence import read_evidence
 from truetune.troubleshooting.project_words import ProjectText
 from truetune.troubleshooting.rank_causes import _causes_of_rules
-from truetune.troubleshooting.ruled_out import RULES, find_reason_against, read_evidence
+from truetune.troubleshooting.ruled_out import RULES, find_reason_against
 
 TINY = "a tiny batch with many accumulation steps, although memory is free"
 PADDED = "rows are padded to max_length: short rows are computed as the longest"
@@ -125,8 +126,9 @@ def test_several_users_leave_the_server_in_doubt() -> None:
 
 
 def test_each_row_is_about_a_cause() -> None:
-    texts = [cause.text for guide in GUIDES for cause in guide.causes]
-    texts += [cause.text for _, _, cause in _causes_of_rules()]
+    causes = [cause for guide in GUIDES for cause in guide.causes]
+    causes += [cause for _, _, cause in _causes_of_rules()]
+    texts = [f"{cause.text}\n{cause.seen}" for cause in causes]
     assert all_rules()
     for row in RULES:
         assert any(row.words.search(text) for text in texts), row.words.pattern

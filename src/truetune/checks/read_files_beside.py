@@ -78,7 +78,7 @@ SCRIPT_SUFFIXES = (".py", ".ipynb")
 SETTINGS_SUFFIXES = (".yaml", ".yml", ".json")
 LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
 GPU_SUFFIXES = (*LOG_SUFFIXES, ".csv")
-WORD_FIELDS = ("eval_strategy", "save_strategy")
+WORD_FIELDS = ("eval_strategy", "save_strategy", "loss_type")
 """Fields that hold a word"""
 PERIODIC_CALLS = (
     ("save_steps", re.compile(r"save|checkpoint|ckpt", re.I)),

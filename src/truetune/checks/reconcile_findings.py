@@ -15,16 +15,21 @@ from pathlib import Path
 from truetune.checks.commands.nccl_transport_switched_off import NcclTransportSwitchedOff
 from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlowly
 from truetune.checks.findings import Case, Finding
+from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
+from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
+from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
 from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
 from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
 from truetune.checks.read_files_beside import CAP_NAMES
 from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
+from truetune.checks.source.apply_chat_template_returns_dict import ApplyChatTemplateReturnsDict
 from truetune.checks.source.cast_makes_column_constant import CastMakesColumnConstant
 from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
 from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
+from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerSteppedPerProcess
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
 )
@@ -34,6 +39,9 @@ from truetune.logs.run_log import RunLog
 
 FEW_AT_ONCE = 8
 """Requests at once below which a server does not profit from 32"""
+STEPS_OF_A_RUN = 10
+"""From which on a log shows that a script's lines were run. Chosen: a step or two may be of another try"""
+LAYERS_ON_CPU = "layers-left-on-the-cpu"
 ALL_TRUE = re.compile(r"all [\d,]+ labels are true")
 JOB = re.compile(r"\b(?:JOB|STEP|Job|job)[ =]?(?:id)?[ =]?(\d{2,12})\b")
 CAP_TEXT = re.compile(
@@ -48,6 +56,10 @@ def reconcile_findings(
     logs = list(logs)
     kept = _with_labels_of_a_cast(_without_second_ends(findings))
     kept = _with_warning_of_the_log(kept)
+    kept = _with_help_of_the_script(kept)
+    kept = _with_transport_of_the_log(kept)
+    kept = _without_more_slots(kept)
+    kept = [_with_steps_that_were_made(one, logs) for one in kept]
     if any(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
     ):
@@ -86,6 +98,71 @@ def _with_warning_of_the_log(findings: list[Finding]) -> list[Finding]:
     # What the log proves is certain, whatever the script leaves open.
     proved = replace(scripts[0], severity="warning", evidence=(*scripts[0].evidence, proof))
     return [proved if one is scripts[0] else one for one in findings if one not in logs]
+
+
+def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
+    """The help of a rate that ended early is that of the script's own fault, where one beside the log has it.
+
+    A schedule "over the optimizer steps" is the very fault of one that a process steps for all others.
+    """
+    scripts = [one for one in findings if one.rule == LrSchedulerSteppedPerProcess.name()]
+    if not scripts:
+        return findings
+    help_of_script = f"{scripts[0].remedy} ({Path(scripts[0].cases[0].file or '').name}:{scripts[0].cases[0].line})"
+    return [
+        replace(one, remedy=help_of_script) if one.rule == LearningRateEndedEarly.name() else one
+        for one in findings
+    ]
+
+
+def _with_transport_of_the_log(findings: list[Finding]) -> list[Finding]:
+    """A variable that a job sets is a warning where the log shows that NCCL took the slower way for it."""
+    logs = [one for one in findings if one.rule == GradientsCrossASlowNetwork.name()]
+    return [
+        replace(one, severity="warning", evidence=(*one.evidence, f"the log: {shown[0].message}"))
+        if one.rule == NcclTransportSwitchedOff.name()
+        and one.severity == "info"
+        and (shown := [log for log in logs if one.message.partition("=")[0] in log.message])
+        else one
+        for one in findings
+    ]
+
+
+def _without_more_slots(findings: list[Finding]) -> list[Finding]:
+    """No advice to let Ollama answer more at once where the model does not fit the GPU: each slot takes a cache."""
+    if not any(LAYERS_ON_CPU in text for one in findings for text in one.evidence):
+        return findings
+    return [one for one in findings if not _raises_slots_of_ollama(one)]
+
+
+def _raises_slots_of_ollama(finding: Finding) -> bool:
+    """Is it about requests that wait for OLLAMA_NUM_PARALLEL?"""
+    is_of_cap = finding.rule == ServerCapMakesRequestsWait.name()
+    return is_of_cap and "OLLAMA_NUM_PARALLEL" in finding.message
+
+
+def _with_steps_that_were_made(finding: Finding, logs: Sequence[RunLog]) -> Finding:
+    """A call that would stop the script under a newer release is a note where the log shows that the script ran.
+
+    Adding the dictionary to a list stops; a length of it is wrong without a word, and no log refutes that.
+    """
+    if finding.rule != ApplyChatTemplateReturnsDict.name():
+        return finding
+    if not any(" + " in case.text for case in finding.cases) or not _is_of_unknown_release(finding):
+        return finding
+    ran = [log for log in logs if not log.is_numbered and log.last_step >= STEPS_OF_A_RUN]
+    if len({case.file for case in finding.cases}) != 1 or len(ran) != 1:
+        return finding
+    why = (
+        f"{Path(ran[0].path).name} has {ran[0].last_step:,.0f} steps: if this script wrote it, its transformers is"
+        " older than 5, and the line works there"
+    )
+    return replace(finding, severity="info", evidence=(*finding.evidence[1:], why))
+
+
+def _is_of_unknown_release(finding: Finding) -> bool:
+    """Does no file say which release runs?"""
+    return any("no file here says which release" in text for text in finding.evidence)
 
 
 def _is_cast(finding: Finding) -> bool:

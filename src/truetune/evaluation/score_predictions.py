@@ -447,9 +447,9 @@ def _make_notes(
     if stop_tokens:
         most_frequent = max(stop_tokens, key=stop_tokens.count)
         yield (
-            f"{len(stop_tokens):,} of {len(predictions):,} predictions end with {most_frequent!r}, which is left"
-            " out here: a script that compares texts counts them as wrong (decode with"
-            " skip_special_tokens=True)"
+            f"{len(stop_tokens):,} of {len(predictions):,} predictions have marks of the tokenizer after their"
+            f" answer, from {most_frequent!r} on, which are left out here: a script that compares texts counts them"
+            " as wrong (decode with skip_special_tokens=True)"
         )
     empty = sum(not prediction.reference.strip() for prediction in predictions)
     if empty:

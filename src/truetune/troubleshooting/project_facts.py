@@ -67,12 +67,21 @@ class ProjectFacts:
     @property
     def unknown(self) -> frozenset[Trait]:
         """The traits of which the files could not tell: there is no training among them, or no generation."""
+        return self.unknown_to(None)
+
+    def unknown_to(self, asked: Area | None) -> frozenset[Trait]:
+        """The traits of which the files could not tell, where what is asked about is one area.
+
+        What may stand in either is known from the scripts of that area alone.
+        """
         untold = frozenset(
-            reading.trait for reading in TRAIT_READINGS if not self._can_tell(reading.area)
+            reading.trait for reading in TRAIT_READINGS if not self._can_tell(reading.area, asked)
         )
         return untold - self.switched_off
 
-    def _can_tell(self, area: Area) -> bool:
+    def _can_tell(self, area: Area, asked: Area | None) -> bool:
+        if area == "any" and asked is not None:
+            return asked in self.areas
         if area == "any":
             return {"training", "generation"} <= self.areas
         return area in self.areas

@@ -26,8 +26,12 @@ from functools import cache
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
 from truetune.checks.explaining.project_traits import (
+    UNTELLING,
+    Area,
     Trait,
     list_mentioned,
+    list_negated,
+    read_code_words,
     read_precondition,
 )
 from truetune.checks.explaining.recognise_symptom import recognise_symptom
@@ -55,6 +59,7 @@ MIN_OWN_WORDS = 2
 """Words that no sentence of the guide has, from which a question says more than the symptom"""
 MAX_TELLING_LINES = 2
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
+NAMES = ("Ollama", "Adafactor", "Axolotl", "Unsloth", "Lightning", "Python", "Slurm", "Docker")
 OUT_OF_MEMORY = "out-of-memory"
 FLAT_GUIDE = "loss-does-not-fall"
 LOSS_FALLS = re.compile(
@@ -64,6 +69,17 @@ LOSS_FALLS = re.compile(
     re.IGNORECASE,
 )
 """Words that say that the loss falls"""
+AREAS: Mapping[str, Area] = {
+    "slow-generation": "generation",
+    "slow-training": "training",
+    "loss-does-not-fall": "training",
+    "several-gpus": "training",
+}
+"""Guides on one area: its scripts alone tell what a project has"""
+NEEDS_OF_GUIDE: Mapping[str, frozenset[Trait]] = {
+    "dpo-without-effect": frozenset((Trait.PREFERENCE, Trait.REINFORCEMENT)),
+}
+"""Guides on one kind of training, and what shows it"""
 NOT_FALLING = re.compile(
     r"\b(?:not|never|hardly|barely|no longer|stops?|stopped|stays?|stuck|flat|plateau\w*|until|rises?|rose|again"
     r"|explodes?|nan|slowly|only|too)\b|n't\b",
@@ -96,6 +112,8 @@ class LikelyCause:
     """Where to look: lines of the project that show what the cause takes"""
     lacking: frozenset[Trait] = frozenset()
     """What it takes and the project does not have"""
+    is_listed: bool = True
+    """The guide lists it; else it is the fault of a rule that names the symptom"""
 
 
 def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
@@ -117,6 +135,20 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
         for name in ranked
         if shares[name] >= MIN_GUIDE_SHARE * best
     )
+
+
+def keep_possible_guides(
+    guides: tuple[tuple[Guide, float], ...], facts: ProjectFacts
+) -> tuple[tuple[Guide, float], ...]:
+    """The guides without those on a kind of training that the project does not do; all where none is left."""
+    possible = tuple(
+        (guide, share)
+        for guide, share in guides
+        if not (needed := NEEDS_OF_GUIDE.get(guide.name, frozenset()))
+        or needed & (facts.present | facts.unknown)
+    )
+    best = max((share for _, share in possible), default=0.0)
+    return tuple((guide, share / best) for guide, share in possible) if best else guides
 
 
 def _shares_by_both(question: str) -> dict[str, float]:
@@ -168,14 +200,19 @@ def rank_causes(
     for guide, share in guides:
         # The traceback of another failure says nothing of a symptom that is none.
         outside = facts.outside_failure if guide.name == OUT_OF_MEMORY else frozenset()
-        present, unknown = facts.present - outside, facts.unknown - outside
+        present, unknown = (
+            facts.present - outside,
+            facts.unknown_to(AREAS.get(guide.name)) - outside,
+        )
         rule_weight = _weight_of_rules(guide, question_stems)
         for cause, is_listed in _causes_of_guide(guide.name):
             weight = 1.0 if is_listed else rule_weight
             fit = _fit(cause, question_stems, project_words) + _fit_facts(cause, facts)
             lacking = read_precondition(cause.text).lacking(present, unknown)
             lines = _telling_lines(cause, facts)
-            causes.append(LikelyCause(cause, guide.name, share * weight * fit, lines, lacking))
+            causes.append(
+                LikelyCause(cause, guide.name, share * weight * fit, lines, lacking, is_listed)
+            )
     # Python's sort keeps the guides' own order, which is that of likelihood, where two fit equally.
     ranked = sorted(causes, key=lambda likely: (bool(likely.lacking), -likely.fit))
     return _each_once(ranked)
@@ -221,9 +258,16 @@ def _causes_of_rules() -> tuple[tuple[str, tuple[str, ...], Cause], ...]:
         if page is None or not rule.symptoms or issubclass(rule, AnswersRule):
             continue
         text = page.title.rstrip(".")
-        cause = Cause(text[0].lower() + text[1:], _first_sentences(page.why), (rule.name(),))
+        cause = Cause(_begin_small(text), _first_sentences(page.why), (rule.name(),))
         found.append((rule.name(), rule.symptoms, cause))
     return tuple(found)
+
+
+def _begin_small(text: str) -> str:
+    """The text with a small first letter, unless it begins with a name: `KTO's`, `DeepSpeed`."""
+    first = text.split(" ", 1)[0]
+    is_name = any(letter.isupper() for letter in first[1:]) or first.startswith(NAMES)
+    return text if is_name else text[0].lower() + text[1:]
 
 
 def _first_sentences(text: str) -> str:
@@ -242,15 +286,29 @@ def _fit_facts(cause: Cause, facts: ProjectFacts) -> float:
 
 
 def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
-    """The lines to look at for a cause, of what it takes before what it speaks of; each line once."""
-    needed = read_precondition(cause.text).traits
-    concerned = list_mentioned(cause.text) & facts.lines.keys()
-    order = sorted(concerned, key=lambda trait: (trait not in needed, -_rarity_of_trait(trait)))
+    """The lines to look at for a cause: those that support it; each line once, of rare things first.
+
+    A line supports a cause where it sets or calls what the cause names in code, or where it shows a thing that sound
+    projects mostly do not have. A line that has what the cause misses speaks against it.
+    """
+    subject, missed = read_code_words(cause.text)
+    negated = list_negated(cause.text)
+    concerned = (list_mentioned(cause.text) & facts.lines.keys()) - negated
     found: dict[str, TextLine] = {}
-    for trait in order:
-        line = facts.lines[trait][0]
-        found.setdefault(line.place, line)
+    for trait in sorted(concerned, key=lambda trait: -_rarity_of_trait(trait)):
+        for line in facts.lines[trait]:
+            is_named = any(word.search(line.text) for word in subject)
+            is_refuted = any(word.search(line.text) for word in missed)
+            is_telling = is_named or trait not in UNTELLING or _is_of_the_rate(cause, trait)
+            if is_telling and not is_refuted:
+                found.setdefault(line.place, line)
+                break
     return tuple(found.values())[:MAX_TELLING_LINES]
+
+
+def _is_of_the_rate(cause: Cause, trait: Trait) -> bool:
+    """Is the learning rate itself what a cause calls wrong? A rate that is usual rules it out (`ruled_out`)."""
+    return trait is Trait.RATE and cause.text.startswith("the learning rate")
 
 
 @cache

@@ -9,19 +9,13 @@ thing speaks against it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from truetune.checks.hyperparameter_limits import LOWEST_SCALE
-from truetune.logs.run_log import RunLog
-from truetune.troubleshooting.project_facts import COMMENT, MAX_LINE_CHARACTERS
-from truetune.troubleshooting.project_words import ProjectText
+from truetune.troubleshooting.cause_needs import ROWS as NEEDS
+from truetune.troubleshooting.evidence import MIN_LOSSES, NUMBER, Evidence, Row, make_row
 
-MAX_LINES = 20_000
 SMALL_BATCH = 4
 """Rows of a GPU, from which on a batch is not tiny"""
 MANY_STEPS = 8
@@ -30,7 +24,6 @@ RISE = 1.1
 """Times its start, from which on a loss has climbed"""
 LATE_RISE = 1.02
 """Times its least value, from which on an evaluation loss has risen again"""
-MIN_LOSSES = 10
 LEARNED = 0.8
 """Of its start, below which a loss shows that something was trained. Chosen, not measured: noise of records moves a
 mean of a fifth of the run by a few per cent"""
@@ -40,7 +33,6 @@ HIGH_RATE = 1e-5
 """From which on a step is not rounded away in bfloat16"""
 MAX_LOADS = 2
 """Lines that one load of a model writes"""
-NUMBER = r"[\"']?\s*[:=,]?\s*[\"']?(\d[\d.]{0,20}(?:e[-+]?\d{1,3})?)"
 BATCH = re.compile(
     rf"(?:per_device_train_batch_size|micro_batch_size|train_micro_batch_size_per_gpu)[\"']?\s*[:= ]{NUMBER}"
 )
@@ -53,10 +45,6 @@ MODEL = re.compile(
 )
 FIXED_PADDING = re.compile(
     r"padding\s*[=:]\s*[\"']max_length|pad_to_max_length|pad_to_sequence_len|pad_to_multiple_of|\.pad\(|F\.pad|new_full"
-)
-LIBRARY_TRAINER = re.compile(
-    r"\b(?:SFT|DPO|KTO|CPO|ORPO|GRPO|RLOO|Reward)?(?:Seq2Seq)?Trainer\("
-    r"|llamafactory-cli|\baxolotl\b|\bswift (?:sft|rlhf)"
 )
 OWN_STEP = re.compile(r"(?:sched\w*|lr_\w+)\.step\(")
 GUARDED = re.compile(
@@ -136,53 +124,6 @@ RANK = re.compile(
 )
 USUAL_RATES = {True: 5e-5, False: 5e-6}
 """From which on a rate is not far too small: of adapters, and of all weights"""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What a row may look at."""
-
-    question: str
-    lines: Sequence[str]
-    """Of all files, without comments"""
-    logs: Sequence[RunLog]
-
-    def has(self, pattern: re.Pattern[str]) -> bool:
-        """Does a line show it?"""
-        return any(pattern.search(line) for line in self.lines)
-
-    def numbers(self, pattern: re.Pattern[str]) -> list[float]:
-        """The numbers that lines set."""
-        return [
-            float(number)
-            for line in self.lines
-            for found in pattern.finditer(line)
-            for number in found.groups()
-            if number is not None and _is_number(number)
-        ]
-
-    @cached_property
-    def trains_by_library(self) -> bool:
-        """Does a trainer of a library train, and no loop of the project's own?"""
-        return self.has(LIBRARY_TRAINER) and not self.has(re.compile(r"\.backward\("))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def read_evidence(
-    question: str, texts: Iterable[ProjectText], logs: Iterable[RunLog | None]
-) -> Evidence:
-    """What the files and logs of a project say, for `find_reason_against`."""
-    lines = [
-        COMMENT.sub("", line.text[:MAX_LINE_CHARACTERS]) for text in texts for line in text.lines()
-    ]
-    return Evidence(question, lines[:MAX_LINES], [log for log in logs if log is not None])
 
 
 def find_reason_against(cause: str, evidence: Evidence) -> str:
@@ -313,14 +254,8 @@ def _evaluation_names_the_adapter(evidence: Evidence) -> str:
     return "the evaluation is given an adapter by peft=" if evidence.has(ADAPTER_OF_LM_EVAL) else ""
 
 
-def _curves(evidence: Evidence, name: str) -> list[np.ndarray]:
-    """The curves of that name of all logs, as far as they have records enough."""
-    curves = [log.curve(name).finite().value for log in evidence.logs]
-    return [values for values in curves if values.size >= MIN_LOSSES]
-
-
 def _gradients_are_there(evidence: Evidence) -> str:
-    norms = _curves(evidence, "grad_norm")
+    norms = evidence.curves("grad_norm")
     if norms and all((values > 0).mean() >= MIN_MOVED_SHARE for values in norms):
         least, most = min(map(np.min, norms)), max(map(np.max, norms))
         return f"the log has gradients: grad_norm {least:.3g} to {most:.3g}"
@@ -328,14 +263,14 @@ def _gradients_are_there(evidence: Evidence) -> str:
 
 
 def _labels_are_there(evidence: Evidence) -> str:
-    losses = _curves(evidence, "loss")
+    losses = evidence.curves("loss")
     # Without a label the loss is 0 or NaN at every step.
     is_live = losses and all((values > 0).all() and values[0] > 0.01 for values in losses)
     return _gradients_are_there(evidence) if is_live else ""
 
 
 def _rate_is_alive(evidence: Evidence) -> str:
-    rates = _curves(evidence, "learning_rate")
+    rates = evidence.curves("learning_rate")
     if rates and all(_peaks_and_lives(values) for values in rates):
         return f"the log has a rate above 0 to the end, up to {max(map(np.max, rates)):.3g}"
     return ""
@@ -356,10 +291,8 @@ def _adapter_is_not_scaled_away(evidence: Evidence) -> str:
 
 
 def _rate_is_usual(evidence: Evidence) -> str:
-    rates = [
-        *evidence.numbers(RATE),
-        *(float(one.max()) for one in _curves(evidence, "learning_rate")),
-    ]
+    # What a log has at its end, or after a resume, is the schedule's.
+    rates = evidence.numbers(RATE) or [float(one.max()) for one in evidence.curves("learning_rate")]
     usual = USUAL_RATES[evidence.has(ADAPTER)]
     return f"the rate is {min(rates):g}" if rates and min(rates) >= usual else ""
 
@@ -393,7 +326,7 @@ def _gpus_fail_alike(evidence: Evidence) -> str:
 
 
 def _adapter_has_learned(evidence: Evidence) -> str:
-    losses = _curves(evidence, "loss")
+    losses = evidence.curves("loss")
     # Of several runs it is not known which one is asked about.
     if len(losses) != 1 or not evidence.has(ADAPTER):
         return ""
@@ -409,17 +342,6 @@ def _states_were_made(evidence: Evidence) -> str:
         if failed and not log.is_numbered and log.last_step >= MIN_FITTED_STEPS:
             return f"{log.last_step:,.0f} steps of the optimizer were made before"
     return ""
-
-
-class _Row(NamedTuple):
-    """Which causes, and what speaks against them."""
-
-    words: re.Pattern[str]
-    against: Callable[[Evidence], str]
-
-
-def _row(words: str, against: Callable[[Evidence], str]) -> _Row:
-    return _Row(re.compile(words, re.IGNORECASE), against)
 
 
 def _is_about_training(evidence: Evidence) -> str:
@@ -470,47 +392,48 @@ def _client_asks_for_the_adapter(evidence: Evidence) -> str:
     return ""
 
 
-RULES = (
-    _row(r"^no token has a label", _labels_are_there),
-    _row(r"^nothing is trainable", _gradients_are_there),
-    _row(r"^the schedule has ended, or never leaves", _rate_is_alive),
-    _row(r"^the adapter is scaled away", _adapter_is_not_scaled_away),
-    _row(r"^the learning rate is far too small", _rate_is_usual),
-    _row(r"^a tiny batch with many accumulation steps", _no_tiny_batch),
-    _row(r"^rows are padded to max_length", _no_fixed_padding),
-    _row(r"^the learning rate destroyed the weights", _loss_never_climbed),
-    _row(r"scheduler that is stepped by every process", _scheduler_of_trainer),
-    _row(r"^the evaluation loss rises again", _evaluation_never_rose),
-    _row(r"^the loss of the evaluation depends on its batch size", _evaluation_is_of_pairs),
-    _row(r"^every process writes the same checkpoint", _saving_is_guarded),
-    _row(
+RULES: tuple[Row, ...] = (
+    make_row(r"^no token has a label", _labels_are_there),
+    make_row(r"^nothing is trainable", _gradients_are_there),
+    make_row(r"^the schedule has ended, or never leaves", _rate_is_alive),
+    make_row(r"^the adapter is scaled away", _adapter_is_not_scaled_away),
+    make_row(r"^the learning rate is far too small", _rate_is_usual),
+    make_row(r"^a tiny batch with many accumulation steps", _no_tiny_batch),
+    make_row(r"^rows are padded to max_length", _no_fixed_padding),
+    make_row(r"^the learning rate destroyed the weights", _loss_never_climbed),
+    make_row(r"scheduler that is stepped by every process", _scheduler_of_trainer),
+    make_row(r"^the evaluation loss rises again", _evaluation_never_rose),
+    make_row(r"^the loss of the evaluation depends on its batch size", _evaluation_is_of_pairs),
+    make_row(r"^every process writes the same checkpoint", _saving_is_guarded),
+    make_row(
         r"^every process of a DistributedDataParallel loop goes through all rows",
         _rows_are_shared_out,
     ),
-    _row(r"^the model reasons before each answer", _thinking_is_ruled_out),
-    _row(r"^prompts padded to max_length", _is_about_training),
-    _row(r"^the model was left in training mode, with checkpointing", _is_about_training),
-    _row(r"^generate after the training", _is_about_training),
-    _row(r"^a quantization without a fast kernel", _is_about_training),
-    _row(r"^the card has no fast bfloat16", _card_has_bfloat16),
-    _row(r"^device_map='auto' on several GPUs", _one_gpu_serves),
-    _row(r"^the model was never moved to the GPU", _is_on_the_gpu),
-    _row(r"^rows are tokenized, or images decoded, in the data loader", _loader_has_workers),
-    _row(r"^the client asks the server for the base by its name", _client_asks_for_the_adapter),
-    _row(r"^kTO's labels are text or numbers", _labels_are_boolean),
-    _row(r"^kTO's mismatched batch holds the pairs", _pairs_are_mismatched_by_library),
-    _row(
+    make_row(r"^the model reasons before each answer", _thinking_is_ruled_out),
+    make_row(r"^prompts padded to max_length", _is_about_training),
+    make_row(r"^the model was left in training mode, with checkpointing", _is_about_training),
+    make_row(r"^generate after the training", _is_about_training),
+    make_row(r"^a quantization without a fast kernel", _is_about_training),
+    make_row(r"^the card has no fast bfloat16", _card_has_bfloat16),
+    make_row(r"^device_map='auto' on several GPUs", _one_gpu_serves),
+    make_row(r"^the model was never moved to the GPU", _is_on_the_gpu),
+    make_row(r"^rows are tokenized, or images decoded, in the data loader", _loader_has_workers),
+    make_row(r"^the client asks the server for the base by its name", _client_asks_for_the_adapter),
+    make_row(r"^kTO's labels are text or numbers", _labels_are_boolean),
+    make_row(r"^kTO's mismatched batch holds the pairs", _pairs_are_mismatched_by_library),
+    make_row(
         r"^(?:steps are rounded away: all weights in bfloat16|weights in bfloat16 alone)",
         _steps_are_no_bf16,
     ),
-    _row(r"was trained on the merged SFT model", _no_merged_start),
-    _row(r"^keep_alive is 0", _model_stays_loaded),
-    _row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
-    _row(r"^a merge loads the whole base on the GPU", _merge_is_on_the_cpu),
-    _row(r"^the model is loaded before ZeRO-3 is known", _zero3_is_known),
-    _row(r"^every process puts its model on GPU 0", _gpus_fail_alike),
-    _row(r"^embeddings and head are trained whole", _adapter_alone),
-    _row(r"^the adapter is frozen$", _adapter_has_learned),
-    _row(r"^states of the optimizer, and gradients", _states_were_made),
-    _row(r"^the server answers one request at a time", _one_user),
+    make_row(r"was trained on the merged SFT model", _no_merged_start),
+    make_row(r"^keep_alive is 0", _model_stays_loaded),
+    make_row(r"^the evaluation names the base twice", _evaluation_names_the_adapter),
+    make_row(r"^a merge loads the whole base on the GPU", _merge_is_on_the_cpu),
+    make_row(r"^the model is loaded before ZeRO-3 is known", _zero3_is_known),
+    make_row(r"^every process puts its model on GPU 0", _gpus_fail_alike),
+    make_row(r"^embeddings and head are trained whole", _adapter_alone),
+    make_row(r"^the adapter is frozen(?:\n|$)", _adapter_has_learned),
+    make_row(r"^states of the optimizer, and gradients", _states_were_made),
+    make_row(r"^the server answers one request at a time", _one_user),
+    *NEEDS,
 )

@@ -51,8 +51,13 @@ class SymptomReport(Report):
     """All causes of these guides: those that were found first, the others with the likeliest first"""
 
     def remaining(self) -> tuple[JudgedCause, ...]:
-        """The causes that may be and were not found, the likeliest first."""
-        return tuple(judged for judged in self.causes if judged.state in ("looked for", "open"))
+        """The causes that may be and were not found, the likeliest first.
+
+        Those that take what the project lacks are among them only where no other is left.
+        """
+        open_ones = [one for one in self.causes if one.state in ("looked for", "open")]
+        possible = [one for one in open_ones if not one.lacking]
+        return tuple(possible or open_ones)
 
     def ruled_out(self) -> tuple[JudgedCause, ...]:
         """The causes that something in the project rules out."""

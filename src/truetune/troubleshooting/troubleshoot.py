@@ -19,17 +19,20 @@ from truetune.checks.findings import Finding
 from truetune.checks.reports import Report
 from truetune.checks.rule_catalogue import find_rule
 from truetune.errors import UsageError
+from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec
 from truetune.troubleshooting.check_project import check_project
+from truetune.troubleshooting.evidence import Evidence, read_evidence
 from truetune.troubleshooting.project_facts import read_facts
-from truetune.troubleshooting.project_words import read_project_texts, words_of_texts
+from truetune.troubleshooting.project_words import ProjectText, read_project_texts, words_of_texts
 from truetune.troubleshooting.rank_causes import (
     MIN_NAMED_SHARE,
     LikelyCause,
     choose_guides,
+    keep_possible_guides,
     rank_causes,
 )
-from truetune.troubleshooting.ruled_out import Evidence, find_reason_against, read_evidence
+from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
 
 
@@ -59,13 +62,10 @@ def troubleshoot(
     if not paths:
         raise UsageError("name the files or the folder of the run that has this symptom")
     started = time.perf_counter()
-    guides = choose_guides(question)
     report = check_project(paths, spec, base=base, progress=progress)
     texts = read_project_texts(paths)
-    facts = read_facts(question, texts)
-    evidence = read_evidence(question, texts, (subject.log for subject in report.subjects))
-    likely = rank_causes(guides, question, words_of_texts(texts), facts)
-    causes = judge_causes(likely, report, evidence)
+    logs = [subject.log for subject in report.subjects if subject.log is not None]
+    guides, causes = judge_texts(question, texts, logs, report)
     explaining, others = _split_findings(report, guides)
     return SymptomReport(
         spec=report.spec,
@@ -83,18 +83,38 @@ def troubleshoot(
     )
 
 
+def judge_texts(
+    question: str, texts: Sequence[ProjectText], logs: Sequence[RunLog | None], report: Report
+) -> tuple[tuple[tuple[Guide, float], ...], tuple[JudgedCause, ...]]:
+    """The guides on a symptom that a project can have, and what its texts, logs and findings say of their causes."""
+    facts = read_facts(question, texts)
+    guides = keep_possible_guides(choose_guides(question), facts)
+    likely = rank_causes(guides, question, words_of_texts(texts), facts)
+    return guides, judge_causes(likely, report, read_evidence(question, texts, logs))
+
+
 def judge_causes(
     likely: Sequence[LikelyCause], report: Report, evidence: Evidence
 ) -> tuple[JudgedCause, ...]:
     """What a report says of each cause: those that were found first, then open ones, each in the order given.
 
-    A cause that was looked for and not found keeps its place among the open ones: rules see some of the ways in
-    which a fault is written, and a symptom without a finding is their very gap.
+    A listed cause that was looked for and not found keeps its place among the open ones: rules see some of the ways in
+    which a fault is written, and a symptom without a finding is their very gap. One that is the fault of a single rule,
+    which examined these files and did not find it, comes last.
     """
     found = {finding.rule for finding in report.findings}
     examined = {examined.rule for examined in report.examined}
-    judged = [_judge_cause(cause, found, examined, evidence) for cause in likely]
-    return tuple(sorted(judged, key=lambda one: one.state != "found"))
+    judged = [(one, _judge_cause(one, found, examined, evidence)) for one in likely]
+    judged.sort(key=lambda pair: _order(*pair))
+    return tuple(one for _, one in judged)
+
+
+def _order(likely: LikelyCause, judged: JudgedCause) -> int:
+    """0 for what was found, 1 for what is open, 2 for what lacks a thing or what a rule of its own did not find."""
+    if judged.state == "found":
+        return 0
+    is_searched = judged.state == "looked for" and not likely.is_listed
+    return 2 if judged.lacking or is_searched else 1
 
 
 def _judge_cause(
@@ -108,7 +128,7 @@ def _judge_cause(
     firing = tuple(rule for rule in rules if rule in found)
     if firing:
         return JudgedCause(likely.cause, likely.guide, "found", firing, likely.lines)
-    against = find_reason_against(likely.cause.text, evidence)
+    against = find_reason_against(f"{likely.cause.text}\n{likely.cause.seen}", evidence)
     if against:
         return JudgedCause(
             likely.cause, likely.guide, "ruled out", rules, likely.lines, against=against
@@ -124,10 +144,22 @@ def _judge_cause(
 def _split_findings(
     report: Report, guides: Sequence[tuple[Guide, float]]
 ) -> tuple[list[Finding], list[Finding]]:
-    """The findings that explain the symptom, and the others; both keep their order."""
+    """The findings that explain the symptom, and the others, both by severity.
+
+    Of those that explain, the ones of the guides that fit best come first; of the others, faults that show as another
+    symptom come last: a loop that asks row by row is slow, and no answer to a question on accuracy.
+    """
+    near = [(guide, share) for guide, share in guides if share >= MIN_NAMED_SHARE]
     explaining = [finding for finding in report.findings if _explains(finding, guides)]
+    explaining.sort(key=lambda finding: not _explains(finding, near))
     others = [finding for finding in report.findings if finding not in explaining]
+    others.sort(key=_is_of_another_symptom)
     return explaining, others
+
+
+def _is_of_another_symptom(finding: Finding) -> bool:
+    """Does a finding that explains nothing here, and is no error, show as a symptom that some guide lists?"""
+    return finding.severity != "error" and bool(find_rule(finding.rule).symptoms)
 
 
 def _explains(finding: Finding, guides: Sequence[tuple[Guide, float]]) -> bool:

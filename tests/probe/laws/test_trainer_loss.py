@@ -145,7 +145,7 @@ def test_a_difference_that_blocks_may_have_made_is_untested(
     """Long rows keep the fused kernels, whose rounding on a GPU can be as large as a fault."""
     monkeypatch.setattr(trainer_gradients, "WHOLE_ATTENTION_LENGTH", 1)
     model = torch.nn.Linear(1, 1, device="meta", dtype=torch.bfloat16)
-    model.config = SimpleNamespace(_attn_implementation="sdpa")
+    vars(model)["config"] = SimpleNamespace(_attn_implementation="sdpa")
     trial = Trial(model, [], [])
     with trainer_gradients.whole_attention(trial, [{"input_ids": [1, 2]}]) as whole:
         assert not whole

@@ -56,6 +56,10 @@ NOTED_FALL, LARGE_FALL = 0.2, 0.5
 # Chosen, not measured: chosen rewards of healthy runs end between +3 and -3 (published logs of zephyr and tulu).
 MIN_REWARD_FALL = 10.0
 MAX_FIRST_REWARD = 3.0
+LOSSES_WITH_REFERENCE = frozenset(
+    ("sigmoid", "hinge", "ipo", "robust", "apo_zero", "apo_down", "kto", "bco_pair")
+)
+"""TRL's losses of DPO, and LLaMA-Factory's; simpo and orpo have none"""
 
 
 def _names(group: str) -> tuple[str, str]:
@@ -160,12 +164,20 @@ class DpoChosenFalls(LogRule):
         log = self.subject
         rewards = log.curve("rewards/chosen").finite()
         starts_away = bool(rewards.value.size) and abs(_ends(rewards)[0]) > MAX_FIRST_REWARD
-        if starts_away or log.facts.get("loss_type") == "simpo":
+        has_none = log.facts.get("loss_type") == "simpo" or (
+            starts_away and not self._has_reference()
+        )
+        if has_none:
             return (
                 "lower the learning rate (SimPO: 3e-7 to 1e-6), or add an SFT term on the chosen answers (cpo_alpha);"
                 " this loss has no reference that a larger beta could hold it at"
             )
         return "lower the learning rate, raise beta, or add an SFT term on the chosen answers"
+
+    def _has_reference(self) -> bool:
+        """Do the settings beside the log name a loss that has a reference? They say more than how its rewards begin."""
+        loss = self.subject.files_beside.setting("loss_type")
+        return loss is not None and loss.value in LOSSES_WITH_REFERENCE
 
     def _fell(self, side: str) -> bool:
         """Did this side fall by five times the noise of the medians? Its reward begins at 0 by definition."""

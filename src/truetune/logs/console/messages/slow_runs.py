@@ -175,7 +175,8 @@ MESSAGES = (
         r"Input type into Linear4bit is torch\.(?:float16|bfloat16), but"
         r" bnb_4bit_compute_d?type=torch\.float32",
         "bnb_4bit_compute_dtype is not set, and its default is float32",
-        "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)",
+        "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16), and torch.float16"
+        " on a card without bfloat16 (T4, V100, RTX 20)",
         "bitsandbytes/nn/modules.py",
         shown="notice",
         severity="warning",

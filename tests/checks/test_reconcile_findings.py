@@ -1,0 +1,109 @@
+"""Findings of several files of one check: what one file proves corrects the advice of another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.reconcile_findings import reconcile_findings
+from truetune.logs.run_log import Curve, RunLog
+
+STEPPED = Finding(
+    "lr-scheduler-stepped-per-process",
+    "SRC014",
+    "error",
+    "the schedule is as long as the prepared loader",
+    "multiply its length by accelerator.num_processes",
+    cases=(Case("total", file="train.py", line=7),),
+)
+ENDED = Finding(
+    "learning-rate-ended-early", "LOG012", "error", "the learning rate is 0", "build the schedule"
+)
+SWITCHED = Finding(
+    "nccl-transport-switched-off",
+    "CMD045",
+    "info",
+    "NCCL_P2P_DISABLE=1: GPUs of one node pass gradients through the host's memory",
+    "remove NCCL_P2P_DISABLE",
+)
+CROSSED = Finding(
+    "gradients-cross-a-slow-network",
+    "LOG066",
+    "info",
+    "GPUs of one node pass gradients through the host's memory: NCCL_P2P_DISABLE is set",
+    "unset NCCL_P2P_DISABLE",
+)
+WAITS = Finding(
+    "server-cap-makes-requests-wait",
+    "LOG064",
+    "warning",
+    "it works on 1 at a time: OLLAMA_NUM_PARALLEL is 1",
+    "set OLLAMA_NUM_PARALLEL",
+)
+ON_CPU = Finding(
+    "fault-named-in-the-output",
+    "LOG032",
+    "warning",
+    "layers are on the CPU",
+    "a shorter context",
+    evidence=("known as layers-left-on-the-cpu",),
+)
+DICTIONARY = Finding(
+    "apply-chat-template-returns-dict",
+    "SRC010",
+    "error",
+    "apply_chat_template returns a dictionary",
+    "give return_dict=False",
+    evidence=("this stops with an error", "no file here says which release of transformers runs"),
+    cases=(Case("head + tail", file="train.py", line=3),),
+)
+
+
+def run(steps: int) -> RunLog:
+    """A log with so many steps."""
+    return RunLog(
+        "train.log", "JSONL", curves={"loss": Curve(np.array([1.0, steps]), np.array([2.0, 1.0]))}
+    )
+
+
+def test_the_help_of_a_rate_that_ended_is_that_of_the_script() -> None:
+    _, ended = reconcile_findings([STEPPED, ENDED], [], None)
+    assert ended.remedy == "multiply its length by accelerator.num_processes (train.py:7)"
+    assert reconcile_findings([ENDED], [], None) == (ENDED,)
+
+
+def test_a_variable_whose_effect_the_log_shows_is_a_warning() -> None:
+    switched, crossed = reconcile_findings([SWITCHED, CROSSED], [], None)
+    assert switched.severity == "warning"
+    assert crossed.message in switched.evidence[-1]
+    assert reconcile_findings([SWITCHED], [], None)[0].severity == "info"
+    other = replace(CROSSED, message="the nodes use InfiniBand without GPUDirect RDMA")
+    assert reconcile_findings([SWITCHED, other], [], None)[0].severity == "info"
+
+
+def test_no_slots_are_advised_where_layers_are_on_the_cpu() -> None:
+    assert reconcile_findings([WAITS, ON_CPU], [], None) == (ON_CPU,)
+    assert WAITS in reconcile_findings([WAITS], [], None)
+    vllm = replace(WAITS, message="it works on 2 at a time: max_num_seqs is 2")
+    assert vllm in reconcile_findings([vllm, ON_CPU], [], None)
+
+
+@pytest.mark.parametrize(
+    ("finding", "logs", "severity"),
+    [
+        (DICTIONARY, [run(490)], "info"),
+        (DICTIONARY, [], "error"),
+        (DICTIONARY, [run(2)], "error"),
+        (DICTIONARY, [run(490), run(80)], "error"),
+        (replace(DICTIONARY, evidence=("len() of it is 2",)), [run(490)], "error"),
+        (replace(DICTIONARY, cases=(Case("len(head)", file="t.py", line=3),)), [run(490)], "error"),
+    ],
+)
+def test_a_line_that_would_stop_is_a_note_where_the_run_made_its_steps(
+    finding: Finding, logs: list[RunLog], severity: str
+) -> None:
+    (judged,) = reconcile_findings([finding], logs, None)
+    assert judged.severity == severity
