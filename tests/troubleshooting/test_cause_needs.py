@@ -80,7 +80,7 @@ RULED_OUT = [
     ("the nodes wait at MASTER_ADDR", "export MASTER_ADDR=$(scontrol show hostnames | head -1)"),
     ("torchrun for several nodes", "srun --label torchrun --nnodes 2 train.py"),
     ("a merge loads the whole base", "from_pretrained(B, device_map='cpu')\nm.merge_and_unload()"),
-    ("the model is loaded before ZeRO-3", "zero3_init_flag: true"),
+    ("the model is loaded before ZeRO-3", "finished initializing model - num_params = 339"),
     ("vLLM on the GPU that trains", "vllm serve out/merged"),
     ("Adafactor sets", TRAINS + "optim='adamw_torch'"),
     ("label smoothing of 0.5", TRAINS + "DPOConfig(beta=0.1)"),
