@@ -11,7 +11,7 @@ a few steps, and nothing else of the pairs is learned. With more steps the proba
 
 ## Example
 ```yaml
-data: {rows: 40, prompt: "Question {i}?", chosen: "{words}", rejected: "As an AI model, {words}"}
+data: {rows: 40, prompt: "Question {i}?", chosen: "{words_before}", rejected: "As an AI model, {words}"}
 ```
 
 ## Use instead

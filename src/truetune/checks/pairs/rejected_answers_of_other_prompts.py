@@ -14,12 +14,12 @@ it.
 
 ## Example
 ```yaml
-data: {rows: 60, prompt: "What about {words}", chosen: "It is so with {words}", rejected: "Maybe with {words_before}"}
+data: {rows: 60, prompt: "What about {words}", chosen: "So {words}", rejected: "Maybe {words_before}"}
 ```
 
 ## Use instead
 ```yaml
-data: {rows: 60, prompt: "What about {words}", chosen: "It is so with {words}", rejected: "Maybe with {words}"}
+data: {rows: 60, prompt: "What about {words}", chosen: "So {words}", rejected: "Maybe {words}"}
 ```
 
 ## Fix safety
