@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from tests.parts.loaded_once import keep_tokenizers_of_parts
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 os.environ.update({**OFFLINE, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"})
+
+# Containers often forbid bytecode files: each command that a test starts would then compile all of truetune again, a
+# second each, and the tests start hundreds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A CI server or `nohup` starts us with SIGINT ignored, and children inherit that: programs that a test
 # interrupts would never end, and the test would wait for ever.
