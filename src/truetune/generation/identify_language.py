@@ -76,6 +76,7 @@ ASIDE = re.compile(
     re.DOTALL,
 )
 """What is no prose: code, tags, addresses, formulas"""
+_NO_ASCII_LETTERS = re.compile("[^A-Za-z]+")
 _WORD = re.compile(r"[^\W\d_]+")
 MIN_NAMES = 4
 """Words of a text that may be a list of names; of fewer, capitals are the beginnings of sentences"""
@@ -216,6 +217,9 @@ def is_prose(line: str) -> bool:
 
 def _count_letters(text: str) -> int:
     """Letters, and the marks that belong to them."""
+    # Most texts are ASCII, where one substitution is ten times as fast as a look at each character.
+    if text.isascii():
+        return len(_NO_ASCII_LETTERS.sub("", text))
     return sum(unicodedata.category(character)[0] in "LM" for character in text)
 
 
