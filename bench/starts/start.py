@@ -46,6 +46,7 @@ Author = Literal[
     "fresh reader, fourteenth set",
     "fresh reader, fifteenth set",
     "fresh reader, sixteenth set",
+    "fresh reader, seventeenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
