@@ -120,30 +120,40 @@ class RewardReadsMessagesAsText(SourceRule):
 
 def _uses_as_text(function: ast.FunctionDef) -> Iterator[ast.AST]:
     """Where a completion is used as a text is."""
+    names = _names_of_completions(function)
+    for node in ast.walk(function):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if _is_method_of_text(node.func, names) or _is_search_in(node, names):
+            yield node
+
+
+def _names_of_completions(function: ast.FunctionDef) -> set[str]:
+    """What loops call a completion, without names that are assigned something else."""
     names = {
         name
         for target, iterable in loops_over_completions(function)
         for name in completion_names(target, iterable)
     }
-    rebound = {
+    assigned = {
         node.id
         for one in ast.walk(function)
         if isinstance(one, ast.Assign)
         for node in one.targets
         if isinstance(node, ast.Name)
     }
-    names -= rebound
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            receiver = node.func.value
-            if (
-                isinstance(receiver, ast.Name)
-                and receiver.id in names
-                and node.func.attr in TEXT_METHODS
-            ):
-                yield node
-            is_search = (
-                isinstance(receiver, ast.Name) and receiver.id == "re" and len(node.args) > 1
-            )
-            if is_search and isinstance(node.args[1], ast.Name) and node.args[1].id in names:
-                yield node
+    return names - assigned
+
+
+def _is_method_of_text(method: ast.Attribute, names: set[str]) -> bool:
+    """Is it `completion.split` or the like?"""
+    receiver = method.value
+    return isinstance(receiver, ast.Name) and receiver.id in names and method.attr in TEXT_METHODS
+
+
+def _is_search_in(call: ast.Call, names: set[str]) -> bool:
+    """Is it `re.search(pattern, completion)` or the like?"""
+    if ast.unparse(call.func).partition(".")[0] != "re" or len(call.args) < 2:
+        return False
+    searched = call.args[1]
+    return isinstance(searched, ast.Name) and searched.id in names

@@ -80,13 +80,19 @@ def _taken_by_position(module: Module, function: ast.FunctionDef) -> Iterator[tu
         for one in joined.args if joined is not None else ():
             if isinstance(one, ast.Name) and one.id in lists:
                 yield one, one.id
-        place = _place_name(target, iterable)
-        for node in ast.walk(function) if place else ():
-            is_read = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
-            if is_read and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-                is_place = isinstance(node.slice, ast.Name) and node.slice.id == place
-                if is_place and node.value.id in lists:
-                    yield node, node.value.id
+        yield from _read_at(function, _place_name(target, iterable), lists)
+
+
+def _read_at(
+    function: ast.FunctionDef, place: str, lists: set[str]
+) -> Iterator[tuple[ast.AST, str]]:
+    """Where one of these lists is read as `list[place]`; nowhere where the place has no name."""
+    for node in ast.walk(function):
+        if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
+            continue
+        is_place = isinstance(node.slice, ast.Name) and node.slice.id == place
+        if is_place and node.value.id in lists:
+            yield node, node.value.id
 
 
 def _place_name(target: ast.expr, iterable: ast.expr) -> str:
