@@ -336,7 +336,8 @@ GUIDES = (
                   ("memorised-not-learned",)),
             Cause("the own rows are lost in a large general set: repeat them, or train on them alone",
                   "loss looks great but it ignores my 250 examples, my own rows, completely; own.jsonl beside a large"
-                  " dataset such as OpenHermes, and max_steps"),
+                  " dataset such as OpenHermes, and max_steps",
+                  ("own-rows-are-rare",)),
             Cause("each fact is in one wording: it is recited, and not known; write each in many wordings",
                   "can recite my training questions but if I ask differently, rephrased, in other words, it"
                   " hallucinates"),
@@ -1205,8 +1206,8 @@ GUIDES = (
                   ("setting-out-of-range",)),
             Cause("a reward model that learned prompt and answer by the chat template scores bare answers: give it the"
                   " same text as in its training",
-                  "RL, GRPO or best of n with my reward model optimises nicely but the answers get worse; rewards hardly"
-                  " correlate with quality"),
+                  "RL, GRPO or best of n with my reward model optimises nicely but the answers get worse; rewards"
+                  " hardly correlate with quality"),
             Cause("the head of the reward model is not in its adapter: task_type is CAUSAL_LM",
                   "the reward model had 80 percent in training, but after loading it guesses, accuracy 0.50;"
                   " score.weight newly initialized",

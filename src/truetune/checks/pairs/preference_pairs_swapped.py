@@ -77,8 +77,8 @@ MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
 # Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
 MIN_PAIRS = 8
 MIN_SHARE_AT_ONE_LENGTH = 0.8
-"""Share of the cut chosen answers with one number of characters from which a slice (`text[:1000]`) cut that side. Chosen:
-answers cut by tokens, or by hand, hardly ever have one length, and a strip after the slice shortens a sixth"""
+"""Share of the cut chosen answers with one number of characters from which a slice (`text[:1000]`) cut that side.
+Chosen: answers cut by tokens, or by hand, hardly ever have one length; a strip after the slice shortens a sixth"""
 MIN_SHARE_BESIDE = 0.75
 """Share of the pairs that scores in a file beside must speak against, at least"""
 # Chosen, not measured: sets that teach to refuse have a refusal in most pairs, others in a few

@@ -1,14 +1,14 @@
 """The margin of an own preference loss is reversed: the loss falls where the rejected answer becomes likelier.
 
 ## What it does
-Inspects `-logsigmoid(...)` and `softplus(-...)` and writes what they get as a sum, through the names that it is made of.
-It fires where each term of a chosen answer has a minus and each of a rejected one a plus, the reference's terms the
+Inspects `-logsigmoid(...)` and `softplus(-...)` and writes what they get as a sum, through the names that it is made
+of. It fires where each term of a chosen answer has a minus and each of a rejected one a plus, the reference's terms the
 other way round. What is chosen and rejected is read from names and keys (`chosen_logps`, `batch["rejected"]`). A script
 that uses both directions (label smoothing) is left alone.
 
 ## Why it is bad
-The loss falls, the gradients are of the usual size, and the model learns to prefer what was rejected. The printed margin
-is the reversed one, too, and rises.
+The loss falls, the gradients are of the usual size, and the model learns to prefer what was rejected. The printed
+margin is the reversed one, too, and rises.
 
 ## Example
 ```python
