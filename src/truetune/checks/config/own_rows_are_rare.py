@@ -164,7 +164,7 @@ def _published_sets(config: Config) -> list[_Entry]:
 
 def _own_sets(config: Config) -> list[_Entry]:
     """The local files of rows, each with its lines; none where one can't be counted, or is listed twice."""
-    found = []
+    found: list[_Entry] = []
     for entry in _entries(config):
         path = str(entry.get("path"))
         file = _local_file(config, path)

@@ -282,7 +282,8 @@ GUIDES = (
             Cause("a classifier reads its answer off a pad: model.config.pad_token_id is another than the tokenizer's,"
                   " so the last token is not found; set it to tokenizer.pad_token_id",
                   "llama classifier does not learn with batch size 8 but does with batch size 1; sequence "
-                  "classification"),
+                  "classification",
+                  ("classifier-pads-with-another-token",)),
             Cause("training_step of Lightning returns nothing, so that each batch is skipped",
                   "no crash but the loss is the same in every epoch; training_step returned None",
                   ("training-step-returns-nothing",)),
