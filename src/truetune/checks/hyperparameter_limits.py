@@ -478,9 +478,9 @@ LIMITS: tuple[Limit, ...] = (
     Limit(
         setting=KTO_STEP_ROWS,
         outside=Interval(above=0, below=4),
-        severity="warning",
-        says="KTO estimates its KL term from the {value} rows of one batch, whatever is accumulated: the estimate jumps"
-        " between 0 and large values, and the loss stays near 0.5",
+        severity="info",
+        says="KTO estimates its KL term from the {value} rows of one batch (times the GPUs of the launch), whatever is"
+        " accumulated: the estimate jumps between 0 and large values, and the loss stays near 0.5",
         fix="set {name} to 4 or more, and gradient_accumulation_steps lower by as much",
         when=_estimates_divergence,
         source="TRL's KTOTrainer, batch size recommendations: 4 rows a step at least, 16 to 128 with accumulation",

@@ -49,7 +49,7 @@ config:
 It is another run. A tenth of own rows, or a second run on them alone, keeps what the large set teaches.
 
 ## References
-- The sizes are those of the sets' pages on the hub
+- The sizes are a table of known sets, and were not read from the hub
 """
 
 from __future__ import annotations
@@ -133,11 +133,13 @@ class OwnRowsAreRare(ConfigRule):
         others = ", ".join(one.name for one in large)
         each = round((own_rows + large_rows) / own_rows)
         yield self.finding(
-            f"{names} has {own_rows:,} rows beside {large_rows:,} of {others}: one row in {each:,} is your own, and"
-            " what it says is hardly learned",
+            f"{names} has {own_rows:,} rows beside about {large_rows:,} of {others}: one row in {each:,} is your own,"
+            " and what it says is hardly learned",
             "train on your own rows alone, or take a part of the large set that leaves them a tenth (split:"
             f" train[:{9 * own_rows}])",
-            evidence=[f"the size of {others} is that of its page on the hub"],
+            evidence=[
+                f"the size of {others} is from a table of known sets; it was not read from the hub"
+            ],
             cases=[setting_case(config, f"{names} and {others}", "datasets")],
         )
 
