@@ -142,3 +142,29 @@ def test_answers_cut_in_their_thinking_get_other_advice(closed: bool, tmp_path: 
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     remedies = " ".join(one.remedy or "" for one in truetune.score(str(path)).findings)
     assert "stop token of each answer is supervised" not in remedies or closed
+
+
+def _sliced(limit: int, rows: int) -> list[str]:
+    """Long answers, cut at a number of characters."""
+    return [_text(300, 1000 + number, ".")[:limit] for number in range(rows)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "strip"), [(1000, False), (500, False), (1000, True), (737, False)]
+)
+def test_answers_of_one_number_of_characters_were_sliced(
+    limit: int, strip: bool, tmp_path: Path
+) -> None:
+    whole = [_text(random.Random(n).randint(10, 60), n, ".") for n in range(60)]
+    cut = [one.rstrip() if strip else one for one in _sliced(limit, 40)]
+    assert _found(tmp_path, whole + cut) == ["warning"]
+    report = truetune.check([str(tmp_path / "rows.jsonl")], select=["answer-is-incomplete"])
+    assert f"text[:{limit}]" in report.findings[0].message
+
+
+def test_answers_of_a_limit_of_tokens_were_not_sliced(tmp_path: Path) -> None:
+    whole = [_text(random.Random(n).randint(10, 95), n, ".") for n in range(60)]
+    cut = [_text(100 + n % 5, n, "") for n in range(20)]
+    assert _found(tmp_path, whole + cut) == ["warning"]
+    report = truetune.check([str(tmp_path / "rows.jsonl")], select=["answer-is-incomplete"])
+    assert "a limit of new tokens" in report.findings[0].message

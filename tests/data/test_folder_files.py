@@ -75,7 +75,7 @@ def test_files_that_are_no_training_rows(
     sorted_files = sort_folder_files(write(tmp_path, files))
     assert sorted_files is not None
     names = [[Path(path).name for path in group] for group in sorted_files]
-    assert names == [training, predictions, others]
+    assert names == [training, predictions, others, []]
 
 
 @pytest.mark.parametrize(
@@ -277,3 +277,52 @@ def test_held_out_rows_that_a_script_reads_are_no_predictions(
     folder = write(tmp_path, files)
     names = [Path(path).name for path in list_prediction_files([str(folder)])]
     assert names == (["held.jsonl"] if is_prediction else [])
+
+
+FIT = 'ds = load_dataset("json", data_files="train.jsonl", split="train")\nTrainer(model, train_dataset=ds).train()'
+MAKERS = {
+    "two files": """with open("train.jsonl", "w") as out:
+    for line in open("raw.jsonl"):
+        out.write(shape(line))""",
+    "one statement": """with open("raw.jsonl", encoding="utf-8") as f, open("train.jsonl", mode="w") as out:
+    out.write(shape(f.read()))""",
+    "paths": """rows = [json.loads(x) for x in Path("raw.jsonl").read_text().splitlines()]
+Path("train.jsonl").write_text("".join(map(shape, rows)))""",
+    "pandas": """df = pd.read_json("data/raw.jsonl", lines=True)
+df.to_json("data/train.jsonl", orient="records", lines=True)""",
+    "opened paths": """rows = Path("raw.jsonl").read_text()
+with Path("train.jsonl").open("w") as out:
+    out.write(shape(rows))""",
+}
+NO_MAKERS = {
+    "another file is made": (MAKERS["paths"].replace("train", "other"), FIT),
+    "both are trained": (
+        MAKERS["paths"],
+        FIT.replace('"train.jsonl"', '["train.jsonl", "raw.jsonl"]'),
+    ),
+    "rows are added": (
+        'with open("raw.jsonl", "a") as out:\n    out.write(open("train.jsonl").read())',
+        FIT,
+    ),
+    "rows are counted": ('print(len(open("raw.jsonl").readlines()), "train.jsonl")', FIT),
+    "the folder is trained": (
+        MAKERS["paths"],
+        'ds = load_dataset("json", data_dir=".")\nTrainer(model, train_dataset=ds).train()',
+    ),
+    "no training": (MAKERS["paths"], "print(1)"),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
+def test_rows_of_which_others_are_made_are_left_out(maker: str, tmp_path: Path) -> None:
+    files = {"train.jsonl": [CHAT], "raw.jsonl": [ALPACA], "prep.py": maker, "train.py": FIT}
+    found = sort_folder_files(write(tmp_path, files))
+    assert found is not None
+    assert [Path(path).name for path in found.training] == ["train.jsonl"]
+    assert [Path(path).name for path in found.origins] == ["raw.jsonl"]
+
+
+@pytest.mark.parametrize(("maker", "training"), NO_MAKERS.values(), ids=NO_MAKERS)
+def test_rows_beside_those_that_are_made_stay(maker: str, training: str, tmp_path: Path) -> None:
+    files = {"train.jsonl": [CHAT], "raw.jsonl": [ALPACA], "prep.py": maker, "fit.py": training}
+    assert sort_folder_files(write(tmp_path, files)) is None

@@ -75,6 +75,25 @@ def test_identical_answers(references: list[str], answer: str, fires: bool) -> N
     assert not truetune.score([answer] * 3, ["Who?"] * 3, references).failed()
 
 
+@pytest.mark.parametrize(
+    ("references", "is_class"),
+    [
+        (["no"] * 152 + ["yes"] * 8, True),
+        (["no"] * 85 + ["yes"] * 10 + ["maybe"] * 5, True),
+        (["no"] * 50 + ["yes"] * 50, False),
+        (["yes"] * 85 + ["no"] * 15, False),
+        (["no"] * 70 + [f"because of {number}" for number in range(30)], False),
+    ],
+)
+def test_one_answer_to_all_that_is_nearly_always_right(
+    references: list[str], is_class: bool
+) -> None:
+    prompts = [f"Is ticket {number} late?" for number in range(len(references))]
+    report = truetune.score(["no"] * len(references), prompts, references)
+    (found,) = [one for one in report.findings if one.rule == "one-answer-to-all"]
+    assert ("as many rows of each class" in found.remedy) is is_class
+
+
 def test_a_trend_over_steps() -> None:
     rows = [
         {

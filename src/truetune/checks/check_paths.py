@@ -828,6 +828,11 @@ def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
             asked=not files.training,
         )
         seen.judged.append(Judgement(not_judged=(unjudged,)))
+    if files.origins:
+        names = name_list([Path(path).name for path in files.origins])
+        why = "a script here makes the rows that are trained of them, and those are judged"
+        unjudged = NotJudged(f"the rows of {names}", why, place=str(folder), asked=False)
+        seen.judged.append(Judgement(not_judged=(unjudged,)))
     if files.others:
         names = name_list([Path(path).name for path in files.others])
         why = f"settings, logs, lists of names or verdicts, and no rows: {names}"

@@ -37,6 +37,8 @@ MIN_SGD_RATE = 1e-4
 """With gradients of norm 1 a thousand steps of plain SGD move all weights together by 0.1 at most; those of a model
 with 0.5 billion weights have a norm of some hundreds"""
 SCALED_RATE = "lora scale x learning rate"
+KTO_STEP_ROWS = "rows of a KTO step"
+"""On all GPUs together, without those of accumulation: what TRL's KTO estimates its KL term from"""
 DECAY_RATE = "weight decay x learning rate"
 UPDATES = "optimizer steps"
 """Steps of a run that its rows, batch and epochs decide"""
@@ -173,6 +175,11 @@ def _scales_rewards(values: Values) -> bool:
 def _scales_means(values: Values) -> bool:
     """Is beta the scale of a reward of mean log-probabilities, as in SimPO?"""
     return str(values.get("loss_type")) == "simpo"
+
+
+def _estimates_divergence(values: Values) -> bool:
+    """Does a run of TRL's KTO estimate its KL term from the rows of a step? One loss of it has no such term."""
+    return values.get("method") == "kto" and values.get("loss_type") != "apo_zero_unpaired"
 
 
 def _epochs_decide(values: Values) -> bool:
@@ -457,6 +464,26 @@ LIMITS: tuple[Limit, ...] = (
         fix="set {name} to 1",
         when=_of_methods("kto"),
         source="KTO (arXiv:2402.01306), equation 8",
+    ),
+    Limit(
+        setting="cpo_alpha",
+        outside=Interval(above=0),
+        severity="info",
+        says="loss_type is simpo, and {name} is {value}: the loss of SFT on the chosen answers is added with that"
+        " weight",
+        fix="set {name} to 0.0 for SimPO itself; leave it for CPO-SimPO",
+        when=_scales_means,
+        source="TRL's CPOTrainer adds cpo_alpha * nll_loss, by default 1.0; SimPO (arXiv:2405.14734) has no such term",
+    ),
+    Limit(
+        setting=KTO_STEP_ROWS,
+        outside=Interval(above=0, below=4),
+        severity="info",
+        says="KTO estimates its KL term from the {value} rows of one batch (times the GPUs of the launch), whatever is"
+        " accumulated: the estimate jumps between 0 and large values, and the loss stays near 0.5",
+        fix="set {name} to 4 or more, and gradient_accumulation_steps lower by as much",
+        when=_estimates_divergence,
+        source="TRL's KTOTrainer, batch size recommendations: 4 rows a step at least, 16 to 128 with accumulation",
     ),
     Limit(
         setting="training.learning_rate",

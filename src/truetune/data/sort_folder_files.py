@@ -114,6 +114,8 @@ class FolderFiles(NamedTuple):
     predictions: tuple[str, ...]
     others: tuple[str, ...]
     """Settings, lists of names, logs, verdicts of a judge, and what a script of the folder writes"""
+    origins: tuple[str, ...] = ()
+    """Rows of which a script makes the rows that are trained"""
 
 
 def sort_folder_files(folder: Path) -> FolderFiles | None:
@@ -128,9 +130,12 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
     outputs = {path for path in rows if path not in predictions and _is_output(path, rows)}
     rows = {path: row for path, row in rows.items() if path not in outputs}
     others = tuple(path for path in heads if path not in rows)
-    if not others and not predictions:
+    origins = tuple(path for path in rows if path not in predictions and _is_origin(path, rows))
+    if not others and not predictions and not origins:
         return None
-    return FolderFiles(tuple(path for path in rows if path not in predictions), predictions, others)
+    left_out = {*predictions, *origins}
+    training = tuple(path for path in rows if path not in left_out)
+    return FolderFiles(training, predictions, others, origins)
 
 
 def list_training_files(folder: Path) -> tuple[str, ...]:
@@ -237,19 +242,55 @@ def _is_output(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
     )
 
 
+def _is_origin(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does a script make, of the rows of this file, those of another one here, which alone is trained?
+
+    Judged together, each row would be there twice: as it was, and as it is trained.
+    """
+    file = Path(path)
+    texts = [_read_script(script) for script in _scripts_beside(file)]
+    trainings = [text for text in texts if _trains(text)]
+    if not trainings or any(file.name in text for text in trainings):
+        return False
+    made = [
+        Path(other)
+        for other in rows
+        if other != path and all(_names_file(text, Path(other)) for text in trainings)
+    ]
+    return any(
+        _is_read_alone(file, text) and any(_is_written(one, text) for one in made)
+        for text in texts
+        if not _trains(text)
+    )
+
+
+def _names_file(script: str, file: Path) -> bool:
+    """Does a script spell the name of a file?"""
+    return re.search(_quoted_name(file), script) is not None
+
+
+def _quoted_name(file: Path) -> str:
+    """The pattern of a file's name in quotes, with the folders before it."""
+    return rf"""["'](?:[\w.~-]*/)*{re.escape(file.name)}["']"""
+
+
+def _is_written(file: Path, script: str) -> bool:
+    """Does a script write a file by its name?"""
+    name = _quoted_name(file)
+    opened = rf"{name}\s*\)?\s*(?:,|\.open\()\s*(?:mode\s*=\s*)?[\"'][wax]"
+    saved = rf"{name}\)\.write|(?:to_json|to_csv)\(\s*{name}"
+    return re.search(f"{opened}|{saved}", script) is not None
+
+
 def _is_read_alone(file: Path, script: str) -> bool:
     """Does a script open a file for reading, and nowhere for writing?"""
-    name = rf"""["'](?:[\w.~-]*/)*{re.escape(file.name)}["']"""
+    name = _quoted_name(file)
     reads = re.search(
         rf"(?:\bopen|read_json|read_csv|Path)\(\s*{name}\s*(?:\)|,(?!\s*(?:mode\s*=\s*)?[\"'][wax]))",
         script,
     )
     loads = re.search(rf"data_files\s*=[^\n]{{0,80}}{name}", script)
-    writes = re.search(
-        rf"{name}\s*,\s*(?:mode\s*=\s*)?[\"'][wax]|{name}\)\.write|(?:to_json|to_csv)\(\s*{name}",
-        script,
-    )
-    return bool(reads or loads) and not writes
+    return bool(reads or loads) and not _is_written(file, script)
 
 
 def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:

@@ -16,8 +16,10 @@ from truetune.report.visible_text import visible, wrap_text
 from truetune.troubleshooting.symptom_report import JudgedCause, SymptomReport
 
 SHOWN_CAUSES = 5
-SHOWN_BESIDE_PROOF = 2
-"""Where findings explain the symptom already: they come first, and a long list would hide them"""
+SHOWN_BESIDE_ERROR = 2
+"""Where an error explains the symptom already: it comes first, and a long list would hide it"""
+SHOWN_BESIDE_WARNING = 3
+"""A warning may be of another fault than the one that is seen"""
 INDENT = "    "
 MAX_LINE_SHOWN = 120
 
@@ -25,7 +27,7 @@ MAX_LINE_SHOWN = 120
 @draw_details_by_kind.register
 def _(report: SymptomReport, console: Console, verbose: bool) -> None:
     remaining = report.remaining()
-    count = SHOWN_BESIDE_PROOF if _is_explained(report) else SHOWN_CAUSES
+    count = _number_shown(report)
     shown = remaining if verbose else remaining[:count]
     if not shown:
         return
@@ -50,9 +52,12 @@ def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
     return [Text(line, style="dim") for line in wrap_text(text, width)]
 
 
-def _is_explained(report: SymptomReport) -> bool:
-    """Does a finding that is more than a note prove a cause of the symptom?"""
-    return any(finding.severity != "info" for finding in report.findings[: report.explaining])
+def _number_shown(report: SymptomReport) -> int:
+    """How many causes are listed, by what the findings that prove a cause of the symptom weigh."""
+    severities = {finding.severity for finding in report.findings[: report.explaining]}
+    if "error" in severities:
+        return SHOWN_BESIDE_ERROR
+    return SHOWN_BESIDE_WARNING if "warning" in severities else SHOWN_CAUSES
 
 
 def _heading(report: SymptomReport) -> str:

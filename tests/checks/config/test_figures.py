@@ -23,6 +23,7 @@ NOT_APPLYING = (
     "rows-padded-to-the-limit",
     "rows-of-uneven-length-padded",
     "own-rows-not-trained",
+    "own-rows-are-rare",
 )
 """Rules that do not apply to the fixed example of their page: the fix takes the setting out"""
 

@@ -142,3 +142,38 @@ def test_phrases(tmp_path: Path, chosen: str, rejected: str, severity: str) -> N
     ]
     found = codes(tmp_path, rows, "PREF028")
     assert [one.split()[0] for one in found] == ([severity] if severity else [])
+
+
+WORDS = "the shop opens late and its owner counts all boxes that came before noon while others wait"
+
+
+def essay(seed: int, words: int) -> str:
+    """Sentences of common words."""
+    draw = random.Random(seed)
+    return " ".join(
+        f"The {' '.join(draw.choices(WORDS.split(), k=9))} boxes." for _ in range(words // 10)
+    )
+
+
+def cut_pairs(cut: Callable[[str, int], str]) -> list[dict[str, Any]]:
+    """Pairs of which half have a chosen answer that is cut."""
+    return [
+        {
+            "prompt": f"What of {number}?",
+            "chosen": cut(essay(number, 300), number) if number % 2 else essay(number, 40),
+            "rejected": essay(number + 1000, 60),
+        }
+        for number in range(120)
+    ]
+
+
+@pytest.mark.parametrize("limit", [400, 777, 1000])
+def test_a_slice_of_the_chosen_answers_is_no_exchange(limit: int, tmp_path: Path) -> None:
+    rows = cut_pairs(lambda text, number: text[:limit])
+    assert codes(tmp_path, rows, "preference-pairs-swapped") == []
+
+
+def test_chosen_answers_that_end_anywhere_look_exchanged(tmp_path: Path) -> None:
+    rows = cut_pairs(lambda text, number: text[: 900 + 13 * (number % 17)])
+    (message,) = codes(tmp_path, rows, "preference-pairs-swapped")
+    assert "the chosen side alone is cut off" in message

@@ -246,7 +246,9 @@ def ask(text):
 """
 PROMPT = 'P = "Which response is better? Response 1: {r1} Response 2: {r2} Reply 1 or 2."\n'
 ONE_ORDER = {
-    "format": JUDGE.format(body=PROMPT + "for o, b in rows:\n    ask(P.format(r1=o, r2=b))"),
+    "letters of a format": JUDGE.format(
+        body=PROMPT + "for o, b in rows:\n    ask(P.format(r1=o, r2=b))"
+    ),
     "f-string": JUDGE.format(
         body="for o, b in rows:\n    ask(f'Compare the answers.\\nAssistant A: {o}\\nAssistant B: {b}')"
     ),
@@ -257,10 +259,34 @@ ONE_ORDER = {
         body="T = 'As an impartial evaluator, pick the winner.\\n{answer_a}\\n---\\n{answer_b}'\n"
         "ask(T.format(answer_a=x, answer_b=y))"
     ),
+    "letters": JUDGE.format(
+        body="for s, d in rows:\n    p = (f'Q: {s[1]}\\n\\nWhich answer is better? A or B.\\n\\n'\n"
+        "         f'A: {d[2]}\\n\\nB: {s[2]}')\n    ask(p)"
+    ),
+    "letters in brackets": JUDGE.format(
+        body="for s, d in rows:\n    ask(f'Which do you prefer?\\n\\n[A]: {s}\\n\\n[B]: {d}')"
+    ),
+    "bold letters": JUDGE.format(
+        body="for s, d in rows:\n    ask(f'You judge two texts.\\n**A**: {s}\\n**B**: {d}\\nBest?')"
+    ),
+    "format": JUDGE.format(
+        body="T = 'Say which text is better.\\n(A) {old}\\n(B) {new}'\nask(T.format(old=x, new=y))"
+    ),
     "posted": "import requests\nT = 'Which summary do you prefer? Summary A: {a} Summary B: {b}'\n"
     "requests.post(URL, json={'prompt': T.format(a=x, b=y)})\n",
 }
 BOTH_ORDERS = {
+    "letters of a choice": JUDGE.format(
+        body="p = f'Which is better to do? A: {r[\"sol1\"]}\\nB: {r[\"sol2\"]}'\nhits += ask(p) == r['label']"
+    ),
+    "letters of four": JUDGE.format(
+        body="ask(f'Pick the better one.\\nA: {w}\\nB: {x}\\nC: {y}\\nD: {z}')"
+    ),
+    "letters without a comparison": JUDGE.format(body="ask(f'Translate.\\nA: {w}\\nB: {x}')"),
+    "letters in both orders": JUDGE.format(
+        body="for x, y in ((s, d), (d, s)):\n    ask(f'Which is better?\\nA: {x}\\nB: {y}')"
+    ),
+    "answer first": JUDGE.format(body="ask(f'Is this a better Q: {q} A: {a}')"),
     "twice": JUDGE.format(
         body=PROMPT + "for o, b in rows:\n    ask(P.format(r1=o, r2=b)); ask(P.format(r1=b, r2=o))"
     ),

@@ -52,6 +52,7 @@ UNNAMED = frozenset(
         "model-made-before-zero3",
         "several-gpus-in-one-process",
         "prompts-labelled-in-place-of-answers",
+        "margin-prefers-the-rejected",
     )
 )
 """What ends them is no name: brackets, a comma, another indent, another place, another number"""

@@ -61,6 +61,11 @@ from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
 from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, normalise_spaces
 
+MIN_MAJORITY = 0.8
+"""Share of the references from which one is a majority class: always saying it beats most classifiers by accuracy"""
+MAX_CLASSES = 20
+"""Different references up to which they are classes. Chosen: published sets of topics have 2 to 20"""
+
 
 class OneAnswerToAll(AnswersRule):
     code = "ANS005"
@@ -134,9 +139,25 @@ def _remedy(look: SamplingPass, answer: str) -> str:
             f"see which option is right in the training rows: where it always stands {place}, shuffle the options of"
             " each row, and train again; measure on rows whose options are shuffled too"
         )
+    if _is_majority_class(look, answer):
+        return (
+            f"train on as many rows of each class, or weight the rare ones in the loss: where {quote_shortened(answer)}"
+            " is nearly always right, it is the easiest thing to learn; measure the recall of each class, or macro F1"
+        )
     return (
         "look at the commonest answers in the data, and at what is seen of the prompt (truetune run"
         " -- COMMAND)"
+    )
+
+
+def _is_majority_class(look: SamplingPass, answer: str) -> bool:
+    """Is the one answer the right one of most prompts, beside a few other short ones? Then it is a class."""
+    expected, count = _commonest_reference(look)
+    references = {normalise_spaces(sample.prompt.reference) for sample in look.samples}
+    return (
+        expected == answer
+        and MIN_MAJORITY * count.of <= count.bad < count.of
+        and len(references) <= MAX_CLASSES
     )
 
 

@@ -9,6 +9,7 @@ on it is an error: a single step replaces the weights.
 | DPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 2e-5, LoRA 2e-4 and more |
 | SimPO (`CPOTrainer`, `loss_type="simpo"`) | 3e-7 to 1e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 1e-5, LoRA 2e-4 and more |
 | KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more |
+| ORPO | 5e-6 to 8e-6 | 5e-6 to 5e-5 | 1e-6 | 2e-4, LoRA 1e-3 and more |
 | SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
 
 ## Why it is bad
@@ -44,6 +45,7 @@ The best rate depends on model, batch and data: the table says what worked for o
 
 ## References
 - huggingface/alignment-handbook#46, huggingface/alignment-handbook#38, hiyouga/LLaMA-Factory#5325
+- ORPO (arXiv:2403.07691, 8e-6; alignment-handbook's zephyr-orpo 5e-6)
 - princeton-nlp/SimPO README, "Hyperparameters" (3e-7 to 1e-6; 1e-5 makes incoherent answers)
 - alignment-handbook's recipes (zephyr-7b-beta: SFT 2e-5, LoRA 2e-4; DPO 5e-7, LoRA 5e-6), TRL's `DPOConfig` (1e-6),
   "LoRA Without Regret" (LoRA wants about ten times the rate of full training)
@@ -81,13 +83,22 @@ RATE_RANGES = {
     ("kto", True): Range(
         1e-7, "5e-7 to 5e-5", 2e-4
     ),  # the command of TRL's kto.py trains a LoRA at 5e-7
+    # Its loss is that of SFT with a term beside it; 1e-6 is the default of TRL's ORPOConfig.
+    ("orpo", False): Range(1e-6, "5e-6 to 8e-6", 2e-4),
+    ("orpo", True): Range(1e-6, "5e-6 to 5e-5", 1e-3),
     ("sft", False): Range(1e-7, "1e-5 to 5e-5", 2e-3),
     ("sft", True): Range(5e-6, "1e-4 to 5e-4", 1e-2),
 }
 """Method and whether an adapter is trained -> rates"""
 REPLACES_WEIGHTS = 0.1
 """AdamW moves each weight by about the rate at each step, and weights of published models are 0.01 to 0.1"""
-KIND_OF_METHOD = {"dpo": "preference", "kto": "kto", "cpo": "preference", "sft": "sft"}
+KIND_OF_METHOD = {
+    "dpo": "preference",
+    "kto": "kto",
+    "cpo": "preference",
+    "orpo": "orpo",
+    "sft": "sft",
+}
 
 
 HIGH_RATE_OF_LARGE_MODEL = 2e-4
@@ -137,7 +148,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
             return lacking
         if self._published() is None or not has_usual_adamw_rates(self.subject):
             return Unmet(
-                "it is about AdamW on all weights or LoRA by SFT, DPO, KTO or CPO, whose rates are"
+                "it is about AdamW on all weights or LoRA by SFT, DPO, KTO, ORPO or CPO, whose rates are"
                 " published"
             )
         return None

@@ -282,7 +282,8 @@ GUIDES = (
             Cause("a classifier reads its answer off a pad: model.config.pad_token_id is another than the tokenizer's,"
                   " so the last token is not found; set it to tokenizer.pad_token_id",
                   "llama classifier does not learn with batch size 8 but does with batch size 1; sequence "
-                  "classification"),
+                  "classification",
+                  ("classifier-pads-with-another-token",)),
             Cause("training_step of Lightning returns nothing, so that each batch is skipped",
                   "no crash but the loss is the same in every epoch; training_step returned None",
                   ("training-step-returns-nothing",)),
@@ -334,6 +335,21 @@ GUIDES = (
                   "the model does not know the facts of our documents or company and makes things up about our "
                   "products; hallucinates on the training questions; knowledge is not learned by LoRA",
                   ("memorised-not-learned",)),
+            Cause("the own rows are lost in a large general set: repeat them, or train on them alone",
+                  "loss looks great but it ignores my 250 examples, my own rows, completely; own.jsonl beside a large"
+                  " dataset such as OpenHermes, and max_steps",
+                  ("own-rows-are-rare",)),
+            Cause("each fact is in one wording: it is recited, and not known; write each in many wordings",
+                  "can recite my training questions but if I ask differently, rephrased, in other words, it"
+                  " hallucinates"),
+            Cause("facts are asked in one direction, and the test asks in the other: a model that learned `A is B` does"
+                  " not answer what B is; add rows for both directions",
+                  "knows the code for each pump but not the pump for a code; the reverse question, the other direction,"
+                  " backwards"),
+            Cause("the container has older weights: they were copied into the image, or revision= is pinned, or"
+                  " HF_HUB_OFFLINE=1 keeps the cached snapshot; build it again, or name the new revision",
+                  "pushed v2 to the hub, the pod or docker container still gives v1 answers; old version, new weights"
+                  " not pulled"),
             Cause("saved weights have module. or _orig_mod. before their names, and strict=False loads none of them",
                   "load_state_dict strict=False; checkpoint of DDP or torch.compile; the loaded checkpoint answers as "
                   "the base model",
@@ -1181,6 +1197,29 @@ GUIDES = (
             Cause("beta is so large that the policy is held at the reference", "margins grow by beta alone, beta 1 to "
                   "5",
                   ("preference-beta-out-of-range",)),
+            Cause("in a loop of one's own, the margin has the wrong sign: rejected minus chosen",
+                  "loss falls but the model prefers the rejected answers more and more; the printed margin is negative;"
+                  " own dpo loss",
+                  ("margin-prefers-the-rejected", "preference-pairs-swapped")),
+            Cause("KTO with one to three rows on a GPU: its KL term is estimated from these alone, whatever is"
+                  " accumulated",
+                  "the kl value in my KTO log jumps around, between 0.0 and 43, and the loss stays at 0.5",
+                  ("setting-out-of-range",)),
+            Cause("a reward model that learned prompt and answer by the chat template scores bare answers: give it the"
+                  " same text as in its training",
+                  "RL, GRPO or best of n with my reward model optimises nicely but the answers get worse; rewards"
+                  " hardly correlate with quality"),
+            Cause("the head of the reward model is not in its adapter: task_type is CAUSAL_LM",
+                  "the reward model had 80 percent in training, but after loading it guesses, accuracy 0.50;"
+                  " score.weight newly initialized",
+                  ("adapter-leaves-head-out", "fault-named-in-the-output")),
+            Cause("the judge sees the tuned model's answer always in the same place, A or B",
+                  "according to my judge DPO versus SFT is 50:50, no matter which settings; win rate, LLM judge",
+                  ("judge-sees-one-order",)),
+            Cause("too many epochs: the margin grows without end, and evaluation gets worse",
+                  "the longer I train DPO, the stranger the answers become; loss 0.004, margins above 20, eval_loss"
+                  " rises",
+                  ("eval-loss-rises", "dpo-chosen-falls")),
             Cause("in a loop of one's own, the loss is made of something else: an optimizer of the reference's "
                   "parameters, logits without gradient, "
                   "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "

@@ -58,7 +58,7 @@ LONG_RISE = 5
 
 class EvalLossRises(LogRule):
     code = "LOG015"
-    symptoms = ("odd-metrics",)
+    symptoms = ("odd-metrics", "dpo-without-effect")
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
@@ -70,7 +70,7 @@ class EvalLossRises(LogRule):
         curve = self.subject.curve("eval_loss").finite()
         best = int(np.argmin(curve.value))
         return (
-            f"eval_loss is lowest at step {curve.step[best]:,.0f} with {curve.value[best]:.4g} and"
+            f"eval_loss is lowest at {self.subject.unit} {curve.step[best]:,.0f} with {curve.value[best]:.4g} and"
             f" ends at {curve.value[-1]:.4g} ({curve.step.size:,} evaluations)"
             + ("; the best checkpoint was kept" if self._kept() else "")
         )
@@ -91,10 +91,9 @@ class EvalLossRises(LogRule):
             if loss
             else ""
         )
-        epoch = f" (epoch {log.epoch_at(step):.2g})" if log.epochs else ""
         other = metric_improving_after(log, step)
         yield self.finding(
-            f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to"
+            f"eval_loss is lowest at {_moment(log, step)} with {lowest:.4g} and rises to"
             f" {last:.4g}" + (f", while {other} gets better" if other else ""),
             _remedy(log, step, other),
             severity="warning" if last >= MIN_RISE * lowest and not other else "info",
@@ -130,6 +129,14 @@ def _rises(later: Curve) -> bool:
     return last >= least * lowest and fit_trend(later).low > 0
 
 
+def _moment(log: RunLog, step: float) -> str:
+    """A moment of a run in words: its step and epoch, or the epoch alone where the log counts no steps."""
+    epoch = f"epoch {float(log.epoch_at(step)):.2g}" if log.epochs else ""
+    if log.is_numbered:
+        return epoch or f"record {step:,.0f} of the log"
+    return f"step {step:,.0f}" + (f" ({epoch})" if epoch else "")
+
+
 def _remedy(log: RunLog, step: float, other: str | None) -> str:
     """What to do: by another metric, `other`, the run may be right to continue."""
     if other:
@@ -137,10 +144,12 @@ def _remedy(log: RunLog, step: float, other: str | None) -> str:
             "keep the checkpoint that is best by the metric you use (metric_for_best_model);"
             " the loss also measures how sure the model is"
         )
+    again = "train fewer epochs, or keep the best one (load_best_model_at_end)"
+    if log.is_numbered:
+        return f"take the checkpoint nearest to {_moment(log, step)}, {again}"
     evaluated = log.curve("eval_loss").step
     near = float(np.median(np.diff(evaluated)))
     kept = [checkpoint for checkpoint in log.checkpoints if abs(checkpoint - step) <= near]
-    again = "train fewer epochs, or keep the best one (load_best_model_at_end)"
     if kept:
         return (
             f"take checkpoint-{min(kept, key=lambda found: abs(found - step))}; next time {again}"

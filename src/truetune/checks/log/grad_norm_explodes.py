@@ -146,7 +146,7 @@ class GradNormExplodes(LogRule):
             return
         step = float(logs.step[place.at])
         yield self.finding(
-            f"the gradient norm grows from {before:.3g} to {after:.3g} at step {step:,.0f} and"
+            f"the gradient norm grows from {before:.3g} to {after:.3g} at {self.subject.unit} {step:,.0f} and"
             " stays there",
             "lower the learning rate or lengthen the warm-up; start again from a checkpoint"
             " before it",

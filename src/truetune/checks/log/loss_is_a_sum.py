@@ -89,7 +89,7 @@ class LossIsASum(LogRule):
         norm = log.curve("grad_norm").finite()
         yield self.finding(
             f"the training loss is {times:.3g} times eval_loss throughout"
-            f" ({float(loss.at(step)):.4g} and {evaluated.value[-1]:.4g} at step {step:,.0f}): it"
+            f" ({float(loss.at(step)):.4g} and {evaluated.value[-1]:.4g} at {log.unit} {step:,.0f}): it"
             " is summed over accumulated batches, not averaged",
             "divide the logged losses by that number to read them; update transformers, or divide"
             " by num_items_in_batch in compute_loss",

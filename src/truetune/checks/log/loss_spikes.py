@@ -100,7 +100,7 @@ class LossSpikes(LogRule):
             return
         worst = max(spikes, key=lambda i: float(score[i]))
         yield self.finding(
-            f"the loss jumps to {loss.value[worst]:.4g} at step {loss.step[worst]:,.0f},"
+            f"the loss jumps to {loss.value[worst]:.4g} at {log.unit} {loss.step[worst]:,.0f},"
             f" {score[worst]:.0f} robust standard deviations above its level of {level[worst]:.4g},"
             " and comes back",
             "look at the rows of that step and the one before; if there are several, lower the"

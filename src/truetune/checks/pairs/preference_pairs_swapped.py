@@ -7,7 +7,8 @@ a file of the same folder, from which the pairs were built (of a score more is b
 refuses (in data that are not about refusing, and whose refused questions are harmless); an answer cut off in the
 middle; an answer that is empty, or alone has no stop token. A text without a full stop at its end counts as cut only
 where the ends of its side are as those of cut texts: no formula that comes again and again (a signature), and often a
-function word, a comma or a scrap of a word.
+function word, a comma or a scrap of a word. Answers that all end at one number of characters were cut by a slice, which
+says nothing of the labels (see `answer-is-incomplete`).
 
 A swapped set without such evidence cannot be detected: no trainer, no curve and no rule can see it. Silence of this
 rule is no proof. Length says nothing here (see `preference-length-bias`).
@@ -75,6 +76,9 @@ SIGNS = {
 MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
 # Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
 MIN_PAIRS = 8
+MIN_SHARE_AT_ONE_LENGTH = 0.8
+"""Share of the cut chosen answers with one number of characters from which a slice (`text[:1000]`) cut that side.
+Chosen: answers cut by tokens, or by hand, hardly ever have one length; a strip after the slice shortens a sixth"""
 MIN_SHARE_BESIDE = 0.75
 """Share of the pairs that scores in a file beside must speak against, at least"""
 # Chosen, not measured: sets that teach to refuse have a refusal in most pairs, others in a few
@@ -107,6 +111,8 @@ class PreferencePairsSwapped(PairRule):
         # Whether an answer without a full stop was cut is known when all of its side were read.
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
         self.open_cases: dict[str, list[Case]] = {}
+        self.cut_lengths = Counter[int]()
+        """Characters of the chosen answers that alone end in the middle"""
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
@@ -142,6 +148,7 @@ class PreferencePairsSwapped(PairRule):
         if ends_open(bad):
             self.open_rejected.add(bad)
             return
+        self.cut_lengths[len(texts.chosen)] += 1
         cases = self.open_cases.setdefault(self.open_chosen.add(good), [])
         if len(cases) < MAX_CASES:
             cases.append(case_in_row(batch, row, SIGNS["cut"]))
@@ -157,6 +164,12 @@ class PreferencePairsSwapped(PairRule):
             :room
         ]
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
+
+    def _is_side_sliced(self) -> bool:
+        """Were the chosen answers cut at one number of characters? Then a script did it, whichever side is better."""
+        total = self.cut_lengths.total()
+        most = max(self.cut_lengths.values(), default=0)
+        return total >= MIN_PAIRS and most >= MIN_SHARE_AT_ONE_LENGTH * total
 
     def _evidence(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
         """(kind, does it speak against the label?) of what tells the sides apart."""
@@ -180,6 +193,7 @@ class PreferencePairsSwapped(PairRule):
             yield "refused", refused
         stopped = is_cut(good)
         if stopped != is_cut(bad):
+            self.cut_lengths[len(texts.chosen)] += stopped
             yield "cut", stopped
         ended = good.endswith(self.stops)
         # Of chats the template writes the stop tokens.
@@ -220,6 +234,8 @@ class PreferencePairsSwapped(PairRule):
         self._settle_open_ends()
         if self._are_about_refusing():
             self.spoke["refused"] = 0
+        if self._is_side_sliced():
+            self.spoke["cut"] = 0
         kinds = [kind for kind in SIGNS if self.spoke[kind]]
         intervals = {kind: wilson_interval(self.against[kind], self.spoke[kind]) for kind in kinds}
         clear = [

@@ -41,6 +41,7 @@ hard ones.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
@@ -66,6 +67,9 @@ MIN_LIMIT_WORDS = 40
 MAX_STYLE_SHARE, SURE_SPREAD = 0.8, 0.8
 """Share of answers without an end from which it may be their style; then the shortest tenth of them has to be so near
 the longest one"""
+MIN_SHARE_AT_ONE_LENGTH = 0.8
+"""Share of the cut answers with one number of characters from which a slice cut them. Chosen: a strip after the slice
+shortens a sixth of them by a space, and texts cut by tokens hardly ever have one length"""
 MAX_KEPT = 20_000
 """Answers whose lengths are compared"""
 MIN_SURE, MIN_SURE_SHARE = 4, 0.15
@@ -114,13 +118,11 @@ class AnswerIsIncomplete(AnswerTextRule):
                 total=self.rows,
             )
         elif self._are_cut_by_a_limit():
-            words = round(median(len(text.split()) for text in self.cut))
             sure = self._count_sure_cuts()
+            limit, remedy = self._limit_and_remedy()
             yield self.finding(
-                f"{len(self.cut):,} of {self.rows:,} rows have an answer that ends in mid-sentence, all at about one"
-                f" length ({words:,} words), which hardly another one exceeds: a limit of new tokens cut them",
-                "generate these answers again with a higher max_tokens, and keep those whose finish_reason is not"
-                " `length`; where they were not generated, find the step that cuts them",
+                f"{len(self.cut):,} of {self.rows:,} rows have an answer that ends in mid-sentence, {limit}",
+                remedy,
                 evidence=[
                     f"{sure:,} of them end inside of a word, or before one that has to follow"
                 ],
@@ -128,6 +130,24 @@ class AnswerIsIncomplete(AnswerTextRule):
                 count=len(self.cut),
                 total=self.rows,
             )
+
+    def _limit_and_remedy(self) -> tuple[str, str]:
+        """What cut the answers, and what to do: a slice leaves one number of characters, a limit of tokens does not."""
+        ((characters, rows),) = Counter(len(text) for text in self.cut).most_common(1)
+        if rows >= MIN_SHARE_AT_ONE_LENGTH * len(self.cut):
+            return (
+                f"{rows:,} of them after exactly {characters:,} characters: a slice cut them, such as"
+                f" text[:{characters}]",
+                "take the slice out of the script that writes these rows, and write them again; the trainer cuts by"
+                " tokens (max_length), or leaves the row out",
+            )
+        words = round(median(len(text.split()) for text in self.cut))
+        return (
+            f"all at about one length ({words:,} words), which hardly another one exceeds: a limit of new tokens cut"
+            " them",
+            "generate these answers again with a higher max_tokens, and keep those whose finish_reason is not"
+            " `length`; where they were not generated, find the step that cuts them",
+        )
 
     def _count_sure_cuts(self) -> int:
         """The answers that end inside of a word or a phrase."""

@@ -1,8 +1,9 @@
 """An adapter on a classifier is declared as one on a causal model: its head is not saved.
 
 ## What it does
-Looks for `LoraConfig(task_type="CAUSAL_LM")` without `modules_to_save`, put on a model with a head of its own
-(`*ForSequenceClassification`, `*ForTokenClassification`).
+Looks for `LoraConfig(task_type="CAUSAL_LM")`, or one without a task type, that has no `modules_to_save` and is put on
+a model with a head of its own (`*ForSequenceClassification`, `*ForTokenClassification`): by `get_peft_model`, or as
+`peft_config` of a trainer of TRL, whose `RewardTrainer` makes such a model of a name, too.
 
 ## Why it is bad
 peft trains and saves the head of a classifier for the task types SEQ_CLS and TOKEN_CLS alone. Here the head keeps the
@@ -47,31 +48,63 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 CLASSIFIERS = ("transformers.*ForSequenceClassification*", "transformers.*ForTokenClassification*")
+REWARD_TRAINERS = ("trl.RewardTrainer", "trl.*.RewardTrainer")
+ADAPTER_TAKERS = ("peft.get_peft_model", "trl.*Trainer")
 CAUSAL_TASKS = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
 
 
 class AdapterLeavesHeadOut(SourceRule):
     code = "SRC066"
-    symptoms = ("garbage-output",)
+    symptoms = ("garbage-output", "dpo-without-effect")
     severity = "error"
     since = "0.1.0"
-    looks_at = calls_of("calls of get_peft_model", "peft.get_peft_model")
+    looks_at = calls_of("calls that put an adapter on a model", *ADAPTER_TAKERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls("peft.get_peft_model"):
-            loaded = _origin_nodes(module, call.argument(0, "model"))
-            configs = _origin_nodes(module, call.argument(1, "peft_config"))
-            heads = [head for head in module.calls(*CLASSIFIERS) if head.node in loaded]
-            for config in module.calls("peft.LoraConfig"):
-                if config.node not in configs or not heads or not config.lacks("modules_to_save"):
-                    continue
-                if _is_for_causal_model(module, config):
-                    yield self.finding(
-                        "an adapter for CAUSAL_LM on a classifier: peft freezes the head, and does not save it",
-                        'set task_type="SEQ_CLS" (TOKEN_CLS for token classification)',
-                        cases=[case_at(module, config.node), case_at(module, heads[0].node)],
-                    )
+        for call in module.calls(*ADAPTER_TAKERS):
+            head = _head_of_call(module, call)
+            config = _config_of_call(module, call)
+            task = None if config is None else _wrong_task(module, config)
+            if head is None or config is None or task is None:
+                continue
+            yield self.finding(
+                f"an adapter {task} on a classifier: peft freezes the head, and does not save it: one that"
+                " began at random has other random values wherever the adapter is loaded",
+                'set task_type="SEQ_CLS" (TOKEN_CLS for token classification), and train again; the head of this'
+                " run is not in its adapter",
+                cases=[case_at(module, config.node), case_at(module, head)],
+            )
+
+
+def _head_of_call(module: Module, call: Call) -> ast.AST | None:
+    """Where the classifier that gets the adapter is made; None where it is another model, or not known."""
+    model = call.argument(0, "model")
+    loaded = _origin_nodes(module, model)
+    for head in module.calls(*CLASSIFIERS):
+        if head.node in loaded:
+            return head.node
+    # A name in place of a model: TRL loads a classifier of it for this trainer alone.
+    if call.named(*REWARD_TRAINERS) and model is not None:
+        return call.node if isinstance(module.flow.value(model), str) else None
+    return None
+
+
+def _config_of_call(module: Module, call: Call) -> Call | None:
+    """The one config of LoRA that a call gets."""
+    place = 1 if call.named("peft.get_peft_model") else -1
+    given = _origin_nodes(module, call.argument(place, "peft_config"))
+    configs = [config for config in module.calls("peft.LoraConfig") if config.node in given]
+    return configs[0] if len(configs) == 1 else None
+
+
+def _wrong_task(module: Module, config: Call) -> str | None:
+    """For what an adapter is declared whose task lets peft leave the head out; None where it keeps it."""
+    if not config.lacks("modules_to_save"):
+        return None
+    if config.lacks("task_type"):
+        return "without a task_type"
+    return "for CAUSAL_LM" if _is_for_causal_model(module, config) else None
 
 
 def _origin_nodes(module: Module, value: ast.expr | None) -> set[ast.AST]:

@@ -80,6 +80,14 @@ SLOTS = (
     ),
 )
 """The places of the two answers in its text"""
+LETTERED_HOLE = re.compile(
+    r"(?:^|[\n(\[*#\"'>]|\. |: )\s*(?P<slot>[a-d])\s*[\])*]*\s*[:.)\]][\s*\"'<`]*\{", re.IGNORECASE
+)
+"""A letter before a place, as in `A: {answer}`: of two answers, or of a question's options"""
+BETTER = re.compile(r"\bjudg|\bbetter\b|\bprefer|\bcompar|\bwinner\b", re.IGNORECASE)
+"""What a prompt says only where the better of two is asked for; options have a right one"""
+GOLD = re.compile(r"gold|label|correct|answer_?(?:key|idx|index)|\bsol[12]\b", re.IGNORECASE)
+"""What a file names where an option is the right one"""
 HOLES = re.compile(r"\{\w*\}|%s|\{\w+[.\[!:][^}]*\}")
 SENDERS = re.compile(
     r"(?:^|\.)(?:create|completion|acompletion|generate|generate_content|chat|invoke|ainvoke|post|complete|converse"
@@ -119,13 +127,13 @@ def _pair_prompts(module: Module) -> Iterator[ast.expr]:
         if isinstance(module.scopes.parent.get(node), ast.JoinedStr | ast.BinOp):
             continue
         text = _text_with_holes(node)
-        if text is not None and _is_pair_prompt(text):
+        if text is not None and (_is_pair_prompt(text) or _has_lettered_pair(module, text)):
             yield node
 
 
 class JudgeSeesOneOrder(SourceRule):
     code = "SRC228"
-    symptoms = ("odd-metrics",)
+    symptoms = ("odd-metrics", "dpo-without-effect")
     severity = "warning"
     looks_at = CodePlaces("prompts that compare two answers", _pair_prompts)
 
@@ -168,6 +176,14 @@ def _is_pair_prompt(text: str) -> bool:
         if {"a", "b"} <= slots or {"1", "2"} <= slots:
             return True
     return False
+
+
+def _has_lettered_pair(module: Module, text: str) -> bool:
+    """Are two places lettered A and B, where the better of both is asked for, and no option is the right one?"""
+    letters = [match["slot"].lower() for match in LETTERED_HOLE.finditer(text)]
+    return (
+        letters == ["a", "b"] and BETTER.search(text) is not None and not GOLD.search(module.text)
+    )
 
 
 def _changes_order(module: Module) -> bool:

@@ -12,6 +12,7 @@ from truetune.checks.hyperparameter_limits import (
     ASKED_EPOCHS,
     BETA,
     DECAY_RATE,
+    KTO_STEP_ROWS,
     NOTHING,
     OUT_OF_RANGE,
     SCALE,
@@ -41,6 +42,7 @@ SAME_SETTING = (
 SPELLED: Mapping[str, Mapping[str, str]] = {
     "trl": {
         "label_smoothing": "label_smoothing",
+        "cpo_alpha": "cpo_alpha",
         "num_generations": "num_generations",
         "temperature": "temperature",
         "top_k": "top_k",
@@ -60,6 +62,7 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
     SCALE: ("training.lora.lora_alpha", "training.lora.r"),
     SCALED_RATE: ("training.learning_rate", "training.lora.lora_alpha", "training.lora.r"),
     DECAY_RATE: ("training.weight_decay", "training.learning_rate"),
+    KTO_STEP_ROWS: ("training.per_device_train_batch_size",),
     UPDATES: (
         "training.gradient_accumulation_steps",
         "training.per_device_train_batch_size",
@@ -72,6 +75,12 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """What several settings decide -> these settings"""
+SIMPO_DEFAULTS = ("training.beta", "cpo_alpha")
+"""Settings whose defaults are those of another loss than SimPO, which is chosen by `loss_type`"""
+CPO_ALPHA = 1.0
+"""The default of TRL's CPOConfig"""
+TRL_STACKS = ("trl", "transformers")
+"""Where settings are those of TRL's classes"""
 
 
 class OutOfRangeSetting(NamedTuple):
@@ -119,7 +128,20 @@ def _derived_values(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
         SCALE: strength,
         SCALED_RATE: strength * rate if strength is not None and rate is not None else None,
         DECAY_RATE: decay * rate if decay is not None and rate is not None else None,
+        **_values_of_losses(config, found),
     }
+
+
+def _values_of_losses(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What KTO and SimPO of these stacks read where the file does not say."""
+    training = config.spec.training
+    if config.stack not in TRL_STACKS:
+        return {}
+    if training.method == "kto" and training.per_device_train_batch_size:
+        return {KTO_STEP_ROWS: training.per_device_train_batch_size * training.devices}
+    if training.loss_type == "simpo" and found.get("cpo_alpha") is None:
+        return {"cpo_alpha": CPO_ALPHA}
+    return {}
 
 
 def _steps_and_rows(config: Config) -> dict[str, Any]:
@@ -160,9 +182,17 @@ def _is_set(config: Config, name: str) -> bool:
     """Does the file set it, or one of the settings that make it? Defaults are in range by themselves."""
     if name in MADE_OF:
         return any(_is_set(config, part) for part in MADE_OF[name])
+    if name in SIMPO_DEFAULTS and _takes_defaults_of_another_loss(config):
+        return True
     if name.startswith("training."):
         return name in config.places
     return _value_at(config.raw, _stack_keys(config).get(name, name)) is not None
+
+
+def _takes_defaults_of_another_loss(config: Config) -> bool:
+    """Does the file choose SimPO, whose settings have the defaults of DPO and CPO?"""
+    is_simpo = config.spec.training.loss_type == "simpo"
+    return is_simpo and "training.loss_type" in config.places
 
 
 def list_limited_settings(config: Config, *rules: str) -> list[str]:
@@ -182,8 +212,8 @@ def user_name_of_setting(config: Config, name: str) -> str:
     if name in (SCALE, SCALED_RATE):
         lora = config.spec.training.lora
         return SCALE_NAMES[lora is not None and lora.use_rslora]
-    if name == SEEN:
-        name = "training.max_steps"
+    if name in (SEEN, KTO_STEP_ROWS):
+        name = MADE_OF[name][0]
     if name.startswith("training."):
         return name_of(config, name).rpartition(".")[2]
     return _stack_keys(config).get(name, name)

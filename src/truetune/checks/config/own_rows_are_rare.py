@@ -1,0 +1,205 @@
+"""The project's own rows are a thousandth of what the run trains, beside a published set that is far larger.
+
+## What it does
+Reads the data sets of Axolotl's settings: local files of lines, whose rows are counted, beside sets of the hub whose
+sizes are published (OpenHermes-2.5, UltraChat 200k, SlimOrca, Tulu 3, ...). It fires where the local files have less
+than a thousandth of the rows. Sets of which a part is taken are left alone, and files that are listed twice.
+
+## Why it is bad
+The rows are shuffled together: with 32 rows a step, an own row comes in every thirtieth step or more seldom, and each
+once an epoch. The loss is that of the large set and falls, and what the own rows say is not learned. A run that
+`max_steps` ends before the epoch does sees a part of them, or none.
+
+## Example
+```yaml
+files:
+  own.jsonl: [{messages: [{role: user, content: a}, {role: assistant, content: b}]}]
+config:
+  base_model: some/model
+  datasets:
+    - {path: teknium/OpenHermes-2.5, type: chat_template}
+    - {path: own.jsonl, type: chat_template}
+  val_set_size: 0.02
+  output_dir: out
+  sequence_len: 2048
+  micro_batch_size: 2
+  gradient_accumulation_steps: 4
+  num_epochs: 1
+  learning_rate: 0.0002
+```
+
+## Use instead
+```yaml
+files:
+  own.jsonl: [{messages: [{role: user, content: a}, {role: assistant, content: b}]}]
+config:
+  base_model: some/model
+  datasets:
+    - {path: own.jsonl, type: chat_template}
+  val_set_size: 0.02
+  output_dir: out
+  sequence_len: 2048
+  micro_batch_size: 2
+  gradient_accumulation_steps: 4
+  num_epochs: 1
+  learning_rate: 0.0002
+```
+
+## Fix safety
+It is another run. A tenth of own rows, or a second run on them alone, keeps what the large set teaches.
+
+## References
+- The sizes are a table of known sets, and were not read from the hub
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.settings.config import Config
+
+PUBLISHED_ROWS: Mapping[str, int] = {
+    "teknium/openhermes-2.5": 1_001_551,
+    "teknium/openhermes": 242_831,
+    "huggingfaceh4/ultrachat_200k": 207_865,
+    "open-orca/slimorca": 517_982,
+    "open-orca/slimorca-dedup": 363_491,
+    "open-orca/openorca": 4_233_923,
+    "allenai/tulu-3-sft-mixture": 939_343,
+    "allenai/tulu-v2-sft-mixture": 326_154,
+    "huggingfacetb/smoltalk": 1_043_917,
+    "meta-math/metamathqa": 395_000,
+    "mlabonne/finetome-100k": 100_000,
+    "nvidia/openmathinstruct-2": 14_000_000,
+    "open-thoughts/openthoughts-114k": 113_957,
+    "open-thoughts/openthoughts3-1.2m": 1_200_000,
+    "wizardlmteam/wizardlm_evol_instruct_v2_196k": 143_000,
+    "ise-uiuc/magicoder-evol-instruct-110k": 111_183,
+}
+"""Data set of the hub in small letters -> rows for training, by its page"""
+MAX_SHARE = 0.001
+"""Of the rows: one in a thousand is one row in thirty steps of 32. Chosen; sets that teach manners by a hundredth of
+their rows are published (LIMA's 1,000 rows teach by themselves)"""
+MAX_COUNTED_BYTES = 64 * 2**20
+"""Of a local file whose lines are counted; a larger one is no small set"""
+LIMITS = frozenset(("shards", "shards_idx", "split", "samples", "num_samples", "revision", "name"))
+"""Keys of an entry that choose a part of a set, whose size is then another one"""
+WHOLE_SPLITS = ("train", "train_sft", None)
+
+
+class _Entry(NamedTuple):
+    """One data set of the settings."""
+
+    name: str
+    rows: int
+
+
+class OwnRowsAreRare(ConfigRule):
+    code = "CFG110"
+    symptoms = ("nothing-is-learned",)
+    severity = "warning"
+    stacks = ("axolotl",)
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        own, large = _own_sets(self.subject), _published_sets(self.subject)
+        if own and large:
+            return None
+        return Unmet(
+            "it is about own files beside published sets of a known size, all of which are trained"
+        )
+
+    def figure(self) -> str:
+        own, large = _own_sets(self.subject), _published_sets(self.subject)
+        return (
+            f"own rows {sum(one.rows for one in own):,}, beside published ones"
+            f" {sum(one.rows for one in large):,}"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        own, large = _own_sets(config), _published_sets(config)
+        own_rows, large_rows = sum(one.rows for one in own), sum(one.rows for one in large)
+        if not own_rows or not large_rows or own_rows >= MAX_SHARE * (own_rows + large_rows):
+            return
+        names = ", ".join(one.name for one in own)
+        others = ", ".join(one.name for one in large)
+        each = round((own_rows + large_rows) / own_rows)
+        yield self.finding(
+            f"{names} has {own_rows:,} rows beside about {large_rows:,} of {others}: one row in {each:,} is your own,"
+            " and what it says is hardly learned",
+            "train on your own rows alone, or take a part of the large set that leaves them a tenth (split:"
+            f" train[:{9 * own_rows}])",
+            evidence=[
+                f"the size of {others} is from a table of known sets; it was not read from the hub"
+            ],
+            cases=[setting_case(config, f"{names} and {others}", "datasets")],
+        )
+
+
+def _entries(config: Config) -> list[Mapping[str, Any]]:
+    """The data sets that the settings list."""
+    listed = config.raw.get("datasets")
+    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+
+
+def _published_sets(config: Config) -> list[_Entry]:
+    """The sets of the hub that are trained whole; none where one is not of a known size."""
+    found = []
+    for entry in _entries(config):
+        path = str(entry.get("path"))
+        if _local_file(config, path) is not None:
+            continue
+        rows = PUBLISHED_ROWS.get(path.lower())
+        if rows is None or _is_part(entry):
+            return []
+        found.append(_Entry(path, rows))
+    return found
+
+
+def _own_sets(config: Config) -> list[_Entry]:
+    """The local files of rows, each with its lines; none where one can't be counted, or is listed twice."""
+    found: list[_Entry] = []
+    for entry in _entries(config):
+        path = str(entry.get("path"))
+        file = _local_file(config, path)
+        if file is None:
+            continue
+        rows = _count_lines(file)
+        if rows is None or path in {one.name for one in found}:
+            return []
+        found.append(_Entry(path, rows))
+    return found
+
+
+def _is_part(entry: Mapping[str, Any]) -> bool:
+    """Does an entry choose a part of its set?"""
+    if entry.get("split") not in WHOLE_SPLITS:
+        return True
+    return any(entry.get(key) is not None for key in LIMITS - {"split"})
+
+
+def _local_file(config: Config, path: str) -> Path | None:
+    """The file of lines that an entry names, beside the settings or where the command is started."""
+    if not path.endswith(".jsonl"):
+        return None
+    folder = Path(config.path).parent
+    return next((one for one in (folder / path, Path(path)) if one.is_file()), None)
+
+
+def _count_lines(file: Path) -> int | None:
+    """The lines of a file with a text; None where it can't be read, or is large."""
+    try:
+        if file.stat().st_size > MAX_COUNTED_BYTES:
+            return None
+        with file.open("rb") as lines:
+            return sum(1 for line in lines if line.strip())
+    except OSError:
+        return None

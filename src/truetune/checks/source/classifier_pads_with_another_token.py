@@ -1,0 +1,184 @@
+"""A classifier looks for its last token by another pad than the tokenizer writes: it reads its answer off a pad.
+
+## What it does
+Compares, in a script that loads one `*ForSequenceClassification`, what `model.config.pad_token_id` (or `pad_token_id=`)
+is set to with what the tokenizer's pad is set to: another token, or an id that is not that of the model's family. Left
+padding is no fault, for the last token is then at the end.
+
+## Why it is bad
+A decoder's classifier takes the hidden state of the last token that is not `config.pad_token_id`. Where the batch is
+padded with another token, that is a pad at the end of the row: all short rows look alike. With one row at a time
+nothing is padded and it learns, with eight it does not.
+
+## Example
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.2-1B")
+tokenizer.pad_token = "<|finetune_right_pad_id|>"
+model = AutoModelForSequenceClassification.from_pretrained("meta-llama/Llama-3.2-1B", num_labels=4)
+model.config.pad_token_id = tokenizer.eos_token_id
+```
+
+## Use instead
+```python
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.2-1B")
+tokenizer.pad_token = "<|finetune_right_pad_id|>"
+model = AutoModelForSequenceClassification.from_pretrained("meta-llama/Llama-3.2-1B", num_labels=4)
+model.config.pad_token_id = tokenizer.pad_token_id
+```
+
+## Fix safety
+Safe: both name one token then. A classifier that was trained so has to be trained again.
+
+## References
+- `LlamaForSequenceClassification.forward` of transformers: the last place where `input_ids != pad_token_id`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.published_families import plain_name
+from truetune.source.module import Module
+
+CLASSIFIERS = ("transformers.*ForSequenceClassification.from_pretrained",)
+EOS_IDS: tuple[tuple[str, frozenset[int]], ...] = (
+    (r"(?:meta-)?llama-3", frozenset((128001, 128008, 128009))),
+    (r"(?:meta-)?llama-2|tinyllama|codellama|mistral|mixtral|zephyr", frozenset((2,))),
+    (r"qwen(?:1-5|2|2-5)-|qwen3-(?![56])", frozenset((151643, 151645))),
+    (r"gemma-[123]", frozenset((1, 106, 107))),
+    (r"gpt2|distilgpt2", frozenset((50256,))),
+)
+"""Family of a model's name -> the ids that its EOS token has, in base and instruct models"""
+EOS_TEXTS = frozenset(
+    ("</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|im_end|>", "<eos>", "<|end|>")
+)
+"""Texts that may be the EOS token itself"""
+SPECIAL = re.compile(r"(?P<name>eos|bos|unk|pad|sep|cls)_token(?:_id)?")
+LEFT = re.compile(r"padding_side\s*=\s*[\"']left")
+
+
+class Pad(NamedTuple):
+    """What a pad is set to: a special token by its name (`eos`), a text, or an id."""
+
+    kind: str
+    value: str | int
+    node: ast.AST
+
+
+class ClassifierPadsWithAnotherToken(SourceRule):
+    code = "SRC294"
+    symptoms = ("loss-does-not-fall",)
+    severity = "error"
+    looks_at = calls_of("classifiers that are loaded", *CLASSIFIERS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        loads = list(module.calls(*CLASSIFIERS))
+        if len(loads) != 1 or LEFT.search(module.text):
+            return
+        given = loads[0].keywords.get("pad_token_id")
+        of_model = [_pad_of(module, given)] if given is not None else []
+        of_model += [_pad_of(module, node) for node in _model_pads(module)]
+        of_tokenizer = [_pad_of(module, node) for node in _tokenizer_pads(module)]
+        if len(of_model) != 1 or len(of_tokenizer) != 1:
+            return
+        model, tokenizer = of_model[0], of_tokenizer[0]
+        name = module.flow.value(loads[0].argument(0, "pretrained_model_name_or_path"))
+        if model is None or tokenizer is None or not _differ(model, tokenizer, name):
+            return
+        yield self.finding(
+            f"the tokenizer pads with {_in_words(tokenizer)}, and the classifier looks for {_in_words(model)}: in a"
+            " batch it reads the answer off a pad",
+            "set model.config.pad_token_id = tokenizer.pad_token_id, after the tokenizer's pad is set",
+            cases=[case_at(module, model.node), case_at(module, tokenizer.node)],
+        )
+
+
+def _model_pads(module: Module) -> Iterator[ast.expr]:
+    """What `model.config.pad_token_id` is set to."""
+    for node in module.nodes(ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Attribute) and target.attr == "pad_token_id":
+                if _is_config(target.value):
+                    yield node.value
+
+
+def _tokenizer_pads(module: Module) -> Iterator[ast.expr]:
+    """What a tokenizer's pad is set to: by its attribute, as a special token, or where it is loaded."""
+    for node in module.nodes(ast.Assign):
+        for target in node.targets:
+            is_pad = isinstance(target, ast.Attribute) and target.attr in (
+                "pad_token",
+                "pad_token_id",
+            )
+            if is_pad and isinstance(target, ast.Attribute) and not _is_config(target.value):
+                yield node.value
+    for call in module.methods("add_special_tokens"):
+        entries = module.flow.entries(call.args[0])[0] if call.args else {}
+        if "pad_token" in entries:
+            yield entries["pad_token"]
+    for call in module.calls("transformers.*Tokenizer*.from_pretrained"):
+        if "pad_token" in call.keywords:
+            yield call.keywords["pad_token"]
+
+
+def _is_config(node: ast.expr) -> bool:
+    """Is it a model's config?"""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return "config" in str(name)
+
+
+def _pad_of(module: Module, node: ast.expr) -> Pad | None:
+    """What an expression sets a pad to; None where it is not known."""
+    if isinstance(node, ast.Attribute):
+        named = SPECIAL.fullmatch(node.attr)
+        return Pad("named", named["name"], node) if named is not None else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr != "convert_tokens_to_ids" or not node.args:
+            return None
+        return _pad_of(module, node.args[0])
+    value = module.flow.value(node)
+    if isinstance(value, str):
+        return Pad("text", value, node)
+    is_id = isinstance(value, int) and not isinstance(value, bool)
+    return Pad("id", value, node) if is_id else None
+
+
+def _differ(model: Pad, tokenizer: Pad, name: object) -> bool:
+    """Are two pads surely different tokens?"""
+    if model.kind == tokenizer.kind:
+        # `config.pad_token_id = tokenizer.pad_token_id` is the tokenizer's own, whatever that was set to.
+        return model.value != tokenizer.value and model.value != "pad" and tokenizer.value != "pad"
+    pads = {model.kind: model.value, tokenizer.kind: tokenizer.value}
+    if pads.get("named") != "eos":
+        return False
+    if "text" in pads:
+        return pads["text"] not in EOS_TEXTS
+    ids = _eos_ids(name)
+    return bool(ids) and pads["id"] not in ids
+
+
+def _eos_ids(name: object) -> frozenset[int]:
+    """The ids that EOS has in the family of a model; empty where that is not known."""
+    if not isinstance(name, str):
+        return frozenset()
+    plain = plain_name(name)
+    return next((ids for family, ids in EOS_IDS if re.match(family, plain)), frozenset())
+
+
+def _in_words(pad: Pad) -> str:
+    """A pad in a sentence."""
+    if pad.kind == "id":
+        return f"the id {pad.value}"
+    return f"{str(pad.value).upper()}" if pad.kind == "named" else str(pad.value)

@@ -1,0 +1,237 @@
+"""The margin of an own preference loss is reversed: the loss falls where the rejected answer becomes likelier.
+
+## What it does
+Inspects `-logsigmoid(...)` and `softplus(-...)` and writes what they get as a sum, through the names that it is made
+of. It fires where each term of a chosen answer has a minus and each of a rejected one a plus, the reference's terms the
+other way round. What is chosen and rejected is read from names and keys (`chosen_logps`, `batch["rejected"]`). A script
+that uses both directions (label smoothing) is left alone.
+
+## Why it is bad
+The loss falls, the gradients are of the usual size, and the model learns to prefer what was rejected. The printed
+margin is the reversed one, too, and rises.
+
+## Example
+```python
+import torch.nn.functional as F
+
+def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, beta=0.1):
+    margin = (rejected - ref_rejected) - (chosen - ref_chosen)
+    return -F.logsigmoid(beta * margin).mean()
+```
+
+## Use instead
+```python
+import torch.nn.functional as F
+
+def dpo_loss(chosen, rejected, ref_chosen, ref_rejected, beta=0.1):
+    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
+    return -F.logsigmoid(beta * margin).mean()
+```
+
+## Fix safety
+There is no automatic fix: where the names are what is exchanged, the loss is right. Print the log-probabilities of one
+pair to see which is which.
+
+## References
+- Rafailov et al., DPO (arXiv:2305.18290), equation 7
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid",)
+SOFTPLUS = ("torch.nn.functional.softplus",)
+CHOSEN = frozenset(("chosen", "preferred", "winner", "winning", "yw"))
+REJECTED = frozenset(("rejected", "dispreferred", "loser", "losing", "yl"))
+REFERENCE = re.compile(r"(?:^|_)(?:ref|reference)(?:_|$)|^ref", re.IGNORECASE)
+"""Names of what belongs to the reference"""
+MAX_STEPS = 12
+"""Names through which a term is followed; chosen: losses that are written out have three or four"""
+MAX_STEPS_OF_ARGUMENTS = 3
+"""The same for the arguments of a call; further off stand the rows, which have both sides"""
+
+
+class Term(NamedTuple):
+    """One term of a margin."""
+
+    sign: int
+    side: str
+    is_reference: bool
+
+
+def _losses(module: Module) -> Iterator[tuple[Call, int]]:
+    """The log sigmoids that a loss makes small by a minus, and the softplus of the same meaning, which has a sign."""
+    for call in module.calls(*LOG_SIGMOIDS):
+        if call.args and _is_negated(module, call.node):
+            yield call, 1
+    for call in module.calls(*SOFTPLUS):
+        if call.args:
+            yield call, -1
+
+
+def _places(module: Module) -> Iterator[object]:
+    """Losses of preferences that a script writes out."""
+    return iter(list(_losses(module)))
+
+
+class MarginPrefersTheRejected(SourceRule):
+    code = "SRC293"
+    symptoms = ("dpo-without-effect",)
+    severity = "error"
+    looks_at = CodePlaces("losses of preferences that are written out", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        directions = [
+            (call, _direction(_terms(module, call.args[0], sign, MAX_STEPS)))
+            for call, sign in _losses(module)
+        ]
+        if any(direction > 0 for _, direction in directions):
+            return
+        for call, direction in directions:
+            if direction < 0:
+                yield self.finding(
+                    "the margin is that of the rejected answer over the chosen one: the loss falls where the model"
+                    " prefers what was rejected",
+                    "subtract the other way round: chosen minus rejected, of policy and reference alike",
+                    cases=[case_at(module, call.node)],
+                )
+
+
+def _is_negated(module: Module, node: ast.AST) -> bool:
+    """Does a minus stand before an expression, or before a product or a mean of it?"""
+    for parent in module.parents(node):
+        if isinstance(parent, ast.UnaryOp):
+            return isinstance(parent.op, ast.USub)
+        is_product = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult)
+        if not is_product and not isinstance(parent, ast.Attribute | ast.Call):
+            return False
+    return False
+
+
+def _terms(module: Module, node: ast.AST, sign: int, steps: int) -> list[Term]:
+    """The terms of chosen and rejected answers in a sum; terms of neither are left out."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _terms(module, node.operand, -sign, steps)
+    if isinstance(node, ast.BinOp):
+        return _terms_of_operation(module, node, sign, steps)
+    words = _words(node)
+    side = _side(words)
+    if side:
+        return [Term(sign, side, any(map(REFERENCE.search, words)))]
+    if isinstance(node, ast.Name) and steps > 0:
+        return _terms_of_name(module, node, sign, steps - 1)
+    if isinstance(node, ast.Call) and steps > 0:
+        return _terms_of_call(module, node, sign, steps - 1)
+    return []
+
+
+def _terms_of_operation(module: Module, node: ast.BinOp, sign: int, steps: int) -> list[Term]:
+    """Both sides of a sum; the one side of a product that has terms, for the other is a factor."""
+    left = _terms(module, node.left, sign, steps)
+    if isinstance(node.op, ast.Div):
+        return left
+    right_sign = -sign if isinstance(node.op, ast.Sub) else sign
+    right = _terms(module, node.right, right_sign, steps)
+    if isinstance(node.op, ast.Add | ast.Sub):
+        return left + right
+    if not isinstance(node.op, ast.Mult) or (left and right):
+        return []
+    factor = node.right if left else node.left
+    return _flipped(left or right) if _is_below_zero(factor) else left or right
+
+
+def _flipped(terms: list[Term]) -> list[Term]:
+    """The same terms with the other sign."""
+    return [term._replace(sign=-term.sign) for term in terms]
+
+
+def _is_below_zero(factor: ast.AST) -> bool:
+    """Has a factor a minus?"""
+    return isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub)
+
+
+def _terms_of_name(module: Module, node: ast.Name, sign: int, steps: int) -> list[Term]:
+    """The terms of what a name is set to, where that is one expression; the reference's where its name says so."""
+    value = _value_of_name(module, node)
+    if value is None:
+        return []
+    terms = _terms(module, value, sign, steps)
+    if REFERENCE.search(node.id):
+        return [term._replace(is_reference=True) for term in terms]
+    return terms
+
+
+def _terms_of_call(module: Module, node: ast.Call, sign: int, steps: int) -> list[Term]:
+    """The one term of a call, such as `logps(model, batch)`, by what its arguments are made of."""
+    words = _words_behind(module, node, steps)
+    side = _side(words)
+    return [Term(sign, side, any(map(REFERENCE.search, words)))] if side else []
+
+
+def _value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
+    """The one expression that a name is set to, as it is written: a call says more than what it returns."""
+    bindings = module.scopes.reaching(name)
+    if len(bindings) != 1 or bindings[0].kind != "value":
+        return None
+    value = bindings[0].value
+    for place in bindings[0].path:
+        if not isinstance(value, ast.Tuple | ast.List) or place >= len(value.elts):
+            return None
+        value = value.elts[place]
+    return value
+
+
+def _words_behind(module: Module, node: ast.AST, steps: int) -> list[str]:
+    """The names and keys in an expression, and in those that its names are set to."""
+    words = _words(node)
+    if steps <= 0:
+        return words
+    for name in (one for one in ast.walk(node) if isinstance(one, ast.Name)):
+        value = _value_of_name(module, name)
+        if value is not None:
+            words += _words_behind(module, value, min(steps - 1, MAX_STEPS_OF_ARGUMENTS))
+    return words
+
+
+def _words(node: ast.AST) -> list[str]:
+    """The names, attributes and texts in an expression."""
+    words = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            words.append(one.id)
+        elif isinstance(one, ast.Attribute):
+            words.append(one.attr)
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+            words.append(one.value)
+    return words
+
+
+def _side(words: list[str]) -> str:
+    """The one side that words name; empty where they name none, or both."""
+    parts = {part for word in words for part in word.lower().split("_")}
+    is_chosen, is_rejected = bool(parts & CHOSEN), bool(parts & REJECTED)
+    if is_chosen == is_rejected:
+        return ""
+    return "chosen" if is_chosen else "rejected"
+
+
+def _direction(terms: list[Term]) -> int:
+    """1 where a margin is that of the chosen answer, -1 where it is that of the rejected one; 0 where it is neither."""
+    turned = {
+        term.sign * (1 if term.side == "chosen" else -1) * (-1 if term.is_reference else 1)
+        for term in terms
+    }
+    sides = {term.side for term in terms if not term.is_reference}
+    return turned.pop() if len(turned) == 1 and len(sides) == 2 else 0
