@@ -1132,6 +1132,11 @@ GUIDES = (
             Cause("label smoothing of 0.5: both orders of a pair count the same",
                   "loss never below 0.6931, accuracies near 0.5, gradients arrive, no rate helps",
                   ("dpo-stuck-at-ln2",)),
+            Cause("the labels are random or contradict each other: of two answers A and B, A is always taken as the better "
+                  "one, and a column that names the winner is not read",
+                  "loss stays around 0.69 and accuracy around 0.5 for whole epochs at a sound rate; columns response_a, "
+                  "response_b and winner in the rows",
+                  ("winner-column-disagrees", "dpo-stuck-at-ln2")),
             Cause("each pair stands in the data in both orders",
                   "rewards/accuracies stay at 0.5; pairs judged in both orders", ("pairs-with-opposite-labels",)),
             Cause("what is compared afterwards is the base: the adapter was never loaded",
