@@ -31,8 +31,8 @@ AXOLOTL_ROLES = {"role.user": "human", "role.assistant": "gpt"}
 PREFERENCE_FIELDS = ("field_chosen", "field_rejected")
 PAIR_METHODS = ("dpo", "ipo", "orpo", "simpo")
 OWN_TEMPLATES = ("chatml", "llama3", "zephyr", "mistral", "passthrough", "user_defined")
-"""Families of Axolotl's strategies for preferences that write their prompts themselves, whatever the tokenizer's template
-is: `chatml.intel`. `passthrough` and formats of one's own write what stands in rows and settings"""
+"""Families of Axolotl's strategies for preferences that write their prompts themselves (`chatml.intel`), whatever the
+tokenizer's template is. `passthrough` and formats of one's own write what stands in rows and settings"""
 
 
 def put_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None:
