@@ -1144,9 +1144,9 @@ GUIDES = (
                   ("adapter-is-not-served", "weights-equal-the-base")),
             Cause("the pairs are trained in another chat template than the one that is served: a strategy that writes "
                   "its own (Axolotl's type: chatml.intel on a Llama 3), marks written by hand",
-                  "accuracy 1.0 and a margin of 5 in the log, and behind vLLM or Ollama the model answers as the base "
-                  "did",
-                  ("served-template-differs", "template-marks-not-in-vocabulary", "asked-in-another-form")),
+                  "accuracy 1.0 and a margin of 5 in the log, but in vLLM or Ollama it is as before, as the base",
+                  ("served-template-differs", "template-marks-not-in-vocabulary",
+                   "chat-template-of-another-family", "asked-in-another-form")),
             Cause("in a loop of one's own, policy and reference are the same object, so that both move",
                   "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
                   ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),
