@@ -142,3 +142,26 @@ def test_phrases(tmp_path: Path, chosen: str, rejected: str, severity: str) -> N
     ]
     found = codes(tmp_path, rows, "PREF028")
     assert [one.split()[0] for one in found] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "severity"),
+    [
+        ("Be concise. {}", "info"),
+        ("Answer in one sentence: {}", "info"),
+        ("Please answer: {}", "warning"),
+        ("Explain in detail: {}", "warning"),
+    ],
+)
+def test_prompts_that_ask_for_short_answers(tmp_path: Path, prompt: str, severity: str) -> None:
+    """A length that the prompts ask for is no sign that the sides were exchanged."""
+    rows = [
+        {
+            "prompt": prompt.format(question),
+            "chosen": f"No. {number}",
+            "rejected": f"Perhaps, and there is much to say about {number} at length.",
+        }
+        for number, question in enumerate(tickets(60)[0])
+    ]
+    (message,) = codes(tmp_path, rows, "PREF003")
+    assert message.startswith(f"{severity} the shorter answer")

@@ -10,12 +10,12 @@ accuracy stays near a half in these pairs.
 
 ## Example
 ```yaml
-data: {rows: 40, prompt: "Q {i}?", chosen: "{words}", rejected: "{words_before}", score_chosen: "7", score_rejected: "7"}
+data: {rows: 40, prompt: "Q{i}?", chosen: "{words}", rejected: "{words_before}", score_chosen: "7", score_rejected: "7"}
 ```
 
 ## Use instead
 ```yaml
-data: {rows: 40, prompt: "Q {i}?", chosen: "{words}", rejected: "{words_before}", score_chosen: "7", score_rejected: "5"}
+data: {rows: 40, prompt: "Q{i}?", chosen: "{words}", rejected: "{words_before}", score_chosen: "7", score_rejected: "5"}
 ```
 
 ## Fix safety
