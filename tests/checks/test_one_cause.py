@@ -35,6 +35,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     ),
     "rejected-answers-of-other-prompts": ("plain-string-pair-skips-template",),
     "pairs-are-ties": ("plain-string-pair-skips-template",),
+    "winner-column-disagrees": ("plain-string-pair-skips-template",),
     "one-phrase-tells-the-sides": ("plain-string-pair-skips-template", "preference-length-bias"),
     "kto-imbalance": ("plain-string-pair-skips-template",),
     "iterable-dataset-not-sharded-or-shuffled": ("ddp-hang-or-uneven-ranks",),

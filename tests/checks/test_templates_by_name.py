@@ -162,3 +162,54 @@ def by_hand(change: str) -> str:
 def test_training(script: str, speaks: bool, tmp_path: Path) -> None:
     rule = "chat-template-of-another-family"
     assert found(tmp_path, {"train.py": script}, rule) == ([rule] if speaks else [])
+
+
+MARKS_BY_HAND = """from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import DPOTrainer
+
+tokenizer = AutoTokenizer.from_pretrained("{model}")
+model = AutoModelForCausalLM.from_pretrained("{model}")
+{prompt}
+trainer = DPOTrainer(model, train_dataset=rows.map(render), processing_class=tokenizer)
+trainer.train()
+"""
+IN_A_ROW = """
+def render(row):
+    return {"prompt": f"<|im_start|>user\\n{row['question']}<|im_end|>\\n<|im_start|>assistant\\n"}
+"""
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "speaks"),
+    [
+        (LLAMA, IN_A_ROW, True),
+        (
+            LLAMA,
+            'PROMPT = "<|im_start|>system\\nBe brief<|im_end|>\\n<|im_start|>user\\n{question}<|im_end|>"',
+            True,
+        ),
+        (LLAMA, 'text = "<|im_start|>user\\n" + question + "<|im_end|>\\n"', True),
+        ("google/gemma-2-9b-it", IN_A_ROW, True),
+        (
+            "Qwen/Qwen2.5-7B-Instruct",
+            'P = "<|start_header_id|>user<|end_header_id|>\\n\\n{q}<|eot_id|>"',
+            True,
+        ),
+        ("Qwen/Qwen2.5-7B-Instruct", IN_A_ROW, False),
+        ("meta-llama/Llama-3.1-8B", IN_A_ROW, False),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", IN_A_ROW, False),
+        (LLAMA, IN_A_ROW + 'tokenizer.add_special_tokens({"eos_token": "<|im_end|>"})', False),
+        (LLAMA, IN_A_ROW + "model, tokenizer = setup_chat_format(model, tokenizer)", False),
+        (LLAMA, 'turns = row["text"].split("<|im_start|>user\\n")', False),
+        (
+            LLAMA,
+            IN_A_ROW + 'OLD = "<|start_header_id|>user<|end_header_id|>\\n\\n{q}<|eot_id|>"',
+            False,
+        ),
+    ],
+)
+def test_marks_by_hand(model: str, prompt: str, speaks: bool, tmp_path: Path) -> None:
+    rule = "chat-template-of-another-family"
+    script = MARKS_BY_HAND.replace("{model}", model).replace("{prompt}", prompt)
+    assert found(tmp_path, {"train.py": script}, rule) == ([rule] if speaks else [])

@@ -291,3 +291,60 @@ FULL = "[rank{0}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate
 )
 def test_what_files_say_of_memory_rules_causes_out(cause: str, text: str, is_out: bool) -> None:
     assert bool(reason(cause, text)) is is_out
+
+
+FORM = "the reward pays for the form alone, or the form pays far more than the right result"
+TIES = "many pairs are ties: both answers have the same score"
+PREFIX = "a long prompt is computed again for each request: the server does not keep the cache"
+LAYERS = "layers that do not fit the GPU are left on the CPU or offloaded: a smaller quantization"
+STOPS = "the server does not end answers where the model does"
+PAIRS = '{"prompt": "a", "chosen": "b", "rejected": "c"'
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "is_out"),
+    [
+        (TIES, PAIRS + "}", True),
+        (TIES, PAIRS + ', "score_chosen": 3, "score_rejected": 3}', False),
+        (
+            TIES,
+            'row = {"chosen": best, "rejected": worst}  \nbest = max(answers, key=rating)',
+            False,
+        ),
+        (TIES, "nothing of pairs", False),
+        (PREFIX, "  - --enable-prefix-caching", True),
+        (PREFIX, "LLM(model, enable_prefix_caching=True)", True),
+        (PREFIX, "LLM(model, enable_prefix_caching=False)", False),
+        (PREFIX, "GPU KV cache usage: 3.1%, Prefix cache hit rate: 41.8%", True),
+        (PREFIX, "GPU KV cache usage: 3.1%, Prefix cache hit rate: 0.0%", False),
+        (LAYERS, "PARAMETER num_ctx 131072", True),
+        (LAYERS, "PARAMETER num_ctx 8192", False),
+        (STOPS, 'PARAMETER stop "<|eot_id|>"', True),
+        (STOPS, "PARAMETER temperature 0.2", False),
+    ],
+)
+def test_what_files_say_of_pairs_and_servers(cause: str, text: str, is_out: bool) -> None:
+    assert bool(reason(cause, text)) is is_out
+
+
+def log_of(**curves: list[float]) -> RunLog:
+    """A log with these curves."""
+    return RunLog(
+        "log",
+        "JSONL",
+        curves={
+            name: Curve(np.arange(len(values), dtype=float), np.array(values))
+            for name, values in curves.items()
+        },
+    )
+
+
+def test_a_reward_near_zero_pays_for_no_form() -> None:
+    assert reason(FORM, "", log_of(reward=[0.0, 0.01, 0.008] * 10))
+    assert not reason(FORM, "", log_of(reward=[0.1, 0.5, 0.98] * 10))
+    assert not reason(FORM, "")
+
+
+def test_any_gradient_shows_that_the_adapter_is_not_frozen() -> None:
+    assert reason(FROZEN, "", log_of(grad_norm=[0.0, 0.0, 0.02] * 10))
+    assert not reason(FROZEN, "", log_of(grad_norm=[0.0] * 30))

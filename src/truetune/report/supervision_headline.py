@@ -12,6 +12,7 @@ from rich.text import Text
 from truetune.checks.learned_token_counts import LearnedTokenCounts
 from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_share, wrap_text
+from truetune.settings.stacks.axolotl_data import preference_strategy
 
 UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"
 
@@ -150,6 +151,15 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
         line = (
             "what is learned is not known: the tokenizer's template renders none of"
             f" {rows}" + _own_template(report)
+        )
+        return Text("\n".join(wrap_text(line, width)), style="bold")
+    training = report.spec.training
+    strategy = preference_strategy(training.method, training.other.get("datasets.type"))
+    if strategy:
+        rows = count_noun(report.examples, "example")
+        line = (
+            f"what is learned of {rows} is not judged: type {strategy} writes its own prompts and stop marks, not those"
+            " of the tokenizer's template"
         )
         return Text("\n".join(wrap_text(line, width)), style="bold")
     if not ledger.supervised:

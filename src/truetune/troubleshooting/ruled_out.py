@@ -118,6 +118,21 @@ LOCAL_PATH = re.compile(r"[./~]|(?:out|outputs?|saves|models?|runs?|checkpoints?
 # Chosen, not measured: in float16 the first steps, and some later, are skipped while the scale is looked for.
 MIN_MOVED_SHARE = 0.8
 """Share of the logged gradient norms that are above 0, where weights are trained"""
+MAX_UNPAID_REWARD = 0.1
+"""Of a reward, up to which nothing is paid. Chosen, not measured: rewards of form and result are of 0.1 to 1 each"""
+PAIR_OF_ANSWERS = re.compile(r"[\"']?chosen[\"']?\s*[:=]|[\"']rejected[\"']")
+SCORE = re.compile(
+    r"(?<!rewards/)(?:score|rating|stars|grade|upvote|votes|judge|quality|margin[\"'])s?",
+    re.IGNORECASE,
+)
+PREFIX_CACHE = re.compile(r"enable[-_]prefix[-_]caching(?!\W{1,3}(?:[Ff]alse|0\b))")
+PREFIX_HITS = re.compile(rf"Prefix cache hit rate:\s*{NUMBER}%")
+CONTEXT = re.compile(
+    rf"\b(?:num_ctx|NUM_CTX|n_ctx|OLLAMA_CONTEXT_LENGTH)\b[\"']?\s*[:= ]\s*{NUMBER}"
+)
+LONG_CONTEXT = 32_768
+"""Tokens from which the cache of one sequence takes 4 GiB and more in a model of 8B (128 KiB a token)"""
+STOP_SETTING = re.compile(r"^\s*PARAMETER\s+stop\s", re.IGNORECASE)
 ALPHA = re.compile(rf"\blora_alpha[\"']?\s*[:= ]{NUMBER}|\balpha[\"']?\s*[:=]{NUMBER}")
 RANK = re.compile(
     rf"\b(?:lora_r|lora_rank|lora_dim)[\"']?\s*[:= ]{NUMBER}|(?<![\w.])r[\"']?\s*[:=]{NUMBER}"
@@ -336,6 +351,48 @@ def _adapter_has_learned(evidence: Evidence) -> str:
     return f"the training's loss fell from {first:.3g} to {last:.3g}" if has_learned else ""
 
 
+def _is_not_frozen(evidence: Evidence) -> str:
+    """Has the one adapter learned, or does a gradient of every run reach something?"""
+    norms = evidence.curves("grad_norm")
+    if norms and all(values.max() > 0 for values in norms):
+        return f"the log has gradients: grad_norm up to {max(map(np.max, norms)):.3g}"
+    return _adapter_has_learned(evidence)
+
+
+def _nothing_is_paid(evidence: Evidence) -> str:
+    """Does the reward of every run stay near 0: is the form not paid for either?"""
+    rewards = evidence.curves("reward")
+    if rewards and all(np.abs(values).max() <= MAX_UNPAID_REWARD for values in rewards):
+        return f"the log's reward is at most {max(map(np.max, rewards)):.3g}: the form is not paid for either"
+    return ""
+
+
+def _no_scores(evidence: Evidence) -> str:
+    """Do the pairs stand here, and no file names a score of answers?"""
+    if evidence.has(PAIR_OF_ANSWERS) and not evidence.has(SCORE):
+        return "no file names a score of the answers"
+    return ""
+
+
+def _prefix_is_kept(evidence: Evidence) -> str:
+    hits = evidence.numbers(PREFIX_HITS)
+    if hits and max(hits) > 0:
+        return f"the server's log shows a prefix cache hit rate of {max(hits):g}%"
+    return "the server is given --enable-prefix-caching" if evidence.has(PREFIX_CACHE) else ""
+
+
+def _context_fills_the_gpu(evidence: Evidence) -> str:
+    """Is a context asked for whose cache takes the GPU: the layers give way to it, and not to the weights?"""
+    lengths = [length for length in evidence.numbers(CONTEXT) if length >= LONG_CONTEXT]
+    if lengths:
+        return f"a context of {max(lengths):,.0f} tokens is set aside: shorten that first"
+    return ""
+
+
+def _stops_are_set(evidence: Evidence) -> str:
+    return "the Modelfile sets stops" if evidence.has(STOP_SETTING) else ""
+
+
 def _states_were_made(evidence: Evidence) -> str:
     for log in evidence.logs:
         failed = log.output is not None and log.output.failure is not None
@@ -432,7 +489,12 @@ RULES: tuple[Row, ...] = (
     make_row(r"^the model is loaded before ZeRO-3 is known", _zero3_is_known),
     make_row(r"^every process puts its model on GPU 0", _gpus_fail_alike),
     make_row(r"^embeddings and head are trained whole", _adapter_alone),
-    make_row(r"^the adapter is frozen(?:\n|$)", _adapter_has_learned),
+    make_row(r"^the adapter is frozen(?:\n|$)", _is_not_frozen),
+    make_row(r"^the reward pays for the form alone", _nothing_is_paid),
+    make_row(r"^many pairs are ties", _no_scores),
+    make_row(r"^a long prompt is computed again for each request", _prefix_is_kept),
+    make_row(r"^layers that do not fit the GPU", _context_fills_the_gpu),
+    make_row(r"^the server does not end answers where the model does", _stops_are_set),
     make_row(r"^states of the optimizer, and gradients", _states_were_made),
     make_row(r"^the server answers one request at a time", _one_user),
     *NEEDS,

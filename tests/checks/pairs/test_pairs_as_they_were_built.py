@@ -177,3 +177,26 @@ def test_chosen_answers_that_end_anywhere_look_exchanged(tmp_path: Path) -> None
     rows = cut_pairs(lambda text, number: text[: 900 + 13 * (number % 17)])
     (message,) = codes(tmp_path, rows, "preference-pairs-swapped")
     assert "the chosen side alone is cut off" in message
+
+
+@pytest.mark.parametrize(
+    ("prompt", "severity"),
+    [
+        ("Be concise. {}", "info"),
+        ("Answer in one sentence: {}", "info"),
+        ("Please answer: {}", "warning"),
+        ("Explain in detail: {}", "warning"),
+    ],
+)
+def test_prompts_that_ask_for_short_answers(tmp_path: Path, prompt: str, severity: str) -> None:
+    """A length that the prompts ask for is no sign that the sides were exchanged."""
+    rows = [
+        {
+            "prompt": prompt.format(question),
+            "chosen": f"No. {number}",
+            "rejected": f"Perhaps, and there is much to say about {number} at length.",
+        }
+        for number, question in enumerate(tickets(60)[0])
+    ]
+    (message,) = codes(tmp_path, rows, "PREF003")
+    assert message.startswith(f"{severity} the shorter answer")

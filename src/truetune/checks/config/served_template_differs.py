@@ -2,16 +2,18 @@ r"""The template that is trained is not the tokenizer's, which is what will be s
 
 ## What it does
 Compares the marker before a question in the named template (Axolotl's `chat_template`, LLaMA-Factory's and ms-swift's
-`template`; TRL's `chat_template_path` names a model) with what the tokenizer's own chat template writes there; where
-the tokenizer is not on this machine, with that of the published chat model, by its name. Compares it also with the
-template that a file given beside the settings asks the trained weights with: `template` of LLaMA-Factory's chat and
-API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Names and templates that it does not know are left
-alone.
+`template`; TRL's `chat_template_path` names a model), or in a strategy for preferences that writes its own (Axolotl's
+`type: chatml.intel`, `llama3.*`, `zephyr.*`, a `prompt_format`), with what the tokenizer's own chat template writes
+there; where the tokenizer is not on this machine, with that of the published chat model, by its name. Compares it also
+with the template that a file given beside the settings asks the trained weights with: `template` of LLaMA-Factory's
+chat and API, `--chat-template` of a vLLM server, TEMPLATE of a Modelfile. Names and templates that it does not know are
+left alone.
 
 ## Why it is bad
 LLaMA-Factory trains with its template and saves the tokenizer with the old one (unless it has none): an engine that
 reads it builds prompts that were never trained. Axolotl saves its own; there, it is a fault where the markers are no
-tokens of the model and are cut to pieces.
+tokens of the model and are cut to pieces. A strategy for preferences saves none: rewards and accuracies are perfect on
+prompts that are never served.
 
 ## Example
 ```yaml
@@ -68,13 +70,16 @@ from pathlib import Path
 from truetune.checks.config.evidence.missing_input_reasons import NO_TOKENIZER
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.template_marks import (
+    CHATML,
     CONTROL_TOKEN,
+    LLAMA3,
     MARKERS,
     SAVED_TEMPLATES,
     first_mark,
     mark_of_chat_model,
     mark_of_model,
     mark_of_template,
+    template_of_strategy,
     template_opening,
     tokenizer_has_token,
 )
@@ -83,7 +88,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
 from truetune.parsing.read_modelfile import is_modelfile
-from truetune.settings.config import WeightUse
+from truetune.settings.config import Config, WeightUse
 
 TEMPLATE_KEYS = {
     "axolotl": "chat_template",
@@ -91,6 +96,10 @@ TEMPLATE_KEYS = {
     "ms-swift": "template",
     "trl": "chat_template_path",
 }
+FAMILIES = (("chatml", CHATML), ("llama3", LLAMA3))
+"""Families of Axolotl's strategies for preferences that have the same variants (intel, argilla, ultra, ...)"""
+MAX_SERVERS = 3
+"""Files that serve which are shown"""
 SAVES_TOKENIZERS_TEMPLATE = ("llama-factory", "ms-swift")
 """Stacks that train by their own template, and save the tokenizer with its own"""
 
@@ -129,6 +138,9 @@ class ServedTemplateDiffers(ConfigRule):
         """What the named template writes before a question; None where it is unknown, or no question is trained."""
         if self.subject.spec.training.method == "pretrain":
             return None
+        strategy = template_of_strategy(self.subject)
+        if strategy is not None:
+            return strategy.marker
         name = str(self.subject.raw.get(TEMPLATE_KEYS.get(self.subject.stack, "")))
         if self.subject.stack == "trl":
             # The name of a model; the text of a Jinja file says nothing of a family.
@@ -139,6 +151,9 @@ class ServedTemplateDiffers(ConfigRule):
         config = self.subject
         key = TEMPLATE_KEYS.get(config.stack)
         name = str(config.raw.get(key or ""))
+        strategy = template_of_strategy(config)
+        if strategy is not None:
+            key, name = "type", strategy.name
         marker = self._marker()
         if key is None or marker is None:
             return
@@ -149,6 +164,7 @@ class ServedTemplateDiffers(ConfigRule):
         # The tokenizer that the command names may be that of another run, where several are checked.
         if (
             own is None
+            or self._is_served_as_trained(marker)
             or marker in own
             or mark_of_model(config.spec.model or "") == first_mark(marker)
         ):
@@ -167,24 +183,43 @@ class ServedTemplateDiffers(ConfigRule):
         if unknown:
             evidence.append(f"no token of the tokenizer: {', '.join(unknown)}")
         yield self.finding(
-            f"{key} {name} writes {marker}, and the tokenizer's template does not",
-            "name the family of the tokenizer's own template",
+            f"{key} {name} writes {marker}, and the tokenizer's template does not"
+            + self._effect_of_strategy(),
+            self._remedy_of_strategy() or "name the family of the tokenizer's own template",
             severity="warning" if lost or unknown else "info",
             evidence=evidence,
             cases=[
-                setting_case(config, name, key),
+                self._place_of_template(key, name),
                 Case("the tokenizer's template", file=str(config.spec.tokenizer)),
+                *self._cases_of_servers(),
             ],
         )
 
     def _is_template_lost(self, name: str) -> bool:
         """Is the tokenizer saved with another template than the one that is trained?"""
+        if template_of_strategy(self.subject) is not None:
+            return True
         return self.subject.stack in SAVES_TOKENIZERS_TEMPLATE and name not in SAVED_TEMPLATES
+
+    def _is_served_as_trained(self, marker: str) -> bool:
+        """Does a file beside the settings serve what a strategy trains by the template of that strategy?"""
+        if template_of_strategy(self.subject) is None:
+            return False
+        return any(
+            mark_of_template(use.template) == first_mark(marker)
+            for use in _servers_of_run(self.subject)
+            if use.template
+        )
+
+    def _place_of_template(self, key: str, name: str) -> Case:
+        """Where the template is named: for a strategy the list of the data sets."""
+        place = "datasets" if template_of_strategy(self.subject) is not None else key
+        return setting_case(self.subject, name, place)
 
     def _of_name(self, key: str, name: str, marker: str) -> Iterator[Finding]:
         """A template of another family than the chat model's, by the model's name."""
         config, mark = self.subject, self._mark_of_name()
-        if mark is None or mark == first_mark(marker):
+        if mark is None or mark == first_mark(marker) or self._is_served_as_trained(marker):
             return
         training = config.spec.training
         added = {*training.added_tokens, *training.special_tokens.values()}
@@ -197,16 +232,47 @@ class ServedTemplateDiffers(ConfigRule):
             remedy = f"leave {key} out: the model answers in its own format already"
         yield self.finding(
             f"{key} {name} writes {first_mark(marker)} before a question, and {config.spec.model} is of a family"
-            f" that writes {mark}",
-            remedy,
+            f" that writes {mark}" + self._effect_of_strategy(),
+            self._remedy_of_strategy() or remedy,
             evidence=[
                 "told by the model's name: no chat template of its tokenizer is on this machine"
             ],
             cases=[
-                setting_case(config, name, key),
+                self._place_of_template(key, name),
                 setting_case(config, config.spec.model, "model"),
+                *self._cases_of_servers(),
             ],
         )
+
+    def _effect_of_strategy(self) -> str:
+        """What a template of its own means for a strategy for preferences; empty for any other."""
+        if template_of_strategy(self.subject) is None:
+            return ""
+        return (
+            ": the preference is trained on prompts that no server asks with, for a server takes the"
+            " tokenizer's template where it is given no other (vLLM without --chat-template)"
+        )
+
+    def _remedy_of_strategy(self) -> str:
+        """The strategy that fits the tokenizer's template; empty where no strategy writes one of its own."""
+        strategy = template_of_strategy(self.subject)
+        if strategy is None:
+            return ""
+        mark, variant = self._mark_of_name(), strategy.name.partition(".")[2]
+        family = next((one for one, own in FAMILIES if first_mark(own) == mark), None)
+        fitting = f"type: {family}.{variant}, or " if family and variant != "default" else ""
+        return (
+            f"set {fitting}type: chat_template.default with chat_template: tokenizer_default, which"
+            " renders chats by the model's own template, and train again; or serve by the template"
+            " of the training (vLLM --chat-template FILE)"
+        )
+
+    def _cases_of_servers(self) -> list[Case]:
+        """The files that serve what a strategy trains, without a template of their own."""
+        if template_of_strategy(self.subject) is None:
+            return []
+        uses = [use for use in _servers_of_run(self.subject) if not use.template]
+        return [Case(use.text, file=use.file, line=use.line) for use in uses[:MAX_SERVERS]]
 
     def _unknown_tokens(self, marker: str) -> list[str]:
         """The control tokens of a mark that the tokenizer cuts into several, and the settings do not add."""
@@ -232,10 +298,18 @@ class ServedTemplateDiffers(ConfigRule):
                 f" {Path(use.file).name} {use.verb} the model with another template ({mark})",
                 "use one template for both: the model was never trained on the other's prompts",
                 cases=[
-                    setting_case(config, name, key),
+                    self._place_of_template(key, name),
                     Case(use.text, file=use.file, line=use.line),
                 ],
             )
+
+
+def _servers_of_run(config: Config) -> list[WeightUse]:
+    """The files given beside the settings that serve what the run writes."""
+    output = str(config.raw.get("output_dir") or "")
+    return [
+        use for use in config.uses if use.verb == "serves" and _asks_trained_weights(use, output)
+    ]
 
 
 def _asks_trained_weights(use: WeightUse, output: str) -> bool:

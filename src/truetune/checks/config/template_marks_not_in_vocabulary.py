@@ -1,9 +1,10 @@
 """Axolotl's chat template writes marks that the base does not have as tokens.
 
 ## What it does
-Compares the marks of a named template (`chatml`, `llama3`, `gemma`) with the vocabulary of the base: that of its
-tokenizer where it is on this machine, else what is known of the published model by its name. It fires where the mark
-that ends a turn is no token, and neither `tokens` nor `special_tokens` adds it.
+Compares the marks of a named template (`chatml`, `llama3`, `gemma`), or of a strategy for preferences that writes its
+own (`type: chatml.intel`), with the vocabulary of the base: that of its tokenizer where it is on this machine, else
+what is known of the published model by its name. It fires where the mark that ends a turn is no token, and neither
+`tokens` nor `special_tokens` adds it.
 
 ## Why it is bad
 `<|im_end|>` is cut into pieces (`<`, `|`, `im`, ...), which are ordinary text: the tuned model prints them and
@@ -52,6 +53,7 @@ from truetune.checks.config.evidence.template_marks import (
     MARKERS,
     first_mark,
     mark_of_model,
+    template_of_strategy,
     tokenizer_has_token,
 )
 from truetune.checks.findings import Finding
@@ -74,7 +76,7 @@ class TemplateMarksNotInVocabulary(ConfigRule):
     symptoms = ("garbage-output", "never-stops")
     severity = "warning"
     stacks = ("axolotl",)
-    about = ("chat_template",)
+    about = ("chat_template", "rl")
     reads = ("tokens", "special_tokens")
 
     def unmet(self) -> Unmet | None:
@@ -103,7 +105,9 @@ class TemplateMarksNotInVocabulary(ConfigRule):
             " lora_modules_to_save: [embed_tokens, lm_head] under LoRA; or take the template of the base's own"
             " instruct model",
             cases=[
-                setting_case(config, name, "chat_template"),
+                setting_case(
+                    config, name, "datasets" if template_of_strategy(config) else "chat_template"
+                ),
                 setting_case(config, config.spec.model or "", "model"),
             ],
         )
@@ -111,6 +115,9 @@ class TemplateMarksNotInVocabulary(ConfigRule):
 
 def _template_name(config: Config) -> str | None:
     """The name of the template that renders the rows."""
+    strategy = template_of_strategy(config)
+    if strategy is not None:
+        return strategy.name
     named = [config.raw.get("chat_template")]
     named += [item.get("chat_template") for _, item in table_entries(config, "datasets")]
     return next((name for name in named if isinstance(name, str)), None)
@@ -118,6 +125,10 @@ def _template_name(config: Config) -> str | None:
 
 def _end_of_template(config: Config) -> str | None:
     """The token that ends a turn of the run's template; None where it is none of these."""
+    strategy = template_of_strategy(config)
+    if strategy is not None:
+        marks = {first_mark(marker): end for marker, end in ENDS.items()}
+        return marks.get(first_mark(strategy.marker))
     return ENDS.get(MARKERS.get(_template_name(config) or "", ""))
 
 

@@ -1148,11 +1148,21 @@ GUIDES = (
             Cause("label smoothing of 0.5: both orders of a pair count the same",
                   "loss never below 0.6931, accuracies near 0.5, gradients arrive, no rate helps",
                   ("dpo-stuck-at-ln2",)),
+            Cause("the labels are random or contradict each other: of two answers A and B, A is always taken as the "
+                  "better one, and a column that names the winner is not read",
+                  "loss stays around 0.69 and accuracy around 0.5 for whole epochs at a sound rate; columns "
+                  "response_a, response_b and winner in the rows",
+                  ("winner-column-disagrees", "dpo-stuck-at-ln2")),
             Cause("each pair stands in the data in both orders",
                   "rewards/accuracies stay at 0.5; pairs judged in both orders", ("pairs-with-opposite-labels",)),
             Cause("what is compared afterwards is the base: the adapter was never loaded",
                   "before and after are word for word the same while the margins grew",
                   ("adapter-is-not-served", "weights-equal-the-base")),
+            Cause("the pairs are trained in another chat template than the one that is served: a strategy that writes "
+                  "its own (Axolotl's type: chatml.intel on a Llama 3), marks written by hand",
+                  "accuracy 1.0 and a margin of 5 in the log, but in vLLM or Ollama it is as before, as the base",
+                  ("served-template-differs", "template-marks-not-in-vocabulary",
+                   "chat-template-of-another-family", "asked-in-another-form")),
             Cause("in a loop of one's own, policy and reference are the same object, so that both move",
                   "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
                   ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),

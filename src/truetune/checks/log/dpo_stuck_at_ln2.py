@@ -5,11 +5,13 @@ Looks at `rewards/margins`. It fires where every margin is exactly 0 (with `logp
 as well, no token of an answer is in the loss); or where, after twenty records, the 95 %
 interval of the Theil-Sen slope keeps the whole rise below 0.01 and the loss stays within 0.01 of ln 2 = 0.6931. Near a
 margin m of 0 the loss is ln 2 - (1 - 2e) m / 2, with e the label smoothing, so that loss against margin, record by
-record, shows e; what the log excludes is not advised.
+record, shows e; what the log excludes is not advised. A log without margins (LLaMA-Factory's) is judged by loss and
+accuracy: at ln 2 and a half over ten records or more, at a rate that trains an adapter, the labels of the pairs are
+random or contradict each other.
 
 ## Why it is bad
-With chosen equal to rejected, a frozen adapter, or a learning rate without effect, nothing is learned, and the run
-ends as if all was well.
+With chosen equal to rejected, labels that contradict each other, a frozen adapter, or a learning rate without effect,
+nothing is learned, and the run ends as if all was well.
 
 ## Example
 ```yaml
@@ -43,8 +45,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
+from truetune.checks.unmet_reasons import LOGGED_BY, explain_too_short_curve
 from truetune.logs.preference_curves import all_logps_are_zero, estimate_label_smoothing
 from truetune.logs.robust_statistics import fit_trend, warmup_slope
 from truetune.logs.run_log import Curve
@@ -59,6 +63,16 @@ TOLD_APART = 0.8
 """Accuracy from which pairs are told apart: a small beta makes small margins"""
 
 
+MIN_ACCURACIES = 10
+"""Records with an accuracy from which a log without margins is judged"""
+# Chosen, not measured: 20 records of 8 pairs have a standard error of 0.04 about 0.5.
+NEAR_HALF = 0.06
+MOVES = 0.002
+"""Standard deviation of the loss about ln 2 from which the policy does move: the loss of one that does not is 0.6931"""
+CONTRADICTORY = (
+    "look whether the labels of the pairs are random or contradict each other: a column that names the winner and is"
+    " not read, both orders of a pair, A and B in place of better and worse (truetune check . reads the rows)"
+)
 CANCELS = 0.4
 """Label smoothing from which a fifth or less of the gradient is left; 0.5 leaves none"""
 USUAL_RATE = 5e-6
@@ -70,11 +84,32 @@ class DpoStuckAtLn2(LogRule):
     severity = "error"
     since = "0.1.0"
     kinds = ("preference", "reinforcement")
-    needs = ("rewards/margins",)
     least = 3
+
+    def unmet(self) -> Unmet | None:
+        if (lacking := super().unmet()) is not None:
+            return lacking
+        if self.records("rewards/margins") >= self.least or self._has_accuracies():
+            return None
+        if not self.records("rewards/margins"):
+            return Unmet("the log has no rewards/margins", LOGGED_BY["rewards/margins"])
+        return explain_too_short_curve(
+            self.records("rewards/margins"), self.least, "rewards/margins"
+        )
+
+    def _has_accuracies(self) -> bool:
+        """Are there enough accuracies to judge a log by them, beside a loss?"""
+        accuracies = self.records("rewards/accuracies")
+        return accuracies >= MIN_ACCURACIES and self.records("loss") >= MIN_ACCURACIES
 
     def figure(self) -> str:
         margins, loss = (self.subject.curve(name).finite() for name in ("rewards/margins", "loss"))
+        if not margins:
+            right = self.subject.curve("rewards/accuracies").finite()
+            return (
+                f"the accuracy of pairs ends at {np.median(right.value[-5:]):.2f} and the loss at"
+                f" {np.median(loss.value[-5:]):.4g} (ln 2 = 0.6931)"
+            )
         text = (
             f"the reward margin ends at {np.median(margins.value[-5:]):.3g} after"
             f" {margins.step.size:,} records"
@@ -88,6 +123,7 @@ class DpoStuckAtLn2(LogRule):
         margins, loss = log.curve("rewards/margins").finite(), log.curve("loss").finite()
         norm = log.curve("grad_norm")
         if margins.step.size < self.least:
+            yield from self._by_accuracy(loss)
             return
         exact = not margins.value.any()
         if exact and all_logps_are_zero(self.subject):
@@ -122,6 +158,39 @@ class DpoStuckAtLn2(LogRule):
                 evidence=tuple(self._evidence(margins, loss, rate)),
                 figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
+
+    def _by_accuracy(self, loss: Curve) -> Iterator[Finding]:
+        """A log without margins, whose loss stays about ln 2 and whose accuracy stays about a half."""
+        right = self.subject.curve("rewards/accuracies").finite()
+        if not self._has_accuracies() or not self._is_rate_usual():
+            return
+        half = right.value[right.value.size // 2 :]
+        late = loss.value[loss.value.size // 2 :]
+        is_chance = abs(float(half.mean()) - 0.5) < NEAR_HALF
+        # An accuracy of 0 in all records is that of margins of exactly 0: nothing moves, and no label is at fault.
+        if not is_chance or abs(float(late.mean()) - math.log(2)) >= RISE:
+            return
+        peak = self.subject.curve("learning_rate").finite().value.max()
+        moves = float(loss.value.std()) > MOVES
+        yield self.finding(
+            f"the loss stays at {np.median(loss.value):.4f} (ln 2 = 0.6931) and the accuracy of pairs at"
+            f" {half.mean():.2f} over {right.step.size:,} records at a learning rate of up to {peak:.3g}: so train"
+            " pairs whose labels are random or contradict each other",
+            CONTRADICTORY + "; then that the adapter is trained (truetune run -- CMD)",
+            severity="warning",
+            evidence=(
+                f"the loss moves between {loss.value.min():.4f} and {loss.value.max():.4f}: the policy changes, and in"
+                " no direction that the pairs share",
+            )
+            if moves
+            else (),
+            figure=draw_curves("accuracy of pairs", {"rewards/accuracies": right}),
+        )
+
+    def _is_rate_usual(self) -> bool:
+        """Did the learning rate reach what trains an adapter?"""
+        rate = self.subject.curve("learning_rate").finite()
+        return bool(rate) and float(rate.value.max()) >= USUAL_RATE
 
     def _evidence(self, margins: Curve, loss: Curve, rate: Curve) -> Iterator[str]:
         """The rate, the label smoothing and the gradients, as far as the log has them."""
@@ -163,6 +232,8 @@ class DpoStuckAtLn2(LogRule):
                 "that the adapter is trained and on, also in the policy's forward pass (truetune"
                 " run -- CMD)"
             )
+        if self._has_gradients() and self._is_rate_usual():
+            ways.append(CONTRADICTORY)
         first = _advice_on_low_rate(rate)
         if first:
             return "; then ".join((first, *ways))

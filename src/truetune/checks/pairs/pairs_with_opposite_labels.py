@@ -2,7 +2,8 @@
 
 ## What it does
 Counts the pairs whose two answers stand, for the same prompt, the other way round in another pair; and the answers that
-KTO's labels call both true and false for one prompt. (Plain copies are counted by `duplicate-rows`.)
+KTO's labels call both true and false for one prompt. (Plain copies are counted by `duplicate-rows`.) A pair that a
+mapping has turned round against its own column of winners is left out: its labellers may agree.
 
 ## Why it is bad
 The two pull in opposite directions and cancel: what they teach is noise, and accuracy can't reach 1.
@@ -27,7 +28,7 @@ data:
 
 ## Fix safety
 Dropping both of such a pair loses nothing. Where several people have labelled, take the majority. A warning from one
-pair in a hundred on, else a note.
+pair in a hundred on, else a note. Where a mapping turned rows round, see `winner-column-disagrees`.
 
 ## References
 - OpenRLHF/OpenRLHF#1311, huggingface/trl#2578
@@ -46,6 +47,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import completion_ids
+from truetune.checks.pairs.evidence.winner_columns import is_turned_round
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
@@ -78,7 +80,7 @@ class PairsWithOppositeLabels(PairRule):
             comparisons += [
                 (_hash_parts(prompt, good, bad), _hash_parts(prompt, bad, good), row.origin, begins)
                 for row, begins, prompt, good, bad in _compared_answers(*batch.pairs)
-                if good != bad
+                if good != bad and not is_turned_round(row)
             ]
         for i, (row, _) in enumerate(batch.examples):
             if row.label is not None:

@@ -3,6 +3,7 @@
 ## What it does
 Measures how often the longer answer is the chosen one, with a 95 % interval (Wilson), over the pairs whose lengths
 differ by more than a tenth of the longer side, in tokens that reach the loss (in bytes, where no tokenizer is named).
+It is a note where half of the prompts ask for such answers by their words (concise, one sentence; in detail).
 
 ## Why it is bad
 DPO sums log-probabilities over tokens, so length is the easiest thing to learn: answers grow (or shrink) without end,
@@ -32,6 +33,8 @@ each for the whole interval and not only the measured share.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -42,7 +45,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import wilson_interval
 from truetune.checks.rule import PairRule, Setup
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
+from truetune.encoding.row_fingerprints import text_of
 
 # Chosen, not measured: a word more or less is no length that a model could go by.
 MIN_LENGTH_DIFFERENCE = 0.1
@@ -55,6 +60,26 @@ WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 # Chosen, not measured: people and judges disagree with any rule in one pair of twenty.
 RULE_SHARE = 0.95
 """Share from which length, or a sort, looks like what the pairs were built by"""
+
+
+REMEDY = "balance the lengths of both sides, or use a loss that is normalised by length"
+REMEDY_WHERE_ASKED = f"nothing to do where this length is what you want to teach; else {REMEDY}"
+MAX_PROMPT_CHARS = 4_000
+ASKED_SHARE = 0.5
+"""Share of the prompts that ask for a length, from which the pairs are about it. Chosen, not measured"""
+ASKS_FOR_LENGTH = {
+    "shorter": re.compile(
+        r"\b(?:concise(?:ly)?|brief(?:ly)?|terse(?:ly)?|succinct(?:ly)?|short(?:er|ly)?|(?:one|a single|two) sentences?"
+        r"|few words|to the point|(?:under|most|than) \d{1,3} words|kurz\w{0,2}|knapp\w{0,2})\b",
+        re.IGNORECASE,
+    ),
+    "longer": re.compile(
+        r"\b(?:detail(?:ed)?|thorough(?:ly)?|long(?:er)?|step by step|elaborate(?:ly)?|in depth|comprehensive(?:ly)?"
+        r"|at least \d{2,4} words|ausführlich\w{0,2})\b",
+        re.IGNORECASE,
+    ),
+}
+"""What prompts say where the length of the answer is a part of the task"""
 
 
 class PreferenceLengthBias(PairRule):
@@ -73,6 +98,8 @@ class PreferenceLengthBias(PairRule):
 
         self.scored = (0, 0)
         """Rows whose scores are better for the chosen side, of those that have scores of both"""
+        self.asked = Counter[str]()
+        """Pairs whose prompt asks for shorter, or for longer answers"""
 
     def batch(self, batch: Batch) -> None:
         differences = [row.scores.difference for row in batch.rows if row.scores is not None]
@@ -81,6 +108,12 @@ class PreferenceLengthBias(PairRule):
             right + sum(one > 0 for one in differences),
             of + sum(one != 0 for one in differences),
         )
+        for row in batch.rows:
+            if row.rejected is not None:
+                prompt = _prompt_text(row)
+                self.asked.update(
+                    word for word, pattern in ASKS_FOR_LENGTH.items() if pattern.search(prompt)
+                )
         if batch.pairs is not None:
             counts = [side.per_example(side.supervised) for side in batch.pairs]
             self.pairs += len(counts[0])
@@ -124,11 +157,21 @@ class PreferenceLengthBias(PairRule):
             )
             unit = "bytes" if self.setup.is_by_bytes else "tokens"
             medians = [int(np.median(side)) for side in (chosen, rejected)]
+            is_asked = self.asked[word] >= ASKED_SHARE * self.pairs
+            is_clear = low > WARNING_SHARE or high < 1 - WARNING_SHARE
+            reasons = (
+                (
+                    f"{self.asked[word]:,} of {self.pairs:,} prompts ask for {word} answers by their"
+                    " words: then the length is a part of what is taught",
+                )
+                if is_asked
+                else _causes_of_a_rule(share, word, self.scored)
+            )
             yield self.finding(
                 f"the {word} answer is the chosen one in {share:.0%} of the pairs whose lengths"
                 " differ",
-                "balance the lengths of both sides, or use a loss that is normalised by length",
-                severity="warning" if low > WARNING_SHARE or high < 1 - WARNING_SHARE else "info",
+                REMEDY_WHERE_ASKED if is_asked else REMEDY,
+                severity="warning" if is_clear and not is_asked else "info",
                 evidence=[
                     (
                         f'accuracy of "longer wins": {longer / of:.2f}, 95 % interval {low:.2f} to'
@@ -139,11 +182,17 @@ class PreferenceLengthBias(PairRule):
                         " left out"
                     ),
                     f"median length in {unit}: chosen {medians[0]:,}, rejected {medians[1]:,}",
-                    *_causes_of_a_rule(share, word, self.scored),
+                    *reasons,
                 ],
                 count=longer if word == "longer" else of - longer,
                 total=of,
             )
+
+
+def _prompt_text(row: Conversation) -> str:
+    """All that stands before the answers of a pair, the system prompt too; its beginning, where it is long."""
+    texts = [text_of(one.get("content")) for one in row.messages[: row.prompt_messages or 0]]
+    return "\n".join(texts or [row.prompt or ""])[:MAX_PROMPT_CHARS]
 
 
 def _causes_of_a_rule(share: float, word: str, scored: tuple[int, int]) -> Iterator[str]:

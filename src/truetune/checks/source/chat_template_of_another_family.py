@@ -3,7 +3,8 @@
 ## What it does
 Looks at what a training script puts in the place of its tokenizer's template: a name given to Unsloth's
 `get_chat_template`, the template of another tokenizer (`tokenizer.chat_template = other.chat_template`), or a model
-given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`. Compares the marker before a question with that
+given to `clone_chat_template` or `SFTConfig(chat_template_path=...)`; and at prompts that it writes by hand with the
+marks of a chat format (`f"<|im_start|>user\\n{question}..."`). Compares the marker before a question with that
 of the chat model that the script loads, by its published name. Bases, unknown names, and templates that are meant for
 any model (ChatML, Alpaca) by name are left alone.
 
@@ -44,7 +45,9 @@ A model that speaks one format already should stay with it. An adapter that was 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.template_marks import (
@@ -58,9 +61,19 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.checks.source.evidence.prompt_forms import constant_text, trains_a_model
 from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.source.module import Module
+
+MARK_BY_HAND = re.compile(
+    r"(?P<mark><\|im_start\|>|<\|start_header_id\|>|<start_of_turn>)user(?:<\|end_header_id\|>)?\s{1,3}\{"
+)
+"""The mark of a chat format before the place of a question"""
+KNOWS_OTHER_MARKS = re.compile(
+    r"add_special_tokens\s*\(|add_tokens\s*\(|additional_special_tokens|setup_chat_format|\.chat_template\s*=[^=]"
+    r"|get_chat_template|clone_chat_template|chat_template_path"
+)
+"""A script that adds the tokens of a format, or gives its tokenizer another template"""
 
 
 class _GivenTemplate(NamedTuple):
@@ -82,7 +95,10 @@ class ChatTemplateOfAnotherFamily(SourceRule):
     severity = "warning"
     looks_at = CodePlaces(
         "templates that a training gives its tokenizer",
-        lambda module: (given.place for given in _given_templates(module)),
+        lambda module: chain(
+            (given.place for given in _given_templates(module)),
+            (node for _, node in _marks_by_hand(module)),
+        ),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -99,6 +115,38 @@ class ChatTemplateOfAnotherFamily(SourceRule):
                 f"leave {given.setting} out: the tokenizer has the template of the model's family",
                 cases=[case_at(module, given.place)],
             )
+        yield from self._of_marks_by_hand()
+
+    def _of_marks_by_hand(self) -> Iterator[Finding]:
+        """Prompts with the marks of one family, written for the chat model of another."""
+        written = list(_marks_by_hand(self.subject))
+        names = likely_model_names(self.subject, None) if written else []
+        own_marks = {mark_of_chat_model(name) for name in names}
+        own = own_marks.pop() if len(own_marks) == 1 else None
+        # A script that writes the marks of the right family too knows both: one may be read, and the other written.
+        if own is None or any(mark == own for mark, _ in written):
+            return
+        for mark, node in written[:1]:
+            yield self.finding(
+                f"the script writes {mark} before a question, and {names[0]} is of a family that writes {own}: it"
+                " knows these marks from no training, and who serves it asks by its own template",
+                "render by tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True), or"
+                " give the trainer rows of messages",
+                cases=[case_at(self.subject, node)],
+            )
+
+
+def _marks_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
+    """The marks before a question in texts with a place for it, each with the text; none where tokens are added."""
+    if not trains_a_model(module) or KNOWS_OTHER_MARKS.search(module.text):
+        return
+    for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):
+        parent = module.scopes.parent.get(node)
+        if isinstance(parent, ast.JoinedStr | ast.FormattedValue | ast.Expr | ast.BinOp):
+            continue  # a part of a text, or a docstring
+        found = MARK_BY_HAND.search(constant_text(node))
+        if found is not None:
+            yield found["mark"], node
 
 
 def _given_templates(module: Module) -> Iterator[_GivenTemplate]:

@@ -61,11 +61,14 @@ class PadMissing(DataRule):
     )
 
     def figure(self) -> str:
-        pad = self.tokenizer.special["pad"]
+        pad = self.tokenizer.special.get("pad")
+        if pad is None:
+            return f"the settings name {self.spec.training.special_tokens.get('pad_token')} as the pad token"
         return f"the pad token is {pad.token} ({pad.id})"
 
     def findings(self) -> Iterator[Finding]:
-        if "pad" in self.tokenizer.special:
+        # Settings name the pad token that is added before the training (Axolotl's special_tokens).
+        if "pad" in self.tokenizer.special or self.spec.training.special_tokens.get("pad_token"):
             return
         better, reason = choose_pad_token(self.tokenizer, self.probes.stops)
         yield self.finding(

@@ -29,6 +29,10 @@ ALPACA_FIELDS = {
 AXOLOTL_ROLES = {"role.user": "human", "role.assistant": "gpt"}
 """Names of roles that Axolotl translates where `roles` is not given"""
 PREFERENCE_FIELDS = ("field_chosen", "field_rejected")
+PAIR_METHODS = ("dpo", "ipo", "orpo", "simpo")
+OWN_TEMPLATES = ("chatml", "llama3", "zephyr", "mistral", "passthrough", "user_defined")
+"""Families of Axolotl's strategies for preferences that write their prompts themselves (`chatml.intel`), whatever the
+tokenizer's template is. `passthrough` and formats of one's own write what stands in rows and settings"""
 
 
 def put_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None:
@@ -94,6 +98,13 @@ def _put_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
     if is_on(draft.get("train_on_inputs")) or draft.fields.get("format") == "text":
         draft.put("learn", {"what": "all"}, "train_on_inputs")
     draft.put("append_eos", item.get("type") == "completion" or None)
+    strategy = preference_strategy(draft.get("rl"), item.get("type"))
+    if strategy:
+        draft.own_prompt = True
+        draft.notes.append(
+            f"type: {strategy} writes its own prompts and stop marks, not those of the tokenizer's"
+            " template: how many tokens are learned is not judged"
+        )
     if draft.fields.get("format") == "alpaca":
         draft.own_prompt = True
         draft.notes.append(
@@ -104,6 +115,16 @@ def _put_supervision(draft: ConfigDraft, item: dict[str, Any]) -> None:
     for key in ("roles_to_train", "train_on_eos", "train_on_eot", "type", "chat_template"):
         if item.get(key) is not None:
             other.setdefault(f"datasets.{key}", item[key])
+
+
+def preference_strategy(method: Any, kind: Any) -> str:
+    """The strategy of a preference data set, where it writes its own template; empty for any other data set."""
+    if method not in (*PAIR_METHODS, "kto"):
+        return ""
+    if isinstance(kind, dict):
+        return "user_defined.default"
+    name = str(kind or "")
+    return name if name.partition(".")[0] in OWN_TEMPLATES else ""
 
 
 def _read_dataset(draft: ConfigDraft, item: dict[str, Any], pretraining: bool) -> ConfigDataset:
@@ -124,11 +145,11 @@ def _dataset_form(
     if pretraining or kind == "completion" or (kind is None and item.get("field")):
         column = item.get("text_column") or item.get("field") or "text"
         return "text", {} if column == "text" else {"text": str(column)}
+    method = draft.get("rl")
+    if method in PAIR_METHODS:
+        return _preference_form({**item, **kind} if isinstance(kind, dict) else item)
     if isinstance(kind, dict):
         return _alpaca_form(kind)
-    method = draft.get("rl")
-    if method in ("dpo", "ipo", "orpo", "simpo"):
-        return _preference_form(item)
     if method == "kto":
         return "kto", {}
     return _form_of_type(kind, item)
@@ -193,7 +214,11 @@ def _alpaca_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
 
 
 def _preference_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]]:
-    columns = {"chosen": item.get("field_chosen"), "rejected": item.get("field_rejected")}
+    columns = {
+        "chosen": item.get("field_chosen"),
+        "rejected": item.get("field_rejected"),
+        "prompt": item.get("field_prompt"),
+    }
     if item.get("field_messages"):
         columns["messages"] = item["field_messages"]
     return "preference", {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, Probes, alternating_chat, prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.axolotl_data import preference_strategy
 
 CHATML = "<|im_start|>user"
 GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"
@@ -105,6 +107,52 @@ MIN_NAME_CHARS = 5
 """Letters of a template's name that may stand inside of a file's: `yi` and `phi` stand in many words"""
 SAVED_TEMPLATES = frozenset(("chatml", "chatml_de", "alpaca", "default"))
 """LLaMA-Factory's templates that replace the tokenizer's own when it saves"""
+
+
+STRATEGIES: Mapping[str, str] = {
+    "chatml": CHATML,
+    "llama3": LLAMA3,
+    "zephyr": PHI,
+    "mistral": MISTRAL,
+}
+"""First part of the name of a strategy of Axolotl for preferences -> the marker of a question that it writes itself"""
+
+
+class OwnTemplate(NamedTuple):
+    """The template that a strategy for preferences writes by itself, whatever the tokenizer's is."""
+
+    name: str
+    """`chatml.intel`"""
+    marker: str
+    """The marker of a question"""
+
+
+def template_of_strategy(config: Config) -> OwnTemplate | None:
+    """The template of an Axolotl run's first strategy for preferences; None where it is the tokenizer's, or unknown.
+
+    None as well where `chat_template` names the same family: the tokenizer is saved with it.
+    """
+    if config.stack != "axolotl":
+        return None
+    items = config.raw.get("datasets")
+    for item in items if isinstance(items, list) else []:
+        kind = item.get("type") if isinstance(item, dict) else None
+        name = preference_strategy(config.raw.get("rl"), kind)
+        marker = _marker_of_strategy(name, kind, item) if name else None
+        if marker is not None:
+            own = MARKERS.get(str(config.raw.get("chat_template")))
+            return None if own == marker else OwnTemplate(name, marker)
+    return None
+
+
+def _marker_of_strategy(name: str, kind: object, item: Mapping[str, object]) -> str | None:
+    """The marker of a question of one strategy; of a format of one's own the mark that stands in it."""
+    family = name.partition(".")[0]
+    if family in STRATEGIES:
+        return STRATEGIES[family]
+    given = kind if isinstance(kind, dict) else item
+    written = given.get("prompt_format")
+    return _mark_in_text(written) if isinstance(written, str) else None
 
 
 def first_mark(marker: str) -> str:

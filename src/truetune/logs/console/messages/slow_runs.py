@@ -297,7 +297,7 @@ MESSAGES = (
     ),
     define_message(
         "too-many-dataloader-workers",
-        "the DataLoader starts more workers than the machine has processors for",
+        "the DataLoader starts more workers than the process may use processors",
         r"This DataLoader will create \d+ worker processes in total\. Our suggested max number of"
         r" worker",
         "dataloader_num_workers is for each process, and the job was given few processors",

@@ -1,0 +1,293 @@
+"""Columns of a row of two answers that say which of them is the better one, whatever a mapping makes of them.
+
+A comparison has two columns of answers that differ in a word of their names (`response_a`, `response_b`), and often one
+that names the winner: by that word (`A`), by the column, by the answer's text, by the name of the model that wrote it
+(`model_b`: llama), or as a number. Scores of both sides (`score_a`, `score_b`) say it as well.
+
+The trade-off: a column counts by its name alone (`winner`, `preferred`, `better_response_id`), so that a group, a
+language or the side that a labeller saw first is none. What a number stands for is not always sure: 0 and 1 may be an
+index, or say that the first side is the better one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts
+from truetune.data.conversation import Conversation
+from truetune.data.judge_verdicts import PAIR_ENDINGS, read_slot
+from truetune.encoding.row_fingerprints import text_of
+
+WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+BETTER = frozenset(
+    (
+        "winner", "winning", "preferred", "prefer", "prefers", "preference", "better", "best", "verdict", "judgement",
+        "judgment", "vote", "choice", "pick", "picked", "decision", "selected", "favored", "favoured", "favorite",
+        "favourite", "superior", "safer", "chosen", "label", "labels",
+    )
+)  # fmt: skip
+WORSE = frozenset(("loser", "losing", "worse", "worst", "rejected", "inferior"))
+NUMBERS_MEAN_ANYTHING = frozenset(("label", "labels"))
+"""Words of columns whose numbers may be a class of anything"""
+OF_THE_PAGE = frozenset(
+    (
+        "shown", "show", "order", "position", "presented", "display", "displayed", "screen", "layout", "swap",
+        "swapped", "flip", "flipped", "reason", "reasons", "comment", "confidence", "strength", "time", "date", "count",
+        "margin", "length", "language", "annotator", "set", "split", "version", "tie", "ties", "draw",
+    )
+)  # fmt: skip
+"""Words of columns that tell how, when or where a pair was judged"""
+MORE = frozenset(
+    (
+        "score", "scores", "rating", "ratings", "reward", "rewards", "grade", "grades", "stars", "elo", "upvotes",
+        "votes", "likes", "wins", "points", "quality",
+    )
+)  # fmt: skip
+LESS = frozenset(("rank", "ranks", "ranking", "penalty"))
+PLAIN = frozenset(
+    (
+        "answer", "response", "output", "completion", "reply", "candidate", "text", "model", "assistant", "option",
+        "system", "avg", "average", "mean", "overall", "total", "final", "human", "is", "the", "of", "ref",
+    )
+)  # fmt: skip
+"""Words that name no side and no aspect"""
+TRUE, FALSE = frozenset(("true", "yes")), frozenset(("false", "no"))
+MAX_VALUE_CHARS = 80
+
+
+class Sides(NamedTuple):
+    """The two columns of answers of a row, in the order of their names."""
+
+    names: tuple[str, str]
+    tags: tuple[str, str]
+    """The words in which the names differ: `a` and `b`"""
+    is_ordered: bool
+    """Are the tags a first and a second: letters, numbers, left and right?"""
+    chosen: int
+    """Which of them is taken as chosen: 0 or 1"""
+
+
+class Vote(NamedTuple):
+    """What one column says of a row."""
+
+    column: str
+    winner: int | None
+    """0 or 1 by the order of the sides; None for a tie, and for a number whose meaning the whole column shows"""
+    number: float | None = None
+    is_score: bool = False
+    text: str = ""
+
+
+def sides_of_row(raw: Mapping[str, Any], texts: PairTexts) -> Sides | None:
+    """The columns from which the two answers of a pair were taken; None where they are not told apart."""
+    good, bad = texts.chosen.strip(), texts.rejected.strip()
+    if not good or not bad or good == bad:
+        return None
+    chosen, rejected = _column_of_text(raw, good), _column_of_text(raw, bad)
+    if chosen is None or rejected is None:
+        return None
+    tags = _differing_words(chosen, rejected)
+    if tags is None:
+        return None
+    pair = (tags[0], tags[1])
+    if pair in PAIR_ENDINGS or (tags[1], tags[0]) not in PAIR_ENDINGS:
+        is_first = pair in PAIR_ENDINGS or chosen <= rejected
+    else:
+        is_first = False
+    names = (chosen, rejected) if is_first else (rejected, chosen)
+    ordered_tags = pair if is_first else (tags[1], tags[0])
+    return Sides(names, ordered_tags, ordered_tags in PAIR_ENDINGS, 0 if is_first else 1)
+
+
+def votes_of_row(raw: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
+    """What the other columns of a row say of which side is better."""
+    others = {str(name): value for name, value in raw.items() if name not in sides.names}
+    writers = _texts_of_sides(others, sides)
+    for name, value in others.items():
+        if isinstance(value, str | int | float):
+            vote = _vote_of_column(name, value, raw, sides, writers)
+            if vote is not None:
+                yield vote
+    yield from _votes_of_scores(others, sides)
+
+
+def is_turned_round(row: Conversation) -> bool:
+    """Does a column of the row name the rejected side as the winner, and none the chosen one?"""
+    sides = sides_of_row(row.raw, pair_texts(row)) if row.raw else None
+    if sides is None or row.raw is None:
+        return False
+    votes = votes_of_row(row.raw, sides)
+    winners = {vote.winner for vote in votes if vote.winner is not None and not vote.is_score}
+    return winners == {1 - sides.chosen}
+
+
+def _column_of_text(raw: Mapping[str, Any], text: str) -> str | None:
+    """The one column that holds an answer and is not called the better one; None where it is not one."""
+    names = [str(name) for name, value in raw.items() if _text_of_value(value) == text]
+    sides = [name for name in names if not (BETTER | WORSE).intersection(_words(name))]
+    return sides[0] if len(sides) == 1 else None
+
+
+def _text_of_value(value: Any) -> str:
+    """The text of a column, or of the last message in it."""
+    if isinstance(value, list) and value and isinstance(value[-1], dict):
+        last = value[-1]
+        value = text_of(last.get("content", last.get("value")))
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in WORDS.findall(name)]
+
+
+def _differing_words(one: str, other: str) -> tuple[str, str] | None:
+    """The words that the names of two columns do not share, joined; None where one of them has none."""
+    first, second = _words(one), _words(other)
+    tags = (
+        " ".join(word for word in first if word not in second),
+        " ".join(word for word in second if word not in first),
+    )
+    return tags if all(tags) else None
+
+
+def _texts_of_sides(others: Mapping[str, Any], sides: Sides) -> dict[str, int]:
+    """Short texts that stand for one side alone: `model_a: gpt` beside `model_b: llama`."""
+    found: dict[str, int] = {}
+    doubtful: set[str] = set()
+    for name, value in others.items():
+        side = _side_in_name(_words(name), sides)
+        if (
+            side is None
+            or not isinstance(value, str)
+            or (BETTER | WORSE).intersection(_words(name))
+        ):
+            continue
+        key = value.strip().casefold()
+        if found.setdefault(key, side) != side:
+            doubtful.add(key)
+    return {key: side for key, side in found.items() if key and key not in doubtful}
+
+
+def _side_in_name(words: list[str], sides: Sides) -> int | None:
+    """The side whose tag stands in a name; None where none does, or both do."""
+    inside = [side for side in (0, 1) if set(sides.tags[side].split()) <= set(words)]
+    return inside[0] if len(inside) == 1 else None
+
+
+def _vote_of_column(
+    name: str, value: str | float, raw: Mapping[str, Any], sides: Sides, writers: Mapping[str, int]
+) -> Vote | None:
+    """What one column says; None where its name is none of a winner's, or its value names no side."""
+    words = _words(name)
+    is_better, is_worse = BETTER.intersection(words), WORSE.intersection(words)
+    if bool(is_better) == bool(is_worse) or OF_THE_PAGE.intersection(words):
+        return None
+    if _side_in_name(words, sides) is not None and _truth_of(value) is not None:
+        vote = _vote_by_truth(words, value, raw, sides)
+    else:
+        vote = _vote_by_value(name, value, raw, sides, writers)
+    if vote is None or (vote.number is not None and NUMBERS_MEAN_ANYTHING.intersection(words)):
+        return None
+    if is_worse and vote.winner is not None:
+        return vote._replace(winner=1 - vote.winner)
+    return None if is_worse and vote.number is not None else vote
+
+
+def _vote_by_truth(
+    words: list[str], value: str | float, raw: Mapping[str, Any], sides: Sides
+) -> Vote | None:
+    """`is_a_better: true`, `winner_model_b: 1`."""
+    side, truth = _side_in_name(words, sides), _truth_of(value)
+    if side is None or truth is None:
+        return None
+    own = sides.tags[side].split()
+    key = " ".join("*" if word in own else word for word in words)
+    if truth:
+        return Vote(key, side, text=str(value))
+    # Beside a column of the other side, false is said of a tie as well.
+    others = sides.tags[1 - side].split()
+    has_sibling = any(
+        " ".join("*" if word in others else word for word in _words(str(name))) == key
+        for name in raw
+    )
+    return None if has_sibling else Vote(key, 1 - side, text=str(value))
+
+
+def _truth_of(value: str | float) -> bool | None:
+    """True or false, also as 1 and 0 and as a table's text; None for anything else."""
+    text = str(value).strip().casefold()
+    if text in TRUE or text in ("1", "1.0"):
+        return True
+    return False if text in FALSE or text in ("0", "0.0") else None
+
+
+def _vote_by_value(
+    name: str, value: str | float, raw: Mapping[str, Any], sides: Sides, writers: Mapping[str, int]
+) -> Vote | None:
+    """The side that a value names: by its text, its column, its tag, its writer or as a number."""
+    if isinstance(value, bool):
+        return None
+    text = str(value).strip()
+    number = _number_of(text)
+    if number is not None:
+        return Vote(name, None, number, text=text) if sides.is_ordered else None
+    side = _side_of_text(text, raw, sides, writers)
+    if side is not None:
+        return Vote(name, side, text=text[:MAX_VALUE_CHARS])
+    slot = read_slot(text)
+    if slot == "tie":
+        return Vote(name, None, text=text)
+    if slot == "unread" or not sides.is_ordered:
+        return None
+    return Vote(name, 0 if slot == "first" else 1, text=text)
+
+
+def _side_of_text(
+    text: str, raw: Mapping[str, Any], sides: Sides, writers: Mapping[str, int]
+) -> int | None:
+    """The side that a text names; None where it names none."""
+    for side, column in enumerate(sides.names):
+        if text.casefold() == column.casefold() or text == _text_of_value(raw.get(column)):
+            return side
+    if text.casefold() in writers:
+        return writers[text.casefold()]
+    if len(text) > MAX_VALUE_CHARS:
+        return None
+    shared = set(_words(sides.names[0])) & set(_words(sides.names[1]))
+    rest = " ".join(word for word in _words(text) if word not in shared and word not in PLAIN)
+    return sides.tags.index(rest) if rest in sides.tags else None
+
+
+def _number_of(value: Any) -> float | None:
+    """A whole or broken number, also as a table's text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    text = str(value).strip()
+    return float(text) if re.fullmatch(r"-?\d{1,9}(?:\.\d{1,9})?", text) else None
+
+
+def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
+    """Scores of both sides as a whole: `score_a` and `score_b`; those of one aspect say nothing."""
+    scores: dict[str, dict[int, float]] = {}
+    for name, value in others.items():
+        words, number = _words(name), _number_of(value)
+        side = _side_in_name(words, sides)
+        if number is None or side is None:
+            continue
+        own = set(sides.tags[side].split())
+        rest = [word for word in words if word not in own]
+        if not (MORE | LESS).intersection(rest) or not set(rest) <= MORE | LESS | PLAIN:
+            continue
+        key = " ".join("*" if word in own else word for word in words)
+        scores.setdefault(key, {})[side] = number
+    for key, by_side in scores.items():
+        if len(by_side) != 2:
+            continue
+        difference = by_side[0] - by_side[1]
+        if LESS.intersection(key.split()):
+            difference = -difference
+        winner = None if not difference else 0 if difference > 0 else 1
+        text = f"{by_side[0]:g} against {by_side[1]:g}"
+        yield Vote(key, winner, is_score=True, text=text)

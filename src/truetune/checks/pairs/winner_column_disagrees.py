@@ -1,0 +1,301 @@
+"""A column that names the better answer disagrees with what is taken as chosen.
+
+## What it does
+Looks at pairs whose sides come from two columns of answers (`response_a`, `response_b`), taken as chosen and rejected
+by a mapping: `columns` of LLaMA-Factory's dataset_info.json, `field_chosen` of Axolotl, `--map`, a script. It reads
+the columns beside them that name the winner (`winner`, `preferred`, `better_response_id`: by letter, number, column,
+model or text) or hold a score of each side, and counts the pairs in which they name the rejected one. Of several such
+columns the one counts that agrees most. A number that may mean either side counts only as far as both readings say it.
+
+## Why it is bad
+A comparison of A with B has its winner in a column. A mapping takes the same column as chosen in every row: where B
+won, the worse answer is learned. In half of the rows, the two cancel: the loss stays at ln 2 = 0.6931, the accuracy at
+0.5, and nothing is learned. In nearly all rows, the sides are exchanged.
+
+## Example
+```yaml
+spec: {format: preference, map: {chosen: response_a, rejected: response_b}}
+data:
+  rows: 40
+  prompt: "Q {i}?"
+  response_a: "{words}"
+  response_b: "{words_before}"
+  preferred: B
+```
+
+## Use instead
+```yaml
+spec: {format: preference, map: {chosen: response_b, rejected: response_a}}
+data:
+  rows: 40
+  prompt: "Q {i}?"
+  response_a: "{words}"
+  response_b: "{words_before}"
+  preferred: B
+```
+
+## Fix safety
+Read five pairs first. Rows whose winner is a tie teach nothing and can go. An error from a fifth of the pairs on, else
+a warning; of scores from two
+fifths on, for they are not what people chose, and of numbers that may mean either side from a quarter on.
+
+## References
+- Rafailov et al. 2023, arXiv 2305.18290, section 4: labels exchanged in half of the pairs leave no preference
+- LLaMA-Factory, data/README.md: `ranking`
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement, count_measurement
+from truetune.checks.pairs.evidence.pair_sides import pair_texts
+from truetune.checks.pairs.evidence.winner_columns import Sides, Vote, sides_of_row, votes_of_row
+from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import case_in_row
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+
+MIN_PAIRS = 8
+"""Pairs with a winner below which nothing is said"""
+# Chosen, not measured: people who label a pair twice agree in seven to eight of ten, so that a winner of its own column
+# that is not the chosen one in a fifth of the rows is no slip of single rows.
+ERROR_SHARE, WARNING_SHARE, MIN_AGAINST = 0.2, 0.05, 3
+# Chosen, not measured: reward models agree with people in 6 to 8 of 10 pairs, so that 4 of 10 against is near chance.
+SCORE_SHARE = 0.4
+# Chosen, not measured: below it the better of two readings leaves a mapping that is right in most rows.
+UNSURE_SHARE = 0.25
+HALF, ALL = 0.35, 0.9
+"""Shares from which the directions cancel, and from which the sides are exchanged"""
+MAX_NUMBERS = 9
+"""Values of a column of numbers that may name a side: -3 to 3, and some spare"""
+
+
+@dataclass
+class Tally:
+    """What one column says over all pairs."""
+
+    is_score: bool = False
+    agree: int = 0
+    against: int = 0
+    ties: int = 0
+    winners: Counter[str] = field(default_factory=Counter)
+    """Pairs by what the column says"""
+    numbers: dict[float, list[list[Case]]] = field(default_factory=dict)
+    """Number -> the cases where the first side is chosen, and where the second is"""
+    counts: Counter[tuple[float, int]] = field(default_factory=Counter)
+    cases: list[Case] = field(default_factory=list)
+    is_sure: bool = True
+    """Is it known which side each value names?"""
+
+    @property
+    def decided(self) -> int:
+        """Pairs with a winner."""
+        return self.agree + self.against
+
+    @property
+    def share(self) -> float:
+        """Share of the pairs with a winner in which it is not the chosen side."""
+        return self.against / self.decided if self.decided else 0.0
+
+
+class WinnerColumnDisagrees(PairRule):
+    code = "PREF029"
+    symptoms = ("dpo-without-effect",)
+    severity = "error"
+    needs_tokenizer = False
+    judges_columns = True
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.tallies: dict[str, Tally] = {}
+        self.taken = Counter[tuple[str, str]]()
+        """Pairs by the columns that are taken as chosen and rejected"""
+        self.tags: tuple[str, str] = ("", "")
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            if row.rejected is None:
+                continue
+            self.pairs += 1
+            sides = sides_of_row(row.raw, pair_texts(row)) if row.raw else None
+            if sides is not None and row.raw is not None:
+                self.taken[sides.names[sides.chosen], sides.names[1 - sides.chosen]] += 1
+                self.tags = sides.tags
+                for vote in votes_of_row(row.raw, sides):
+                    self._count(batch, row, sides, vote)
+
+    def _count(self, batch: Batch, row: Conversation, sides: Sides, vote: Vote) -> None:
+        """Count what a column says of a pair."""
+        tally = self.tallies.setdefault(vote.column, Tally(vote.is_score))
+        if not vote.is_score:
+            tally.winners[vote.text] += 1
+        if vote.number is not None:
+            tally.counts[vote.number, sides.chosen] += 1
+            cases = tally.numbers.setdefault(vote.number, [[], []])[sides.chosen]
+        elif vote.winner is None:
+            tally.ties += 1
+            return
+        elif vote.winner == sides.chosen:
+            tally.agree += 1
+            return
+        else:
+            tally.against += 1
+            cases = tally.cases
+        if len(cases) < MAX_CASES:
+            text = f"{vote.column} is {vote.text}, and {sides.names[sides.chosen]} is chosen"
+            cases.append(case_in_row(batch, row, text))
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is None and self._column_that_agrees_most() is None:
+            return Unmet(
+                f"it is about {MIN_PAIRS} pairs or more of two columns with a third one that names the better answer"
+            )
+        return lacking
+
+    def figure(self) -> Measurement:
+        found = self._column_that_agrees_most()
+        tally = found[1] if found is not None else Tally()
+        return count_measurement(
+            "pairs whose winner, by a column of its own, is the rejected side",
+            tally.against,
+            tally.decided,
+        )
+
+    def _column_that_agrees_most(self) -> tuple[str, Tally] | None:
+        """The column of winners that speaks least against the labels; a score only where no column names a winner."""
+        settled = {name: _settle(tally, self.tags) for name, tally in self.tallies.items()}
+        judged = [(name, tally) for name, tally in settled.items() if tally.decided >= MIN_PAIRS]
+        named = [one for one in judged if not one[1].is_score] or judged
+        return min(named, key=lambda one: one[1].share, default=None)
+
+    def findings(self) -> Iterator[Finding]:
+        found = self._column_that_agrees_most()
+        if found is None:
+            return
+        name, tally = found
+        if tally.share < _least_share(tally) or tally.against < MIN_AGAINST:
+            return
+        ((chosen, rejected), _), *others = self.taken.most_common(2)
+        shown = name.replace("*", "...").replace(" ", "_") if "*" in name else name
+        says = "is better for" if tally.is_score else "names"
+        at_least = "" if tally.is_sure else "at least "
+        yield self.finding(
+            f"`{shown}` {says} the side that is taken as rejected in {at_least}{tally.against:,} of"
+            f" {tally.decided:,} pairs ({tally.share:.0%})"
+            + (
+                ""
+                if others
+                else f": {chosen} is taken as chosen in every row, whatever the column says"
+            )
+            + _effect_of(tally.share),
+            _remedy_of(tally, shown, chosen, rejected),
+            severity="error" if tally.share >= ERROR_SHARE else "warning",
+            evidence=list(_evidence_of(tally, shown)),
+            cases=tally.cases[:MAX_CASES],
+            count=tally.against,
+            total=tally.decided,
+        )
+
+
+def _least_share(tally: Tally) -> float:
+    """The share of turned pairs from which something is said of a column."""
+    if tally.is_score:
+        return SCORE_SHARE
+    return WARNING_SHARE if tally.is_sure else UNSURE_SHARE
+
+
+def _settle(tally: Tally, tags: tuple[str, str]) -> Tally:
+    """The same with its numbers read as sides, where they can be."""
+    if not tally.counts or tally.decided or len(tally.numbers) > MAX_NUMBERS:
+        return tally
+    first, second, is_sure = _numbers_of_sides(frozenset(tally.numbers), tags)
+    if not first or not second:
+        return tally
+    agree = _count_of(tally, first, 0) + _count_of(tally, second, 1)
+    against = _count_of(tally, first, 1) + _count_of(tally, second, 0)
+    is_turned = not is_sure and against > agree
+    if is_turned:
+        first, second, agree, against = second, first, against, agree
+    cases = [
+        case
+        for numbers, side in ((first, 1), (second, 0))
+        for number in numbers
+        for case in tally.numbers.get(number, [[], []])[side]
+    ]
+    named = sum(tally.counts.values())
+    return Tally(
+        tally.is_score,
+        agree,
+        against,
+        named - agree - against,
+        tally.winners,
+        cases=cases,
+        is_sure=is_sure,
+    )
+
+
+def _numbers_of_sides(
+    numbers: frozenset[float], tags: tuple[str, str]
+) -> tuple[frozenset[float], frozenset[float], bool]:
+    """Which numbers stand for the first and for the second side, and whether that is sure."""
+    own = frozenset(float(tag) for tag in tags if tag.isdigit())
+    if len(own) == 2 and numbers <= own:
+        return frozenset((min(own),)), frozenset((max(own),)), True
+    if numbers <= {1.0, 2.0} and 2.0 in numbers and not own:
+        return frozenset((1.0,)), frozenset((2.0,)), True
+    if min(numbers) < 0 < max(numbers):
+        below = frozenset(number for number in numbers if number < 0)
+        return below, frozenset(number for number in numbers if number > 0), False
+    if numbers <= {0.0, 0.5, 1.0}:
+        return frozenset((0.0,)), frozenset((1.0,)), False
+    return frozenset(), frozenset(), False
+
+
+def _count_of(tally: Tally, numbers: frozenset[float], side: int) -> int:
+    """The pairs with one of these numbers in which this side is chosen."""
+    return sum(tally.counts[number, side] for number in numbers)
+
+
+def _effect_of(share: float) -> str:
+    """What this share of turned pairs does to a training."""
+    if share >= ALL:
+        return "; the sides are exchanged, and the worse answers are learned"
+    if share >= HALF:
+        return (
+            "; the two directions cancel, and nothing is learned (loss at ln 2, accuracy near 0.5)"
+        )
+    return "; these pairs teach the worse answer"
+
+
+def _remedy_of(tally: Tally, column: str, chosen: str, rejected: str) -> str:
+    """How the pairs are put right."""
+    if tally.share >= ALL:
+        return (
+            f"exchange the mapping: --map chosen={rejected} --map rejected={chosen}, or the two"
+            " columns in the settings"
+        )
+    return (
+        "write the pairs to a new file before the training, row by row: where"
+        f" `{column}` says that {rejected} is the better one, chosen is {rejected} and rejected is"
+        f" {chosen}; drop ties; then map chosen and rejected (a mapping of columns cannot depend on"
+        " the row)"
+    )
+
+
+def _evidence_of(tally: Tally, column: str) -> Iterator[str]:
+    """What the column holds, and how many pairs are ties."""
+    if 0 < len(tally.winners) <= MAX_NUMBERS:
+        counts = ", ".join(
+            f"{text[:40]!r} {count:,}" for text, count in tally.winners.most_common(4)
+        )
+        yield f"`{column}` holds: {counts}"
+    if not tally.is_sure:
+        yield "what its values stand for is not known: the smaller of the two counts is given"
+    if tally.ties:
+        yield f"{tally.ties:,} more pairs are ties"
