@@ -101,7 +101,7 @@ class _Entry(NamedTuple):
 
 
 class OwnRowsAreRare(ConfigRule):
-    code = "CFG110"
+    code = "CFG117"
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     stacks = ("axolotl",)
