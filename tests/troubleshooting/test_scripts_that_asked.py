@@ -33,12 +33,18 @@ WARNING = (
 )
 
 
-def write(folder: Path, script: str, log: str = "", more: str = "is is " * 20) -> None:
+def write(
+    folder: Path,
+    script: str,
+    log: str = "",
+    header: str = "assistant assistant ",
+    more: str = "is is " * 20,
+) -> None:
     rows = [
         {
             "prompt": f"Where is parcel {n}?",
             "reference": f"Parcel {n} is in the depot of Bern.",
-            "prediction": f"assistant assistant Parcel {n} {more}"
+            "prediction": f"{header}Parcel {n} {more}"
             if n % 3
             else f"Parcel {n} is in the depot of Bern.",
         }
@@ -79,7 +85,12 @@ def test_the_log_makes_it_certain(tmp_path: Path) -> None:
 def test_advice_that_the_script_follows_is_withdrawn(
     tmp_path: Path, ends: bool, is_advised: bool
 ) -> None:
-    write(tmp_path, HEAD.format(ends=ends, given=WHOLE), more="is in the depot of Bern.")
+    write(
+        tmp_path,
+        HEAD.format(ends=ends, given=WHOLE),
+        header="assistant\n",
+        more="is in the depot of Bern.",
+    )
     report = check_project([str(tmp_path)], RunSpec())
     (markers,) = [one for one in report.findings if one.rule == "role-markers-in-answers"]
     assert ("where the model is asked" in markers.remedy) is is_advised

@@ -90,6 +90,7 @@ TRAINING_FIELDS = (
     "gradient_checkpointing",
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
     "use_liger_kernel",
     "attn_implementation",
     "max_steps",
