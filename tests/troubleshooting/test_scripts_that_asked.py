@@ -81,16 +81,12 @@ def test_the_log_makes_it_certain(tmp_path: Path) -> None:
     assert (first.rule, first.severity) == ("generation-without-attention-mask", "error")
 
 
-@pytest.mark.parametrize(("ends", "is_advised"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("is_beside", "is_advised"), [(True, False), (False, True)])
 def test_advice_that_the_script_follows_is_withdrawn(
-    tmp_path: Path, ends: bool, is_advised: bool
+    tmp_path: Path, is_beside: bool, is_advised: bool
 ) -> None:
-    write(
-        tmp_path,
-        HEAD.format(ends=ends, given=WHOLE),
-        header="assistant\n",
-        more="is in the depot of Bern.",
-    )
+    script = HEAD.format(ends=True, given=WHOLE) if is_beside else "print(1)\n"
+    write(tmp_path, script, header="assistant\n", more="is in the depot of Bern.")
     report = check_project([str(tmp_path)], RunSpec())
     (markers,) = [one for one in report.findings if one.rule == "role-markers-in-answers"]
     assert ("where the model is asked" in markers.remedy) is is_advised

@@ -49,11 +49,16 @@ FAULTS_OF_ASKING = frozenset(
         "generation-settings-distort-answers",
         "generation-without-attention-mask",
         "model-left-in-training-mode",
+        "positions-scaled-in-training-only",
         "prompt-left-in-answers",
         "prompts-end-in-eos",
         "prompts-lose-their-end",
         "right-padding-at-generation",
         "script-loads-another-base",
+        "server-applies-the-adapter-twice",
+        "server-loads-no-weights",
+        "server-puts-adapter-on-another-base",
+        "server-template-of-another-family",
         "state-dict-overwritten",
         "tokenizer-of-another-family",
         "tokens-added-at-training-only",
@@ -61,7 +66,7 @@ FAULTS_OF_ASKING = frozenset(
         "wrapper-keys-not-loaded",
     )
 )
-"""Rules on how a script loads a model, builds its prompts and calls generate"""
+"""Rules on how a script or server loads a model, builds its prompts and calls generate"""
 MASK_RULE, MASK_MESSAGE = "generation-without-attention-mask", "no attention mask"
 PROMPT_ADVICE = "add_generation_prompt=True where the model is asked"
 MAX_SCRIPTS = 50
