@@ -88,7 +88,7 @@ MAKES = "import json\nrows = open('raw.csv')\nwith open('train.jsonl', 'w') as o
         (MAKES, True),
         ("import pandas as pd\ndf = pd.read_csv('raw.csv')\ndf[['a']].to_json('train.jsonl')\n", True),
         (MAKES.replace("'train.jsonl'", "'other.jsonl'"), False),
-        ("rows = load_dataset('csv', data_files='raw.csv')\nTrainer(train_dataset=rows)\nopen('train.jsonl', 'w')\n", False),
+        ("d = load_dataset('csv', data_files='raw.csv')\nTrainer(d)\nopen('train.jsonl', 'w')\n", False),
         ("print(1)\n", False),
     ],
 )  # fmt: skip

@@ -97,7 +97,7 @@ def overrides_of_module(module: Module) -> list[Override]:
     for key, names in NAMES_OF_KEYS.items():
         if not any(name in module.text for name in names):
             continue
-        given = [
+        given: list[tuple[ast.AST, ast.expr]] = [
             (call.node, call.keywords[name])
             for call in module.calls("*.from_pretrained")
             for name in names

@@ -18,8 +18,8 @@ from truetune.checks.check_paths import ANSWERS, check_paths
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
-from truetune.data.sort_folder_files import list_prediction_files
 from truetune.checks.scripts_that_asked import with_causes_in_scripts
+from truetune.data.sort_folder_files import list_prediction_files
 from truetune.errors import DataError, TruetuneError
 from truetune.fixing.suggested_edits import with_suggested_edits
 from truetune.settings.run_spec import RunSpec

@@ -147,8 +147,8 @@ def _split_findings(
 ) -> tuple[list[Finding], list[Finding]]:
     """The findings that explain the symptom, and the others, both by severity.
 
-    Of those that explain, errors come first, then the ones of the guides that fit best; of the others, faults that show as another
-    symptom come last: a loop that asks row by row is slow, and no answer to a question on accuracy.
+    Of those that explain, errors come first, then the ones of the guides that fit best; of the others, faults that
+    show as another symptom come last: a loop that asks row by row is slow, and no answer to a question on accuracy.
     """
     near = [(guide, share) for guide, share in guides if share >= MIN_NAMED_SHARE]
     explaining = [finding for finding in report.findings if _explains(finding, guides)]

@@ -138,7 +138,7 @@ def test_the_adapter_is_used_without_the_scaling_of_its_training(
             "serve.sh": "vllm serve models/long"
             ' --rope-scaling \'{"rope_type": "linear", "factor": 4.0}\'\n',
         },
-        {"train.py": TRAIN % ", rope_scaling=SCALING", "merge.py": MERGE % ", rope_scaling={'rope_type': 'linear', 'factor': 4.0}"},
+        {"train.py": TRAIN % ", rope_scaling=SCALING", "merge.py": MERGE % ", rope_scaling=SCALING"},
         {"train.py": TRAIN % "", "merge.py": MERGE % ""},
     ],
 )  # fmt: skip

@@ -16,7 +16,8 @@ SPACY = (
     "    return ' '.join(x.lemma_ for x in nlp(t) if not x.is_stop)\n"
 )
 STEM = (
-    "from nltk.stem import PorterStemmer\nps = PorterStemmer()\ndef words(t):\n    return [ps.stem(w) for w in t.split()]\n"
+    "from nltk.stem import PorterStemmer\nps = PorterStemmer()\n"
+    "def words(t):\n    return [ps.stem(w) for w in t.split()]\n"
     "def clean(t):\n    return ' '.join(words(t))\n"
 )
 TABLE = "import string\ndef clean(t):\n    return t.lower().translate(str.maketrans('', '', string.punctuation))\n"

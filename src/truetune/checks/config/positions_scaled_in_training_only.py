@@ -1,11 +1,11 @@
 """An adapter is trained with other positions or attention than it is merged, loaded or served with.
 
 ## What it does
-Takes what a training sets of the model's architecture (`rope_scaling`, `rope_theta`, `sliding_window`: in the settings
-of LLaMA-Factory, in `overrides_of_model_config` of Axolotl, in `model_init_kwargs` of TRL, in a script's
-`from_pretrained` or `config.rope_scaling = ...`), and looks for it in the files that use the trained adapter: an export,
-a script that merges or loads it, a vLLM server, and config.json of the merged model. It fires where one of them leaves
-it out.
+Takes what a training sets of the model's architecture (`rope_scaling`, `rope_theta`, `sliding_window`: in the
+settings of LLaMA-Factory, in `overrides_of_model_config` of Axolotl, in `model_init_kwargs` of TRL, in a script's
+`from_pretrained` or `config.rope_scaling = ...`), and looks for it in the files that use the trained adapter: an
+export, a script that merges or loads it, a vLLM server, and config.json of the merged model. It fires where one of
+them leaves it out.
 
 ## Why it is bad
 The adapter was learned for scaled positions: the model turns its queries and keys by other angles without them. The

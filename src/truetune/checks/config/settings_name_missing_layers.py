@@ -92,7 +92,8 @@ class SettingsNameMissingLayers(ConfigRule):
             )
             first = max(0, layers - len(numbers))
             yield self.finding(
-                f"{config.spec.model} has layers 0 to {layers - 1}, and {key} names {describe_numbers(numbers)}: {rest}",
+                f"{config.spec.model} has layers 0 to {layers - 1}, and {key} names"
+                f" {describe_numbers(numbers)}: {rest}",
                 f"name layers that exist (the last {min(len(numbers), layers)} are"
                 f" {describe_numbers(list(range(first, layers)))}); then see that the output counts as many trained"
                 " parameters as these layers have",

@@ -90,6 +90,14 @@ class _Choice(NamedTuple):
     how: str
 
 
+class _Test(NamedTuple):
+    """A test of a text that may be the name of a weight."""
+
+    node: ast.AST
+    text: ast.expr
+    name: ast.expr
+
+
 def _choices(module: Module) -> Iterator[_Choice]:
     """The places of a file that choose layers by number."""
     yield from _tests_of_names(module)
@@ -210,25 +218,41 @@ def _model_of(naming: ast.Call) -> ast.expr | None:
 
 def _tests_of_names(module: Module) -> Iterator[_Choice]:
     """Tests whether the name of a weight begins with, holds or matches a text."""
-    tests: list[tuple[ast.AST, ast.expr, ast.expr | None]] = []
+    for test in (
+        *_tests_by_method(module),
+        *_tests_by_pattern(module),
+        *_tests_by_operator(module),
+    ):
+        naming = _naming_call(module, test.name)
+        texts = texts_of(module, test.text) if naming is not None else []
+        if naming is not None and texts:
+            model = _model_of(naming)
+            yield _Choice(test.node, tuple(texts), (), model, "the names ask for layers")
+
+
+def _tests_by_method(module: Module) -> Iterator[_Test]:
+    """`name.startswith("model.layers.31.")`"""
     for call in module.methods("startswith", "endswith"):
         if call.receiver is not None and call.args:
-            tests.append((call.node, call.args[0], call.receiver))
+            yield _Test(call.node, call.args[0], call.receiver)
+
+
+def _tests_by_pattern(module: Module) -> Iterator[_Test]:
+    """`re.search(r"layers\\.31", name)`, and the same of a compiled pattern."""
     for call in module.calls(*SEARCHES):
         if len(call.args) >= 2:
-            tests.append((call.node, call.args[0], call.args[1]))
+            yield _Test(call.node, call.args[0], call.args[1])
     for call in module.methods("search", "match", "fullmatch"):
         compiled = module.flow.producing_call(call.receiver)
         if compiled is not None and compiled.named("re.compile") and compiled.args and call.args:
-            tests.append((call.node, compiled.args[0], call.args[0]))
+            yield _Test(call.node, compiled.args[0], call.args[0])
+
+
+def _tests_by_operator(module: Module) -> Iterator[_Test]:
+    """`"layers.31." in name`"""
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) == 1 and isinstance(compare.ops[0], (ast.In, ast.NotIn)):
-            tests.append((compare, compare.left, compare.comparators[0]))
-    for node, text, name in tests:
-        naming = _naming_call(module, name)
-        texts = texts_of(module, text) if naming is not None else []
-        if naming is not None and texts:
-            yield _Choice(node, tuple(texts), (), _model_of(naming), "the names ask for layers")
+            yield _Test(compare, compare.left, compare.comparators[0])
 
 
 def _comparisons(module: Module) -> Iterator[_Choice]:

@@ -129,7 +129,7 @@ def _steps_of_functions(module: Module, call: ast.Call, depth: int) -> Iterator[
         if not isinstance(name, (ast.Name, ast.Lambda)):
             continue
         for origin in module.flow.origins(name):
-            if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)) and origin.node is not call:
+            if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)):
                 yield from destroying_steps(module, origin.node, depth + 1)
 
 
