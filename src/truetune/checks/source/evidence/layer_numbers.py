@@ -161,10 +161,10 @@ def texts_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]
 def _texts_of_origin(module: Module, node: ast.expr, depth: int) -> list[str]:
     """The texts of what a name was given, or of the list that a loop over it goes through."""
     origins = module.flow.origins(node)
-    if len(origins) != 1 or origins[0].path or not isinstance(origins[0].node, ast.expr):
+    given = origins[0].node
+    if len(origins) != 1 or origins[0].path or given is node or not isinstance(given, ast.expr):
         return []
-    (origin,) = origins
-    return texts_of(module, origin.node, depth + 1) if origin.node is not node else []
+    return texts_of(module, given, depth + 1)
 
 
 def _unstarred(node: ast.expr) -> ast.expr:
