@@ -555,7 +555,6 @@ OWN = {
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
     "checks.architecture_overrides": SWALLOWS,
-    "checks.scripts_that_asked": SWALLOWS,
     "checks.source.evidence.layer_numbers": SWALLOWS,
     "checks.read_files_beside": SWALLOWS,
     "checks.host_memory_settings": SWALLOWS,
