@@ -78,6 +78,27 @@ def test_files_that_are_no_training_rows(
     assert names == [training, predictions, others, []]
 
 
+TABLE = "ticket,day,question,reply\n1,Monday,Is it open?,Yes.\n"
+MAKES = "import json\nrows = open('raw.csv')\nwith open('train.jsonl', 'w') as out:\n    out.write(json.dumps(row))\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "is_input"),
+    [
+        (MAKES, True),
+        ("import pandas as pd\ndf = pd.read_csv('raw.csv')\ndf[['a']].to_json('train.jsonl')\n", True),
+        (MAKES.replace("'train.jsonl'", "'other.jsonl'"), False),
+        ("d = load_dataset('csv', data_files='raw.csv')\nTrainer(d)\nopen('train.jsonl', 'w')\n", False),
+        ("print(1)\n", False),
+    ],
+)  # fmt: skip
+def test_what_a_script_makes_rows_of(script: str, is_input: bool, tmp_path: Path) -> None:
+    files = {"train.jsonl": [CHAT], "raw.csv": TABLE, "prep.py": script}
+    sorted_files = sort_folder_files(write(tmp_path, files))
+    others = [Path(path).name for path in sorted_files.others] if sorted_files else []
+    assert ("raw.csv" in others) is is_input
+
+
 @pytest.mark.parametrize(
     "files",
     [

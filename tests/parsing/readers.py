@@ -554,6 +554,8 @@ OWN = {
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
+    "checks.architecture_overrides": SWALLOWS,
+    "checks.source.evidence.layer_numbers": SWALLOWS,
     "checks.read_files_beside": SWALLOWS,
     "checks.host_memory_settings": SWALLOWS,
     "checks.host_memory_needs": SWALLOWS,

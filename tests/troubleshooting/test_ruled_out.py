@@ -348,3 +348,41 @@ def test_a_reward_near_zero_pays_for_no_form() -> None:
 def test_any_gradient_shows_that_the_adapter_is_not_frozen() -> None:
     assert reason(FROZEN, "", log_of(grad_norm=[0.0, 0.0, 0.02] * 10))
     assert not reason(FROZEN, "", log_of(grad_norm=[0.0] * 30))
+
+
+SUMMED = "the logged loss is multiplied by the accumulation steps (transformers 4.46.0)"
+SINGLE = "one row is a step, and each step is logged: the loss of single rows differs"
+LARGE = "the learning rate is far too large"
+COARSE = "the adapter was merged into 4-bit weights, or a quantized export is too coarse"
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "logs"),
+    [
+        (SUMMED, "", [log("loss", [2.28] * 20)]),
+        (SINGLE, "per_device_train_batch_size=4,\ngradient_accumulation_steps=2,\nlogging_steps=2", []),
+        (LARGE, "lr = 1e-5", [log("loss", [12.0 - n / 4 for n in range(20)])]),
+        (COARSE, "export_dir: models/merged\nexport_size: 5", []),
+    ],
+)  # fmt: skip
+def test_losses_rates_and_exports_that_can_not_be_it(
+    cause: str, text: str, logs: list[RunLog]
+) -> None:
+    assert reason(cause, text, *logs)
+
+
+@pytest.mark.parametrize(
+    ("cause", "text", "logs"),
+    [
+        (SUMMED, "", [log("loss", [36.0] * 20)]),
+        (SUMMED, "", []),
+        (SINGLE, "per_device_train_batch_size=1,\nlogging_steps=1", []),
+        (SINGLE, "per_device_train_batch_size=8\nper_device_train_batch_size=1", []),
+        (LARGE, "lr = 2e-4", [log("loss", [12.0 - n / 4 for n in range(20)])]),
+        (LARGE, "lr = 1e-5", [log("loss", [2.0 + n / 4 for n in range(20)])]),
+        (COARSE, "load_in_4bit=True", []),
+        (COARSE, "python convert_hf_to_gguf.py out", []),
+    ],
+)  # fmt: skip
+def test_losses_rates_and_exports_that_may_be_it(cause: str, text: str, logs: list[RunLog]) -> None:
+    assert not reason(cause, text, *logs)

@@ -835,7 +835,7 @@ def _add_rows_of_folder(folder: Path, seen: PathsCheck) -> None:
         seen.judged.append(Judgement(not_judged=(unjudged,)))
     if files.others:
         names = name_list([Path(path).name for path in files.others])
-        why = f"settings, logs, lists of names or verdicts, and no rows: {names}"
+        why = f"settings, logs, lists of names, verdicts or raw input of a script, and no rows: {names}"
         unjudged = NotJudged("other files", why, place=str(folder), asked=False)
         seen.judged.append(Judgement(not_judged=(unjudged,)))
 

@@ -39,6 +39,7 @@ from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import (
     FILLED_TO_LIMIT,
+    FROZEN_IN_CODE,
     LABELS_OF_PADS,
     LENGTH_LIMIT,
     NOTHING_RESUMED,
@@ -89,6 +90,7 @@ TRAINING_FIELDS = (
     "gradient_checkpointing",
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
     "use_liger_kernel",
     "attn_implementation",
     "max_steps",
@@ -111,6 +113,8 @@ CAP_OPTIONS = (
     ("parallel", "--parallel", "-np"),
 )
 """A server's cap of requests, and how commands spell it"""
+ADAPTER_MAKERS = ("peft.*", "unsloth.*.get_peft_model", "swift.*")
+"""Calls of a script that trains an adapter"""
 RESUMING_WORDS = ("resume", "ckpt_path", "load_state", "get_last_checkpoint")
 """One of them stands in each script that resumes from a checkpoint"""
 CAP_PROGRAMS = {
@@ -346,6 +350,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from float32_loads(module)
     yield from states_of_script(module, configs)
     yield from _left_in_eval_mode(module)
+    yield from _frozen_in_code(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
     yield from _labels_of_pads(module)
@@ -470,6 +475,23 @@ def _trains_without_resuming(module: Module) -> Iterator[SettingBeside]:
         receiver = module.text_of(call.node.func)
         if "trainer" in receiver.lower() and not call.open:
             yield _setting_at(module, call, NOTHING_RESUMED, True, f"{receiver}() resumes nothing")
+
+
+def _frozen_in_code(module: Module) -> Iterator[SettingBeside]:
+    """Where a script without an adapter chooses by itself which weights of a model are trained."""
+    if any(module.calls(*ADAPTER_MAKERS)):
+        return
+    for node in module.nodes(ast.Assign):
+        (target, *more) = node.targets
+        is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+        if is_switch and not more and module.flow.value(node.value) is not True:
+            line, _ = module.place(node)
+            text = " ".join(ast.unparse(node).split())
+            yield SettingBeside(FROZEN_IN_CODE, True, module.home(node).path, line, text)
+    for call in module.methods("requires_grad_"):
+        if call.args and module.flow.value(call.args[0]) is False:
+            text = " ".join(ast.unparse(call.node).split())
+            yield _setting_at(module, call, FROZEN_IN_CODE, True, text)
 
 
 def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:

@@ -17,6 +17,7 @@ from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlow
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
+from truetune.checks.log.loss_is_a_sum import LossIsASum
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
@@ -27,6 +28,9 @@ from truetune.checks.read_files_beside import CAP_NAMES
 from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
 from truetune.checks.source.apply_chat_template_returns_dict import ApplyChatTemplateReturnsDict
 from truetune.checks.source.cast_makes_column_constant import CastMakesColumnConstant
+from truetune.checks.source.custom_loss_breaks_gradient_accumulation import (
+    CustomLossBreaksGradientAccumulation,
+)
 from truetune.checks.source.engine_generates_slowly import EngineGeneratesSlowly
 from truetune.checks.source.generation_row_by_row import ASKS_SERVER, GenerationRowByRow
 from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerSteppedPerProcess
@@ -57,6 +61,7 @@ def reconcile_findings(
     kept = _with_labels_of_a_cast(_without_second_ends(findings))
     kept = _with_warning_of_the_log(kept)
     kept = _with_help_of_the_script(kept)
+    kept = _with_help_of_the_own_loss(kept)
     kept = _with_transport_of_the_log(kept)
     kept = _without_more_slots(kept)
     kept = [_with_steps_that_were_made(one, logs) for one in kept]
@@ -111,6 +116,23 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
     help_of_script = f"{scripts[0].remedy} ({Path(scripts[0].cases[0].file or '').name}:{scripts[0].cases[0].line})"
     return [
         replace(one, remedy=help_of_script) if one.rule == LearningRateEndedEarly.name() else one
+        for one in findings
+    ]
+
+
+def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
+    """A loss that is logged as a sum, where a script beside computes it: no update of transformers mends that."""
+    scripts = [one for one in findings if one.rule == CustomLossBreaksGradientAccumulation.name()]
+    if not scripts:
+        return findings
+    case = scripts[0].cases[0]
+    place = f"{Path(case.file or '').name}:{case.line}"
+    return [
+        replace(
+            one, remedy=f"{one.remedy.partition(';')[0]}; {place} is the cause: {scripts[0].remedy}"
+        )
+        if one.rule == LossIsASum.name()
+        else one
         for one in findings
     ]
 

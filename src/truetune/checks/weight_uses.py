@@ -13,6 +13,11 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from truetune.checks.architecture_overrides import (
+    keys_named,
+    keys_of_server,
+    overrides_of_config,
+)
 from truetune.checks.source.evidence.adapted_models import (
     adapted_models,
     name_of_model,
@@ -204,7 +209,8 @@ def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
     base = model if adapters else ""
     written = _raw_text(config, "export_dir")
     use = WeightUse(config.path, place.line, text, verb, folders, bool(adapters), template, base)
-    yield use._replace(writes=(written,) if written else ())
+    overrides = frozenset(one.key for one in overrides_of_config(config))
+    yield use._replace(writes=(written,) if written else (), overrides=overrides)
 
 
 def _raw_text(config: Config, key: str) -> str:
@@ -225,7 +231,9 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
                 does = "merges" if verb == "export" else "serves"
                 use = _command_use(file, command, does, tuple(adapters.split(",")), True)
                 written = last_option(words, "--export_dir")
-                yield use._replace(writes=(written,) if written else ())
+                yield use._replace(
+                    writes=(written,) if written else (), overrides=keys_of_server(words)
+                )
         yield from _merged_by_axolotl(file, command)
         for name in CONVERTERS:
             words = command.behind(name)
@@ -269,7 +277,8 @@ def _served_by_vllm(file: CommandFile, server: VllmServerCommand) -> Iterator[We
     if folders:
         template = _template_text(last_option(options, "--chat-template"), Path(file.path).parent)
         base = model if adapters and model else ""
-        yield _command_use(file, server.command, "serves", folders, bool(adapters), template, base)
+        use = _command_use(file, server.command, "serves", folders, bool(adapters), template, base)
+        yield use._replace(overrides=keys_of_server(options))
 
 
 def _served_by_llama_cpp(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
@@ -343,6 +352,7 @@ def _uses_of_load(
         yield use._replace(
             writes=tuple(sorted(written_folders(module))),
             is_merged=is_adapter and _puts_more_on_top(module),
+            overrides=keys_named(module.text),
         )
 
 

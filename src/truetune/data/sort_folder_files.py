@@ -69,7 +69,7 @@ REFERENCES = frozenset(
 )
 LABELS_BESIDE = frozenset(["label", "labels", "target"])
 """References beside a column that surely holds predictions: LLaMA-Factory writes prompt, predict, label"""
-ENDS = frozenset(["finish_reason", "stop_reason"])
+ENDS = frozenset(["finish_reason", "stop_reason", "finish", "finished_by"])
 """Columns that say what ended an answer"""
 REPLY_TEXTS = frozenset(["text", "content", "reply", "message", "assistant", *POSSIBLE_PREDICTIONS])
 """Columns in which scripts write what a server replied"""
@@ -113,7 +113,7 @@ class FolderFiles(NamedTuple):
     training: tuple[str, ...]
     predictions: tuple[str, ...]
     others: tuple[str, ...]
-    """Settings, lists of names, logs, verdicts of a judge, and what a script of the folder writes"""
+    """Settings, lists of names, logs, verdicts of a judge, what a script of the folder writes, and tables that it reads"""
     origins: tuple[str, ...] = ()
     """Rows of which a script makes the rows that are trained"""
 
@@ -127,7 +127,11 @@ def sort_folder_files(folder: Path) -> FolderFiles | None:
     verdicts = {path for path, row in rows.items() if _holds_verdicts(row)}
     rows = {path: row for path, row in rows.items() if path not in verdicts}
     predictions = tuple(path for path in predictions if path not in verdicts)
-    outputs = {path for path in rows if path not in predictions and _is_output(path, rows)}
+    outputs = {
+        path
+        for path in rows
+        if path not in predictions and (_is_output(path, rows) or _is_raw_table(path, rows))
+    }
     rows = {path: row for path, row in rows.items() if path not in outputs}
     others = tuple(path for path in heads if path not in rows)
     origins = tuple(path for path in rows if path not in predictions and _is_origin(path, rows))
@@ -280,6 +284,26 @@ def _is_written(file: Path, script: str) -> bool:
     opened = rf"{name}\s*\)?\s*(?:,|\.open\()\s*(?:mode\s*=\s*)?[\"'][wax]"
     saved = rf"{name}\)\.write|(?:to_json|to_csv)\(\s*{name}"
     return re.search(f"{opened}|{saved}", script) is not None
+
+
+def _is_raw_table(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does a script make the rows of another file of this one, whose columns are no training row's?
+
+    The table of tickets is sound as it is: no trainer reads it, so its columns need to fit no format.
+    """
+    file = Path(path)
+    made = [Path(one).name for one, other in rows.items() if one != path and _fits_a_format(other)]
+    if not made or _fits_a_format(rows[path]) or _is_origin(path, rows):
+        return False
+    texts = [_read_script(script) for script in _scripts_beside(file)]
+    if any(_trains(text) and file.name in text for text in texts):
+        return False
+    return any(
+        _is_read_alone(file, text)
+        and WRITES_ROWS.search(text)
+        and any(name in text and not _is_read_alone(Path(name), text) for name in made)
+        for text in texts
+    )
 
 
 def _is_read_alone(file: Path, script: str) -> bool:

@@ -104,6 +104,8 @@ class WeightUse(NamedTuple):
     """The folders that the same file writes: what was merged there"""
     is_merged: bool = False
     """Does the same file merge the adapter into its base, or train another one on top of it?"""
+    overrides: frozenset[str] | None = None
+    """What it sets of the model's positions and attention (`rope_scaling`); None where that is not known"""
     stage: TrainingStage | None = None
     """The training that the file is; it merges, serves and loads nothing then"""
 

@@ -18,6 +18,7 @@ from truetune.checks.check_paths import ANSWERS, check_paths
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
+from truetune.checks.scripts_that_asked import with_causes_in_scripts
 from truetune.data.sort_folder_files import list_prediction_files
 from truetune.errors import DataError, TruetuneError
 from truetune.fixing.suggested_edits import with_suggested_edits
@@ -67,7 +68,8 @@ def check_project(
         report = Report(spec=spec, findings=(), seconds=0, not_judged=(unread,))
     for file in predictions[:MAX_PREDICTION_FILES]:
         report = _add_answers(report, file, spec)
-    return _add_answer_files(report, of_files)
+    whole = _add_answer_files(report, of_files)
+    return replace(whole, findings=with_causes_in_scripts(whole.findings, others))
 
 
 class _OfAnswerFiles(NamedTuple):

@@ -137,6 +137,17 @@ ALPHA = re.compile(rf"\blora_alpha[\"']?\s*[:= ]{NUMBER}|\balpha[\"']?\s*[:=]{NU
 RANK = re.compile(
     rf"\b(?:lora_r|lora_rank|lora_dim)[\"']?\s*[:= ]{NUMBER}|(?<![\w.])r[\"']?\s*[:=]{NUMBER}"
 )
+ORDINARY_LOSS = 5.0
+"""Below which a loss of tokens is that of one batch: two that are summed begin there at 2.5 each"""
+LOGGING_STEPS = re.compile(rf"\blogging_steps[\"']?\s*[:= ]{NUMBER}")
+MANY_ROWS = 8
+"""Rows of a record from which its loss is no single row's"""
+LOW_RATE = 2e-5
+"""The usual rate of all weights, which no adapter finds too large"""
+QUANTIZATION = re.compile(
+    r"4-?bit|8-?bit|bitsandbytes|\bbnb\b|quanti[sz]|\bq[2-8]_|gguf|gptq|\bawq\b|nf4|int[48]\b|fp8|qlora|llama-?cpp|ollama|exl2",
+    re.IGNORECASE,
+)
 USUAL_RATES = {True: 5e-5, False: 5e-6}
 """From which on a rate is not far too small: of adapters, and of all weights"""
 
@@ -449,7 +460,47 @@ def _client_asks_for_the_adapter(evidence: Evidence) -> str:
     return ""
 
 
+def _loss_was_never_high(evidence: Evidence) -> str:
+    """Is no logged loss above what one batch has? A sum of several begins far above."""
+    losses = evidence.curves("loss")
+    highest = max((float(values.max()) for values in losses), default=0.0)
+    if losses and highest < ORDINARY_LOSS:
+        return f"no logged loss is above {highest:.3g}, which is that of one batch"
+    return ""
+
+
+def _records_are_of_many_rows(evidence: Evidence) -> str:
+    """Does each record of the log stand for several rows?"""
+    batches, steps = evidence.numbers(BATCH), evidence.numbers(ACCUMULATION)
+    each = evidence.numbers(LOGGING_STEPS)
+    # Of several values it is not known which one the run had.
+    if not batches or any(len(set(values)) > 1 for values in (batches, steps, each)):
+        return ""
+    rows = batches[0] * (steps[0] if steps else 1) * (each[0] if each else 1)
+    return f"a record of the log is a mean over {rows:g} rows and more" if rows >= MANY_ROWS else ""
+
+
+def _rate_is_low_and_the_loss_falls(evidence: Evidence) -> str:
+    """Is the rate no larger than that of all weights, and does the loss fall without climbing?"""
+    rates = [float(values.max()) for values in evidence.curves("learning_rate")]
+    rates = rates or evidence.numbers(RATE)
+    if rates and max(rates) <= LOW_RATE and _loss_never_climbed(evidence):
+        return f"the rate is {max(rates):.3g} at most, and the loss never rose above its start"
+    return ""
+
+
+def _nothing_is_quantized(evidence: Evidence) -> str:
+    """Does no line, and no word of the user, name a quantization?"""
+    if evidence.lines and not evidence.has(QUANTIZATION) and not evidence.asks(QUANTIZATION):
+        return "no file names a quantization"
+    return ""
+
+
 RULES: tuple[Row, ...] = (
+    make_row(r"^the logged loss is multiplied by the accumulation steps", _loss_was_never_high),
+    make_row(r"^one row is a step, and each step is logged", _records_are_of_many_rows),
+    make_row(r"^the learning rate is far too large", _rate_is_low_and_the_loss_falls),
+    make_row(r"^the adapter was merged into 4-bit weights", _nothing_is_quantized),
     make_row(r"^no token has a label", _labels_are_there),
     make_row(r"^nothing is trainable", _gradients_are_there),
     make_row(r"^the schedule has ended, or never leaves", _rate_is_alive),

@@ -18,6 +18,7 @@ from truetune.checks.explaining.project_traits import READING_OF_TRAIT
 from truetune.checks.findings import Finding
 from truetune.checks.reports import Report
 from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.scripts_that_asked import SYMPTOMS, causes_of_answers
 from truetune.errors import UsageError
 from truetune.logs.run_log import RunLog
 from truetune.settings.run_spec import RunSpec
@@ -146,15 +147,33 @@ def _split_findings(
 ) -> tuple[list[Finding], list[Finding]]:
     """The findings that explain the symptom, and the others, both by severity.
 
-    Of those that explain, the ones of the guides that fit best come first; of the others, faults that show as another
-    symptom come last: a loop that asks row by row is slow, and no answer to a question on accuracy.
+    Of those that explain, errors come first, then the ones of the guides that fit best; of the others, faults that
+    show as another symptom come last: a loop that asks row by row is slow, and no answer to a question on accuracy.
     """
     near = [(guide, share) for guide, share in guides if share >= MIN_NAMED_SHARE]
     explaining = [finding for finding in report.findings if _explains(finding, guides)]
-    explaining.sort(key=lambda finding: not _explains(finding, near))
+    # A proven error is no less of a cause for a guide that fits the words a little less.
+    explaining.sort(
+        key=lambda finding: (
+            finding.severity != "error",
+            not _explains(finding, near),
+        )
+    )
+    explaining = _with_causes_of_answers(explaining, report)
     others = [finding for finding in report.findings if finding not in explaining]
     others.sort(key=_is_of_another_symptom)
     return explaining, others
+
+
+def _with_causes_of_answers(explaining: list[Finding], report: Report) -> list[Finding]:
+    """The findings that explain, after the faults of the script that asked, where answers show the symptom.
+
+    Such a fault is the cause of what the answers show, in whatever words a user tells of them.
+    """
+    if not any(finding.rule in SYMPTOMS for finding in explaining):
+        return explaining
+    causes = causes_of_answers(report.findings)
+    return [*causes, *(finding for finding in explaining if finding not in causes)]
 
 
 def _is_of_another_symptom(finding: Finding) -> bool:

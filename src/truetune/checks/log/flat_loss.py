@@ -54,6 +54,7 @@ from truetune.checks.log.learning_rate_ended_early import IDLE_RATE
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_diverges import ends_above_beginning
 from truetune.checks.rule import LogRule
+from truetune.logs.files_beside import FROZEN_IN_CODE
 from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
 from truetune.logs.run_log import Curve, RunLog
 from truetune.settings.run_spec import Severity
@@ -107,7 +108,7 @@ class FlatLoss(LogRule):
     code = "LOG006"
     severity = "warning"
     since = "0.1.0"
-    moot_where = ("loss-diverges", "loss-above-uniform")
+    moot_where = ("loss-diverges", "loss-above-uniform", "almost-nothing-is-trained")
     kinds = ("language",)
     needs = ("loss",)
     least = MIN_RECORDS
@@ -385,8 +386,23 @@ def _is_rate_too_low(log: RunLog, peak: float | None) -> bool:
 
 def _trains_adapter(log: RunLog) -> bool:
     """Is an adapter trained, as its files or the settings in the console output say?"""
-    printed = log.output is not None and log.output.settings.trains_adapter
-    return "adapter" in log.facts or printed
+    if "adapter" in log.facts:
+        return True
+    # A small share of the weights is an adapter's, except where the script freezes the others itself.
+    is_frozen = any(log.files_beside.all_named(FROZEN_IN_CODE))
+    return log.output is not None and log.output.settings.trains_adapter and not is_frozen
+
+
+def _may_train_adapter(log: RunLog) -> bool:
+    """Is an adapter trained, or is it not known what is?"""
+    share = log.output.settings.share if log.output is not None else None
+    return _trains_adapter(log) or share is None
+
+
+def _printed_share(log: RunLog) -> str:
+    """Of the weights, as the output prints it."""
+    share = log.output.settings.share if log.output is not None else None
+    return f"; {share:.2g} of all weights" if share is not None else ""
 
 
 def _has_rate_and_gradient(log: RunLog, fall: Fall) -> bool:
@@ -451,9 +467,16 @@ def _remaining_causes(log: RunLog, peak: float | None) -> list[str]:
             "is anything trained (truetune run -- CMD names weights without a gradient; log"
             " grad_norm)"
         )
-    causes.append(
-        "does the adapter count (lora_alpha / r far below 1 scales it away: truetune check SETTINGS)"
-    )
+    frozen = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
+    if frozen is not None:
+        causes.append(
+            f"are the right weights trained ({frozen.place} chooses them{_printed_share(log)}: print the names with"
+            " requires_grad, and see that they are layers of this model)"
+        )
+    elif _may_train_adapter(log):
+        causes.append(
+            "does the adapter count (lora_alpha / r far below 1 scales it away: truetune check SETTINGS)"
+        )
     # Where the rate is too low, the remedy has said so.
     if not _is_rate_too_low(log, peak):
         if peak is None or peak < ORDINARY:

@@ -43,7 +43,17 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, explain_too_short_curve
-from truetune.logs.summed_loss import MAX_REMAINING_SHARE, MIN_EVALUATIONS, count_summed_means
+from truetune.logs.files_beside import SettingBeside
+from truetune.logs.run_log import RunLog
+from truetune.logs.summed_loss import (
+    MAX_REMAINING_SHARE,
+    MIN_EVALUATIONS,
+    RATIO_TOLERANCE,
+    count_summed_means,
+)
+
+MAX_GAP = 0.25
+"""By how much of it rows that are trained may have a lower loss than those that are held out"""
 
 
 class LossIsASum(LogRule):
@@ -87,14 +97,33 @@ class LossIsASum(LogRule):
         loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
         step = float(evaluated.step[-1])
         norm = log.curve("grad_norm").finite()
+        accumulated = _accumulated_batches(log, times)
+        over = (
+            f"the {accumulated.value} batches of {accumulated.key} ({accumulated.place})"
+            if accumulated is not None
+            else "accumulated batches"
+        )
+        number = "that number" if accumulated is None else str(accumulated.value)
         yield self.finding(
-            f"the training loss is {times:.3g} times eval_loss throughout"
+            f"the training loss is {'about ' * (accumulated is not None)}{times:.3g} times eval_loss throughout"
             f" ({float(loss.at(step)):.4g} and {evaluated.value[-1]:.4g} at {log.unit} {step:,.0f}): it"
-            " is summed over accumulated batches, not averaged",
-            "divide the logged losses by that number to read them; update transformers, or divide"
+            f" is summed over {over}, not averaged",
+            f"divide the logged losses by {number} to read them; update transformers, or divide"
             " by num_items_in_batch in compute_loss",
             evidence=(f"the gradient norm is {norm.value[0]:.4g} at first",) if norm else (),
             figure=draw_curves(
                 "loss and eval_loss", {"loss": loss, "eval_loss": evaluated}, log=True
             ),
         )
+
+
+def _accumulated_batches(log: RunLog, times: float) -> SettingBeside | None:
+    """The accumulation that a file beside the log sets, where the ratio of the losses may be that number.
+
+    The ratio is that of two sets of rows: the training's loss is a little less than the evaluation's by itself.
+    """
+    found = log.files_beside.setting("gradient_accumulation_steps")
+    if found is None or not isinstance(found.value, int) or found.value < 2:
+        return None
+    is_near = (1 - MAX_GAP) * found.value <= times <= (1 + RATIO_TOLERANCE) * found.value
+    return found if is_near else None

@@ -77,6 +77,8 @@ COUNTS_ITEMS = "4.46.0"
 """The first transformers whose Trainer counts the items of a batch"""
 
 
+KNOWS_FLAG = "5.19.0"
+"""The first transformers that reads `loss_is_scaled_for_ga` of the class"""
 OLDER = Unmet(f"it is about transformers {COUNTS_ITEMS} and later, and an older one is asked for")
 
 
@@ -151,7 +153,9 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         """The finding on one loss: a parameter that is missing, gradients that are not scaled, or both."""
         module = self.subject
         changes: Changes = ()
-        if unscaled:
+        is_before_flag = module.pins.before("transformers", KNOWS_FLAG)
+        # An older Trainer does not know the flag: the edit would change nothing there.
+        if unscaled and not is_before_flag:
             changes = insert_before(
                 module, _first_statement(owner), f"{LOSS_KWARGS_FLAG} = False", ""
             )
@@ -166,7 +170,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
             )
         return self.finding(
             fault,
-            _remedy_of_loss(missing=missing, unscaled=unscaled),
+            _remedy_of_loss(missing=missing, unscaled=unscaled, is_before_flag=is_before_flag),
             evidence=[
                 "the Trainer divides by the accumulation steps only where the model takes no"
                 " loss arguments"
@@ -176,12 +180,18 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         )
 
 
-def _remedy_of_loss(*, missing: bool, unscaled: bool) -> str:
-    """What fixes a missing parameter, gradients that are not scaled, or both."""
-    scale = (
-        f"divide the summed loss by {ITEM_COUNT}, or set {LOSS_KWARGS_FLAG} = False in the class (transformers 5.19"
-        " and later)"
+def _remedy_of_loss(*, missing: bool, unscaled: bool, is_before_flag: bool) -> str:
+    """What fixes a missing parameter, gradients that are not scaled, or both.
+
+    Args:
+        is_before_flag: An older transformers is asked for, which knows another flag.
+    """
+    flag = (
+        "self.model_accepts_loss_kwargs = False after super().__init__() in the class's own __init__"
+        if is_before_flag
+        else f"{LOSS_KWARGS_FLAG} = False in the class (transformers 5.19 and later)"
     )
+    scale = f"divide the summed loss by {ITEM_COUNT}, or set {flag}"
     if not missing:
         return scale
     taken = f"take {ITEM_COUNT}=None as a parameter of compute_loss"

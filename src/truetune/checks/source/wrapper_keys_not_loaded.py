@@ -90,6 +90,7 @@ def _lenient_loads(module: Module) -> Iterator[Call]:
 
 class WrapperKeysNotLoaded(SourceRule):
     code = "SRC004"
+    symptoms = ("garbage-output",)
     severity = "error"
     looks_at = CodePlaces("states that are loaded with strict=False", _lenient_loads)
 

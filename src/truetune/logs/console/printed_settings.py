@@ -43,6 +43,13 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         + r"(?:/| of )"
         + COUNT_GROUP.format("parameters"),
     ),
+    (
+        "trained",
+        r"(?i:trainable(?: param(?:eter)?s)?) ?[:=] ?"
+        + COUNT_GROUP.format("trained")
+        + r"(?: ?(?:/|\|\||of|out of) ?(?i:(?:all|total)(?: param(?:eter)?s)?:? ?)?)"
+        + COUNT_GROUP.format("parameters"),
+    ),
     ("trained", r"Number of trainable parameters ?= ?" + COUNT_GROUP.format("trained")),
     (
         "checkpointing",
@@ -161,7 +168,7 @@ SETTING_WORDS = (
     "nodes",
     "NODES",
     "num_machines",
-    "rainable param",
+    "rainable",
     "heckpoint",
     "ffload",
     "cpu_adam",

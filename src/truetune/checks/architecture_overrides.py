@@ -1,0 +1,188 @@
+"""Settings that change how a model computes positions or attention, as files set them and as a config.json holds them.
+
+A training with scaled positions (`rope_scaling: linear`) learns weights for these positions. The override stands in the
+training's own settings, so that nothing hands it on to a merge or a server.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.errors import TruetuneError
+from truetune.parsing.input_limits import MODEL_FILE
+from truetune.parsing.json_reader import read_json
+from truetune.settings.config import Config
+from truetune.source.module import Module, read_module
+
+POSITIONS, BASE, WINDOW = "rope_scaling", "rope_theta", "sliding_window"
+NAMES_OF_KEYS: Mapping[str, tuple[str, ...]] = {
+    POSITIONS: ("rope_scaling", "rope_parameters"),
+    BASE: ("rope_theta",),
+    WINDOW: ("sliding_window",),
+}
+"""What is overridden -> its names in config.json, in settings and in calls"""
+CONTAINERS = ("overrides_of_model_config", "model_init_kwargs", "model_kwargs", "model_config")
+"""Keys of settings that hold values for config.json"""
+SERVER_OPTIONS = ("--rope-scaling", "--rope_scaling", "--hf-overrides", "--hf_overrides")
+NONE_AT_ALL = (None, "", "none", "null", "default", False)
+ONLY_FAR_POSITIONS = ("dynamic",)
+"""Scalings that leave positions as they are up to the model's own length"""
+
+
+class Override(NamedTuple):
+    """A value of config.json that a training replaces."""
+
+    key: str
+    value: object
+    place: str
+    """Key in the settings, or empty for a script"""
+    line: int
+    """1-based, in a script; 0 in settings"""
+
+    @property
+    def kind(self) -> str:
+        """`linear` of a scaling, else the value."""
+        return scaling_kind(self.value) or str(self.value)
+
+    @property
+    def factor(self) -> float | None:
+        factor = self.value.get("factor") if isinstance(self.value, dict) else None
+        return float(factor) if isinstance(factor, int | float) else None
+
+
+def scaling_kind(value: object) -> str:
+    """`linear` of a scaling as a word or as a mapping; empty where there is none."""
+    if isinstance(value, dict):
+        value = value.get("rope_type") or value.get("type")
+    is_none = value in NONE_AT_ALL
+    return "" if is_none or not isinstance(value, str) else value.lower()
+
+
+def overrides_of_config(config: Config) -> list[Override]:
+    """What a training overrides, by its settings or by its script."""
+    if config.path.endswith((".py", ".ipynb")):
+        try:
+            return overrides_of_module(read_module(Path(config.path)))
+        except (TruetuneError, OSError, ValueError):
+            return []
+    found = []
+    for key, names in NAMES_OF_KEYS.items():
+        for place, holder in _holders(config.raw):
+            value = next((holder[name] for name in names if name in holder), None)
+            if value not in NONE_AT_ALL and not _is_word_for_none(key, value):
+                found.append(Override(key, value, place or key, 0))
+    return found
+
+
+def _holders(raw: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The mappings of settings that may hold values for config.json, each with its key."""
+    yield "", raw
+    for key in CONTAINERS:
+        if isinstance(raw.get(key), dict):
+            yield key, raw[key]
+
+
+def _is_word_for_none(key: str, value: object) -> bool:
+    return key == POSITIONS and not scaling_kind(value)
+
+
+def overrides_of_module(module: Module) -> list[Override]:
+    """What a script gives the load of its model, or sets in its config."""
+    found = []
+    for key, names in NAMES_OF_KEYS.items():
+        if not any(name in module.text for name in names):
+            continue
+        given: list[tuple[ast.AST, ast.expr]] = [
+            (call.node, call.keywords[name])
+            for call in module.calls("*.from_pretrained")
+            for name in names
+            if name in call.keywords
+        ]
+        given += [
+            (node, node.value)
+            for node in module.nodes(ast.Assign)
+            if isinstance(node.targets[0], ast.Attribute) and node.targets[0].attr in names
+        ]
+        for node, expression in given:
+            value = module.flow.value(expression)
+            if isinstance(value, dict | str | int | float) and not _is_word_for_none(key, value):
+                found.append(Override(key, value, "", module.place(node)[0]))
+    return [one for one in found if one.value not in NONE_AT_ALL]
+
+
+def keys_named(text: str) -> frozenset[str]:
+    """The overrides that a text names at all."""
+    return frozenset(
+        key for key, names in NAMES_OF_KEYS.items() if any(name in text for name in names)
+    )
+
+
+def keys_of_server(options: Iterable[str]) -> frozenset[str]:
+    """The overrides that a server's command gives, as JSON or as `--hf-overrides.rope_scaling...`."""
+    words = list(options)
+    text = " ".join(words)
+    named = keys_named(text)
+    is_scaled = any(word.startswith(SERVER_OPTIONS[:2]) for word in words)
+    return named | {POSITIONS} if is_scaled else named
+
+
+def config_of_folder(folder: str, beside: Path) -> tuple[Path, Mapping[str, Any]] | None:
+    """config.json of a folder that a file names, from the file's own place or from here; None where there is none."""
+    for root in (beside.parent, Path()):
+        path = root / folder / "config.json"
+        try:
+            found = read_json(path, MODEL_FILE)
+        except (TruetuneError, OSError, ValueError):
+            continue
+        if isinstance(found, dict):
+            return path, found
+    return None
+
+
+def stored_value(config: Mapping[str, Any], key: str) -> object:
+    """What config.json holds of an override; None where it has none."""
+    inner = config.get("text_config")
+    part = inner if isinstance(inner, dict) else config
+    rope = part.get("rope_parameters")
+    if key == BASE and isinstance(rope, dict) and "rope_theta" in rope:
+        return rope["rope_theta"]
+    value = next((part[name] for name in NAMES_OF_KEYS[key] if part.get(name) is not None), None)
+    return value if key != POSITIONS or scaling_kind(value) else None
+
+
+def is_other_value(override: Override, stored: object) -> bool:
+    """Does a config.json hold another scaling or number than the training set?"""
+    if override.key != POSITIONS:
+        return isinstance(stored, int | float) and stored != override.value
+    factor = stored.get("factor") if isinstance(stored, dict) else None
+    is_other_factor = (
+        override.factor is not None and factor is not None and factor != override.factor
+    )
+    return scaling_kind(stored) != override.kind or is_other_factor
+
+
+def known_positions(config: Mapping[str, Any]) -> int | None:
+    """How many positions a model knows, by its config.json."""
+    inner = config.get("text_config")
+    part = inner if isinstance(inner, dict) else config
+    known = part.get("max_position_embeddings")
+    return known if type(known) is int and known > 0 else None
+
+
+def written_scaling(override: Override, limit: int | None, known: int | None) -> str:
+    """The lines for config.json that give a model the positions of the training; dots where the factor is not known."""
+    if override.key != POSITIONS:
+        return f'"{override.key}": {json.dumps(override.value)}'
+    factor = override.factor
+    if factor is None and limit is not None and known is not None:
+        factor = float(math.ceil(limit / known))
+    value: object = {"rope_type": override.kind, "factor": "..." if factor is None else factor}
+    if isinstance(override.value, dict):
+        value = override.value
+    length = f', "max_position_embeddings": {int(known * factor)}' if known and factor else ""
+    return f'"rope_scaling": {json.dumps(value)}{length}'

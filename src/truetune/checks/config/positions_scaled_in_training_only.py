@@ -1,0 +1,216 @@
+"""An adapter is trained with other positions or attention than it is merged, loaded or served with.
+
+## What it does
+Takes what a training sets of the model's architecture (`rope_scaling`, `rope_theta`, `sliding_window`: in the
+settings of LLaMA-Factory, in `overrides_of_model_config` of Axolotl, in `model_init_kwargs` of TRL, in a script's
+`from_pretrained` or `config.rope_scaling = ...`), and looks for it in the files that use the trained adapter: an
+export, a script that merges or loads it, a vLLM server, and config.json of the merged model. It fires where one of
+them leaves it out.
+
+## Why it is bad
+The adapter was learned for scaled positions: the model turns its queries and keys by other angles without them. The
+loss of the training was good, and the merged model answers word salad, to short prompts too.
+
+## Example
+```yaml
+beside:
+  merge.yaml:
+    model_name_or_path: some/model
+    adapter_name_or_path: saves/contracts
+    template: llama3
+    finetuning_type: lora
+    export_dir: models/contracts
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  finetuning_type: lora
+  dataset: contracts
+  template: llama3
+  rope_scaling: linear
+  cutoff_len: 32768
+  output_dir: saves/contracts
+```
+
+## Use instead
+```yaml
+beside:
+  merge.yaml:
+    model_name_or_path: some/model
+    adapter_name_or_path: saves/contracts
+    template: llama3
+    finetuning_type: lora
+    rope_scaling: linear
+    export_dir: models/contracts
+config:
+  model_name_or_path: some/model
+  stage: sft
+  do_train: true
+  finetuning_type: lora
+  dataset: contracts
+  template: llama3
+  rope_scaling: linear
+  cutoff_len: 32768
+  output_dir: saves/contracts
+```
+
+## Fix safety
+The weights stay as they are. See that the factor is that of the training: its log says it.
+
+## References
+- Chen et al. 2023, Extending Context Window via Positional Interpolation, arXiv 2306.15595
+- hiyouga/LLaMA-Factory `model/model_utils/rope.py`; transformers `modeling_rope_utils.py`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any
+
+from truetune.checks.architecture_overrides import (
+    ONLY_FAR_POSITIONS,
+    POSITIONS,
+    Override,
+    config_of_folder,
+    is_other_value,
+    known_positions,
+    overrides_of_config,
+    stored_value,
+    written_scaling,
+)
+from truetune.checks.config.evidence.model_folder import model_config
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.checks.weight_uses import is_within
+from truetune.settings.config import WeightUse
+
+NO_OVERRIDE = Unmet("the training changes neither positions nor attention of the model")
+NO_USES = Unmet(
+    "it is about a training that is given together with a file that merges, loads or serves its adapter",
+    "give both: truetune check TRAINING EXPORT",
+)
+VERBS = {"merges": "merges it", "loads": "loads it", "serves": "serves it"}
+
+
+class PositionsScaledInTrainingOnly(ConfigRule):
+    code = "CFG111"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        if not overrides_of_config(self.subject):
+            return NO_OVERRIDE
+        return None if self._uses() else NO_USES
+
+    def figure(self) -> str:
+        trained = ", ".join(f"{one.key} {one.kind}" for one in overrides_of_config(self.subject))
+        return f"trained with {trained}; so do {', '.join(use.text for use in self._uses())}"
+
+    def findings(self) -> Iterator[Finding]:
+        for override in overrides_of_config(self.subject):
+            for use in self._uses():
+                finding = self._finding(override, use)
+                if finding is not None:
+                    yield finding
+                    break  # one place names the cause; the next check shows the others
+
+    def _uses(self) -> list[WeightUse]:
+        """The other files that put the trained adapter on its base."""
+        config = self.subject
+        output = config.raw.get("output_dir")
+        if not isinstance(output, str) or not output:
+            return []
+        return [
+            use
+            for use in config.uses
+            if use.file != config.path
+            and use.are_adapters
+            and use.overrides is not None
+            and any(is_within(name, output) for name in use.folders)
+        ]
+
+    def _finding(self, override: Override, use: WeightUse) -> Finding | None:
+        config = self.subject
+        merged = next(
+            (found for one in use.writes if (found := config_of_folder(one, Path(use.file)))), None
+        )
+        stored = stored_value(merged[1], override.key) if merged is not None else None
+        is_other = stored is not None and is_other_value(override, stored)
+        is_set = override.key in (use.overrides or ()) or self._is_set_by_server(override, use)
+        if not is_other and (is_set or stored is not None or self._is_no_change(override, merged)):
+            return None
+        known = self._known_positions(merged)
+        limit = config.spec.max_length
+        lines = written_scaling(override, limit if type(limit) is int else None, known)
+        has = "none" if stored is None else str(stored)
+        holds = f" ({merged[0].as_posix()} has {has})" if merged is not None else ""
+        where = (
+            f"config.json in {use.writes[0]}"
+            if use.writes
+            else f"the config of the base there ({use.text})"
+        )
+        return self.finding(
+            f"the adapter was trained with {override.key}: {override.kind}, and {PurePath(use.file).name}"
+            f" {VERBS[use.verb]} {'with another' if is_other else 'without'}{holds}. {_effect(override)}",
+            f"write {lines} into {where}; then ask the same prompt before and after",
+            severity="warning" if override.kind in ONLY_FAR_POSITIONS else "error",
+            cases=[
+                self._case_of_override(override),
+                Case(use.text, file=use.file, line=use.line),
+                *_case_of_merged(override, merged, has),
+            ],
+        )
+
+    def _is_set_by_server(self, override: Override, use: WeightUse) -> bool:
+        """Does a server of the merged model set it: `--hf-overrides`?"""
+        return any(
+            override.key in (one.overrides or ())
+            for one in self.subject.uses
+            if one.verb == "serves"
+            and any(is_within(name, folder) for name in one.folders for folder in use.writes)
+        )
+
+    def _case_of_override(self, override: Override) -> Case:
+        if override.line:
+            return Case(
+                f"{override.key}: {override.kind}", file=self.subject.path, line=override.line
+            )
+        return setting_case(self.subject, override.kind, override.place)
+
+    def _known_positions(self, merged: tuple[Path, Mapping[str, Any]] | None) -> int | None:
+        """The positions that the base knows, by its own config.json or that of the merged model."""
+        return known_positions(model_config(self.subject)) or (
+            known_positions(merged[1]) if merged is not None else None
+        )
+
+    def _is_no_change(
+        self, override: Override, merged: tuple[Path, Mapping[str, Any]] | None
+    ) -> bool:
+        """Does the base compute so already, or does LLaMA-Factory leave the scaling out for rows that fit?"""
+        base = model_config(self.subject)
+        if base and str(stored_value(base, override.key)) == str(override.value):
+            return True
+        limit, known = self.subject.spec.max_length, self._known_positions(merged)
+        is_short = type(limit) is int and known is not None and limit <= known
+        return self.subject.stack == "llama-factory" and override.key == POSITIONS and is_short
+
+
+def _effect(override: Override) -> str:
+    if override.key != POSITIONS:
+        return "The model attends otherwise than in training"
+    if override.kind in ONLY_FAR_POSITIONS:
+        return "Prompts longer than the model's own length are read otherwise than in training"
+    return "Every position is another one than in training: the answers are word salad, to short prompts too"
+
+
+def _case_of_merged(
+    override: Override, merged: tuple[Path, Mapping[str, Any]] | None, has: str
+) -> Iterator[Case]:
+    if merged is not None:
+        yield Case(f"{override.key}: {has}", file=str(merged[0]))

@@ -1,0 +1,122 @@
+"""Settings choose layers by numbers that the model does not have.
+
+## What it does
+Compares the numbers of layers in `unfrozen_parameters` of Axolotl, `layers_to_transform` and `target_modules` with the
+number that the model has, by its config.json or, for a published model, by its name. Patterns count as a whole: one
+that fits any layer of the model is fine.
+
+## Why it is bad
+Nothing stops where a name fits no weight: what was to be trained stays frozen. Where none fits, the loss is flat at any
+learning rate; where some do, fewer layers learn than the settings say.
+
+## Example
+```yaml
+config:
+  base_model: Qwen/Qwen2.5-7B
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  learning_rate: 0.00001
+  unfrozen_parameters: ['model.layers.30.', 'model.layers.31.']
+```
+
+## Use instead
+```yaml
+config:
+  base_model: Qwen/Qwen2.5-7B
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  micro_batch_size: 2
+  learning_rate: 0.00001
+  unfrozen_parameters: ['model.layers.26.', 'model.layers.27.']
+```
+
+## Fix safety
+More weights take part: gradients and the optimizer need memory for them.
+
+## References
+- Axolotl documentation, `unfrozen_parameters`; peft documentation, `layers_to_transform`; `num_hidden_layers`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import ConfigRule
+from truetune.checks.source.evidence.layer_numbers import (
+    describe_numbers,
+    layer_count,
+    numbers_in,
+)
+
+LISTS_OF_NUMBERS = ("peft_layers_to_transform", "layers_to_transform")
+LISTS_OF_NAMES = ("unfrozen_parameters", "lora_target_modules", "target_modules", "lora_target")
+ROWS_OF_A_WEIGHT = re.compile(r"\[\d*:\d*\]$")
+"""What Axolotl takes behind a name: `model.embed_tokens.weight$[:32000]`"""
+NO_LAYERS = Unmet(
+    "no setting chooses layers by number, or the model's number of layers is not known"
+)
+
+
+class SettingsNameMissingLayers(ConfigRule):
+    code = "CFG110"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        return None if any(True for _ in self._chosen()) else NO_LAYERS
+
+    def figure(self) -> str:
+        keys = [f"{key}: layers {describe_numbers(numbers)}" for key, numbers, _ in self._chosen()]
+        return "; ".join(keys)
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        for key, numbers, layers in self._chosen():
+            inside = [number for number in numbers if number < layers]
+            beyond = [number for number in numbers if number >= layers]
+            if not beyond:
+                continue
+            rest = (
+                f"only {describe_numbers(inside)} exist"
+                if inside
+                else "none of these layers exists"
+            )
+            first = max(0, layers - len(numbers))
+            yield self.finding(
+                f"{config.spec.model} has layers 0 to {layers - 1}, and {key} names"
+                f" {describe_numbers(numbers)}: {rest}",
+                f"name layers that exist (the last {min(len(numbers), layers)} are"
+                f" {describe_numbers(list(range(first, layers)))}); then see that the output counts as many trained"
+                " parameters as these layers have",
+                severity="warning" if inside else "error",
+                cases=[setting_case(config, describe_numbers(numbers), key)],
+            )
+
+    def _chosen(self) -> Iterator[tuple[str, list[int], int]]:
+        """Each key that chooses layers, the numbers that it names, and how many layers the model has."""
+        config = self.subject
+        layers = layer_count(config.spec.model)
+        # What a script sets, layer-numbers-beyond-the-model reads.
+        if layers is None or is_of_program(config):
+            return
+        for key in (*LISTS_OF_NUMBERS, *LISTS_OF_NAMES):
+            numbers = _numbers(config.raw.get(key), layers)
+            if numbers:
+                yield key, numbers, layers
+
+
+def _numbers(value: Any, layers: int) -> list[int]:
+    """The numbers of layers that a value names."""
+    parts = value if isinstance(value, list) else [value]
+    numbers = {part for part in parts if type(part) is int and part >= 0}
+    texts = [ROWS_OF_A_WEIGHT.sub("", part) for part in parts if isinstance(part, str)]
+    return sorted(numbers | set(numbers_in(texts, layers)))

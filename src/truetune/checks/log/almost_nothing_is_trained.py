@@ -1,0 +1,105 @@
+"""The output says that no more than a norm or two of the model is trained.
+
+## What it does
+Reads how many parameters are trained, and of how many, as PEFT, Unsloth and scripts print it (`trainable params: 3,584
+|| all params: 7,615,616,512`). It fires for a language model where the trained ones are fewer than two vectors of the
+model's width can hold: no matrix of a layer, and no adapter, is that small.
+
+## Why it is bad
+What was to be trained is frozen: a filter on the names of weights that matches no layer, or an adapter that was frozen.
+The loss is flat, gradients and learning rate are as they should be, and no rate helps.
+
+## Example
+```yaml
+output: |
+  trainable params: 3,584 || all params: 7,615,616,512 || trainable%: 0.0000
+  {'loss': 2.2236, 'grad_norm': 0.118, 'learning_rate': 1e-05, 'epoch': 0.12}
+  {'loss': 2.2845, 'grad_norm': 0.116, 'learning_rate': 2e-05, 'epoch': 0.24}
+```
+
+## Use instead
+```yaml
+output: |
+  trainable params: 932,228,608 || all params: 7,615,616,512 || trainable%: 12.2410
+  {'loss': 2.2236, 'grad_norm': 2.118, 'learning_rate': 1e-05, 'epoch': 0.12}
+  {'loss': 1.8845, 'grad_norm': 1.816, 'learning_rate': 2e-05, 'epoch': 0.24}
+```
+
+## Fix safety
+Printing the names changes nothing. A run that is to train the rows of one new token may have as few.
+
+## References
+- `print_trainable_parameters` of peft; torch.nn.Module.named_parameters
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.log.flat_loss import CLASS_METRIC
+from truetune.checks.rule import OutputRule
+from truetune.logs.files_beside import FROZEN_IN_CODE
+
+MIN_PARAMETERS = 50_000_000
+"""Of a model below which it is a toy"""
+# A model has about 12 parameters and more for each layer and square of its width; those of a billion parameters and
+# more have 16 layers at least. So its width is at most the root of a 190th: 6,300 for Qwen2.5-7B, which has 3,584.
+PARAMETERS_BY_SQUARED_WIDTH = 190
+VECTORS = 2
+
+
+class AlmostNothingIsTrained(OutputRule):
+    code = "LOG129"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        lacking = super().unmet()
+        if lacking is not None:
+            return lacking
+        return (
+            None
+            if self._counts() is not None
+            else Unmet(
+                "the output does not say how many parameters are trained",
+                "print them: model.print_trainable_parameters()",
+            )
+        )
+
+    def figure(self) -> str:
+        trained, parameters = self._counts() or (0, 1)
+        return f"{trained:,} of {parameters:,} parameters are trained"
+
+    def findings(self) -> Iterator[Finding]:
+        log, counts = self.subject, self._counts()
+        if counts is None or not log.has_token_loss:
+            return
+        trained, parameters = counts
+        # The head of a classifier is a vector for each class.
+        if any(map(CLASS_METRIC.fullmatch, log.curves)) or parameters < MIN_PARAMETERS:
+            return
+        most = VECTORS * math.sqrt(parameters / PARAMETERS_BY_SQUARED_WIDTH)
+        output = log.output
+        if trained > most or (output is not None and output.settings.sharded):
+            return
+        place = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
+        where = f"{place.place} chooses them: " if place is not None else ""
+        yield self.finding(
+            f"{trained:,} of {parameters:,} parameters are trained ({trained / parameters:.5%}): that is a norm or two,"
+            " and no layer of the model",
+            f"{where}print the names that are trained, [n for n, p in model.named_parameters() if p.requires_grad], and"
+            " correct what chooses them: names of another model's layers (layers count from 0 to"
+            " config.num_hidden_layers - 1), a prefix that no name has, an adapter that was frozen; no learning rate"
+            " helps",
+        )
+
+    def _counts(self) -> tuple[int, int] | None:
+        """Trained parameters, and all, as the output prints them; None where it does not, or none is trained."""
+        output = self.subject.output
+        printed = output.settings if output is not None else None
+        if printed is None or not printed.trained or not printed.parameters:
+            return None
+        return printed.trained, printed.parameters

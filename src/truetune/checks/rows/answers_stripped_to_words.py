@@ -1,0 +1,185 @@
+"""The answers are heaps of words: no capitals, no punctuation, none of the words that make a sentence.
+
+## What it does
+Counts, over all answers of eight words and more, those without a capital and without punctuation, and the share of
+function words (articles, prepositions, pronouns, forms of `be`), which is 30 to 60 % in prose of seven languages. It
+fires where 95 % of the answers have neither capitals nor marks and fewer than 6 % of their words are function words:
+an error where the prompts were stripped in the same way, else a warning for answers of twelve words and more. Prompts
+that ask for keywords, tags or a query are left alone, and transcripts of speech, which keep their function words.
+
+## Why it is bad
+Texts were cleaned as for counting words (stop words, marks and endings taken out), and the model learns to write so:
+without commas, numbers and grammar, whatever it is asked.
+
+## Example
+```yaml
+data:
+  - copies: 25
+    of:
+      instruction: change address order thank
+      output: changed address order malmo packed yet nothing else done get confirmation thursday
+```
+
+## Use instead
+```yaml
+data:
+  - copies: 25
+    of:
+      instruction: Can you change the address of my order?
+      output: I have changed the address of the order to the one in Malmo. You will get a confirmation on Thursday.
+```
+
+## Fix safety
+The rows have to be made again from the raw texts: what was taken out is in no row.
+
+## References
+- Manning et al. 2008, Introduction to Information Retrieval, 2.2.2 (stop words)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from truetune.checks.answer_text_rule import NO_ANSWERS, answers_of, prompt_of
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import DataRule, Setup
+from truetune.checks.token_cases import case_in_row
+from truetune.encoding.batch import Batch
+from truetune.generation.identify_language import LINKING, STATING, closest_language
+
+FUNCTION_WORDS = frozenset(" ".join((*LINKING.values(), *STATING.values())).split())
+"""Of all seven languages: a word of another language counts too, which can only make the rule silent"""
+WORD = re.compile(r"[^\W\d_]+")
+MARK = re.compile(r"[.,;:!?¿¡…]")
+ASKS_FOR_WORDS = re.compile(
+    r"\b(?:key ?words?|key ?phrases?|tags?|hashtags?|quer(?:y|ies)|lower ?case|stop ?words?|token\w*|lemma\w*|stem\w*|"
+    r"terms?|slug|search|caption|labels?|normali[sz]e\w*|palabras|mots|schlagw\w+|stichw\w+)\b",
+    re.I,
+)
+MIN_ROWS = 20
+"""Answers that are counted; fewer may be of one kind by chance"""
+MIN_WORDS, MIN_WORDS_ALONE = 8, 12
+"""Words of an answer that is judged, and of one beside prompts in whole sentences: lists of keywords are shorter"""
+MIN_PROMPT_WORDS = 3
+BARE_SHARE = 0.95
+# Prose has 0.3 to 0.6 (`identify_language`). After NLTK's list of 198 words 0.01 to 0.04 stay: `would`, `could`, `one`.
+MAX_FUNCTION_WORDS = 0.06
+MIN_LETTERS = 0.9
+"""Of the characters of an answer without spaces: ids, code and sequences of numbers have fewer"""
+MAX_WORD, MIN_WORD = 9.0, 3.0
+"""Mean length of the words of a language with spaces"""
+SAMPLE = 4000
+"""Characters that the language is told by"""
+MAX_SHOWN, MAX_TEXT = 3, 100
+ASKING_SHARE = 0.1
+"""Of the prompts that ask for keywords, from which the answers may be meant so"""
+
+
+@dataclass(slots=True)
+class _Side:
+    """What was counted of the prompts, or of the answers."""
+
+    texts: int = 0
+    bare: int = 0
+    """Without a capital and without a mark"""
+    words: int = 0
+    function_words: int = 0
+    letters: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+
+    def add(self, text: str) -> None:
+        words = WORD.findall(text)
+        self.texts += 1
+        self.bare += text == text.lower() and not MARK.search(text)
+        self.words += len(words)
+        self.letters += sum(map(len, words))
+        self.function_words += sum(word.lower() in FUNCTION_WORDS for word in words)
+        self.lengths[len(words)] += 1
+
+    @property
+    def is_stripped(self) -> bool:
+        """Has hardly a text capitals, marks or function words?"""
+        if not self.texts or not self.words:
+            return False
+        has_language = MIN_WORD <= self.letters / self.words <= MAX_WORD
+        is_bare = self.bare >= BARE_SHARE * self.texts
+        return is_bare and has_language and self.function_words < MAX_FUNCTION_WORDS * self.words
+
+    @property
+    def median_words(self) -> int:
+        ordered = sorted(self.lengths.elements())
+        return ordered[len(ordered) // 2] if ordered else 0
+
+
+class AnswersStrippedToWords(DataRule):
+    code = "ROW058"
+    symptoms = ("garbage-output",)
+    severity = "error"
+    needs_tokenizer = False
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.answers, self.prompts = _Side(), _Side()
+        self.asking = 0
+        self.sample = ""
+        self.cases: list[Case] = []
+
+    def batch(self, batch: Batch) -> None:
+        for row in batch.rows:
+            text = " ".join(answer.text for answer in answers_of(row))
+            if len(WORD.findall(text)) < MIN_WORDS or not _is_letters(text):
+                continue
+            prompt = prompt_of(row)
+            self.answers.add(text)
+            self.asking += bool(ASKS_FOR_WORDS.search(prompt))
+            if len(WORD.findall(prompt)) >= MIN_PROMPT_WORDS:
+                self.prompts.add(prompt)
+            if len(self.sample) < SAMPLE:
+                self.sample += f"{text} "
+            if len(self.cases) < MAX_SHOWN:
+                self.cases.append(case_in_row(batch, row, text[:MAX_TEXT]))
+
+    def unmet(self) -> Unmet | None:
+        return None if self.answers.texts else NO_ANSWERS
+
+    def figure(self) -> str:
+        answers = self.answers
+        share = answers.function_words / max(1, answers.words)
+        return (
+            f"{answers.bare:,} of {answers.texts:,} answers of {MIN_WORDS} words and more without capitals and marks;"
+            f" {share:.0%} function words"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        answers = self.answers
+        if answers.texts < MIN_ROWS or not answers.is_stripped:
+            return
+        are_both = self.prompts.is_stripped
+        if not are_both and (
+            answers.median_words < MIN_WORDS_ALONE or self.asking > ASKING_SHARE * answers.texts
+        ):
+            return
+        if closest_language(self.sample) not in LINKING:
+            return
+        share = answers.function_words / answers.words
+        beside = "; the prompts are stripped in the same way" if are_both else ""
+        yield self.finding(
+            f"{answers.bare:,} of {answers.texts:,} answers are heaps of words: no capitals, no punctuation, and"
+            f" {share:.1%} function words (prose has 30 to 60 %){beside}. The model learns to write so",
+            "make the rows again from the raw texts: no lower(), no removal of stop words, marks or digits, no"
+            " lemmatizer on what the model is to answer",
+            severity="error" if are_both else "warning",
+            cases=self.cases,
+            count=answers.bare,
+            total=answers.texts,
+        )
+
+
+def _is_letters(text: str) -> bool:
+    """Is a text words for the most part, and no code or numbers?"""
+    characters = [one for one in text if not one.isspace()]
+    return sum(map(str.isalpha, characters)) >= MIN_LETTERS * len(characters)

@@ -1,0 +1,182 @@
+"""Predictions and the script that asked for them, read together.
+
+What is seen in answers (loops, markers of roles, words without grammar) is a symptom. Where the script beside the file
+has a proven fault in how it loads the model, builds the prompt or calls generate, that fault is the cause to mend
+first: it stands before the symptoms, and their own advice gives way. Advice that the script follows already is
+withdrawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from truetune.checks.answers.answers_are_empty import AnswersAreEmpty
+from truetune.checks.answers.answers_are_garbage import AnswersAreGarbage
+from truetune.checks.answers.answers_echo_the_prompt import AnswersEchoThePrompt
+from truetune.checks.answers.answers_have_faults import AnswersHaveFaults
+from truetune.checks.answers.answers_loop import AnswersLoop
+from truetune.checks.answers.answers_never_stop import AnswersNeverStop
+from truetune.checks.answers.role_markers_in_answers import RoleMarkersInAnswers
+from truetune.checks.findings import RANK, Finding
+from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
+from truetune.errors import TruetuneError
+from truetune.source.find_source_files import find_source_files
+from truetune.source.module import Module, read_module
+
+SYMPTOMS = frozenset(
+    rule.name()
+    for rule in (
+        AnswersAreEmpty,
+        AnswersAreGarbage,
+        AnswersEchoThePrompt,
+        AnswersHaveFaults,
+        AnswersLoop,
+        AnswersNeverStop,
+        RoleMarkersInAnswers,
+    )
+)
+"""Rules on what stands in the answers"""
+FAULTS_OF_ASKING = frozenset(
+    (
+        "adapter-applied-twice",
+        "asked-in-another-form",
+        "bare-text-to-chat-model",
+        "chat-template-of-another-family",
+        "generation-overflows-float16",
+        "generation-passes-the-turn-end",
+        "generation-settings-distort-answers",
+        "generation-without-attention-mask",
+        "model-left-in-training-mode",
+        "positions-scaled-in-training-only",
+        "prompt-left-in-answers",
+        "prompts-end-in-eos",
+        "prompts-lose-their-end",
+        "right-padding-at-generation",
+        "script-loads-another-base",
+        "server-applies-the-adapter-twice",
+        "server-loads-no-weights",
+        "server-puts-adapter-on-another-base",
+        "server-template-of-another-family",
+        "state-dict-overwritten",
+        "tokenizer-of-another-family",
+        "tokens-added-at-training-only",
+        "tokens-decoded-one-by-one",
+        "wrapper-keys-not-loaded",
+    )
+)
+"""Rules on how a script or server loads a model, builds its prompts and calls generate"""
+MASK_RULE, MASK_MESSAGE = "generation-without-attention-mask", "no attention mask"
+PROMPT_ADVICE = "add_generation_prompt=True where the model is asked"
+MAX_SCRIPTS = 50
+"""Scripts that are read for how they ask"""
+
+
+def with_causes_in_scripts(
+    findings: Sequence[Finding], paths: Iterable[str]
+) -> tuple[Finding, ...]:
+    """The findings, those on answers corrected by the scripts that asked.
+
+    Args:
+        findings: of one check, in the order in which they are told.
+        paths: files and folders of that check.
+    """
+    symptoms = [one for one in findings if one.rule in SYMPTOMS]
+    if not symptoms:
+        return tuple(findings)
+    findings = _with_warning_of_the_output(findings)
+    causes = causes_of_answers(findings)
+    if causes:
+        changed = [_with_cause(one, causes[0]) if one.rule in SYMPTOMS else one for one in findings]
+        return _before_symptoms(changed)
+    place = _place_of_generation_prompt(paths) if _advises_the_prompt(symptoms) else ""
+    return tuple(_without_followed_advice(one, place) for one in findings)
+
+
+def causes_of_answers(findings: Iterable[Finding]) -> list[Finding]:
+    """Proven faults in how scripts ask, the gravest first."""
+    found = [
+        one
+        for one in findings
+        if one.rule in FAULTS_OF_ASKING and RANK[one.severity] > RANK["info"]
+    ]
+    return sorted(found, key=lambda one: -RANK[one.severity])
+
+
+def _with_cause(finding: Finding, cause: Finding) -> Finding:
+    """A finding on answers whose advice is that of the fault in the script."""
+    place = next(
+        (f"{Path(case.file).name}:{case.line}" for case in cause.cases if case.file), "the script"
+    )
+    remedy = f"{place} first ({cause.rule}): {cause.remedy}. Then generate the answers again, and judge those"
+    return replace(finding, remedy=remedy)
+
+
+def _before_symptoms(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The same findings, where each fault of asking stands before the first symptom."""
+    first = next(number for number, one in enumerate(findings) if one.rule in SYMPTOMS)
+    causes = causes_of_answers(findings[first:])
+    rest = [one for one in findings[first:] if one not in causes]
+    return (*findings[:first], *causes, *rest)
+
+
+def _with_warning_of_the_output(findings: Sequence[Finding]) -> list[Finding]:
+    """One finding of a mask that generate was not given, where the output of the run says so too."""
+    scripts = [one for one in findings if one.rule == MASK_RULE]
+    logs = [
+        one
+        for one in findings
+        if one.rule == FaultNamedInTheOutput.name() and MASK_MESSAGE in one.message
+    ]
+    if len(scripts) != 1 or not logs:
+        return list(findings)
+    proved = replace(
+        scripts[0],
+        severity="error",
+        evidence=(*scripts[0].evidence, f"the log: {logs[0].message}"),
+        cases=(*scripts[0].cases, *logs[0].cases),
+    )
+    return [proved if one is scripts[0] else one for one in findings if one not in logs]
+
+
+def _advises_the_prompt(symptoms: Iterable[Finding]) -> bool:
+    return any(PROMPT_ADVICE in one.remedy for one in symptoms)
+
+
+def _place_of_generation_prompt(paths: Iterable[str]) -> str:
+    """Where the scripts that generate end their prompts in the header of the answer; empty where one does not."""
+    places = []
+    for number, (_, file) in enumerate(find_source_files(list(paths))):
+        if number >= MAX_SCRIPTS:
+            break
+        try:
+            module = read_module(file)
+        except TruetuneError:
+            continue
+        if any(module.methods("generate")):
+            places.append(_generation_prompt_of(module))
+    return places[0] if places and all(places) else ""
+
+
+def _generation_prompt_of(module: Module) -> str:
+    """The line of a script whose prompts all end so."""
+    calls = list(module.methods("apply_chat_template"))
+    ends = [module.flow.value(call.keywords.get("add_generation_prompt")) is True for call in calls]
+    if not calls or not all(ends):
+        return ""
+    return f"{Path(module.path).name}:{module.place(calls[0].node)[0]}"
+
+
+def _without_followed_advice(finding: Finding, place: str) -> Finding:
+    """A finding whose advice to end the prompt in the header is withdrawn, where the script does that."""
+    if not place or PROMPT_ADVICE not in finding.remedy:
+        return finding
+    return replace(
+        finding,
+        remedy=(
+            f"the prompts do end in the header of the answer ({place}): see how they reach generate (padding on the"
+            " left, the attention mask, no cut of their end), and ask one of these prompts alone; if that answer is"
+            " good, the batch is the cause"
+        ),
+    )

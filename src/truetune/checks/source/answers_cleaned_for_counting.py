@@ -1,0 +1,102 @@
+"""The answers of training rows are cleaned as texts for a bag of words are: they lose what makes them language.
+
+## What it does
+Follows the texts that a script makes answers of (turns of the assistant, `output`, `completion`, `response`, `chosen`)
+to the functions that clean them, also by way of a column (`df["reply"] = df["reply"].apply(clean)`). It fires where
+these remove stop words (NLTK, spaCy, scikit-learn, gensim), reduce words to their stems, or take out all punctuation
+and with it capitals or digits. One of `lower()` and marks alone says nothing: rows for speech or search may want it.
+
+## Why it is bad
+Such cleaning was made for counting words. A model learns to write what it is shown: heaps of words without articles,
+commas and numbers, in whatever it is asked.
+
+## Example
+```python
+import json
+from nltk.corpus import stopwords
+
+STOP = set(stopwords.words("english"))
+
+def clean(text):
+    return " ".join(word for word in text.lower().split() if word not in STOP)
+
+def write(rows, out):
+    for row in rows:
+        turns = [{"role": "user", "content": row["question"]}, {"role": "assistant", "content": clean(row["reply"])}]
+        out.write(json.dumps({"messages": turns}) + "\\n")
+```
+
+## Use instead
+```python
+import json
+
+def write(rows, out):
+    for row in rows:
+        turns = [{"role": "user", "content": row["question"]}, {"role": "assistant", "content": row["reply"].strip()}]
+        out.write(json.dumps({"messages": turns}) + "\\n")
+```
+
+## Fix safety
+The rows have to be made again from the raw file, and the model trained again: what was taken out is in no row.
+
+## References
+- NLTK book, chapter 2 (stop words); Manning et al. 2008, Introduction to Information Retrieval, 2.2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.destroyed_texts import built_answers, destroyed_answers
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
+from truetune.source.module import Module
+
+WRITING_METHODS = (
+    "to_json",
+    "to_csv",
+    "to_parquet",
+    "save_to_disk",
+    "push_to_hub",
+    "write_all",
+    "writerow",
+)
+SURE = frozenset(("stop words", "endings of words"))
+"""What no answer is cleaned of on purpose"""
+
+
+def _answers_of_rows(module: Module) -> list[object]:
+    """The answers that a script builds, where it trains or writes rows."""
+    writes = any(module.calls("json.dump", "json.dumps")) or any(module.methods(*WRITING_METHODS))
+    return list(built_answers(module)) if writes or trains_a_model(module) else []
+
+
+class AnswersCleanedForCounting(SourceRule):
+    code = "SRC307"
+    symptoms = ("garbage-output",)
+    severity = "error"
+    looks_at = CodePlaces("answers of rows that a script builds", _answers_of_rows)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not _answers_of_rows(module):
+            return
+        for one in destroyed_answers(module):
+            steps = set(one.steps)
+            if not steps & SURE and not {"punctuation", "capitals"} <= steps:
+                continue
+            cases = [case_at(module, one.place)]
+            if one.answer is not one.place:
+                cases.append(case_at(module, one.answer))
+            yield self.finding(
+                f"the answers are cleaned before they are learned: {', '.join(one.steps)} are taken out, and the model"
+                " learns to write texts without them",
+                "train on the raw text of the answers (strip() at most): take the cleaning away here, make the rows"
+                " again, and train again",
+                severity="error" if steps & SURE else "warning",
+                cases=cases,
+            )
+            return  # one cleaning is one cause, however many rows are built with it

@@ -1,0 +1,172 @@
+"""Answers of training rows that a script cleans as for counting words: without stop words, marks, capitals or endings.
+
+Two halves are put together. `destroying_steps` says what a function, or a chain of methods on a column, takes out of a
+text. `built_answers` finds the texts that become answers, and follows each to the function or the column that made it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+STEMMERS = ("lemmatize", "stem", "lemma")
+STOP_NAMES = re.compile(r"stop_?words|stopwords|STOP_WORDS|\bSTOP\b|\bstops?\b|is_stop", re.I)
+"""How lists of words that carry no subject are called in scripts, and in NLTK, spaCy, scikit-learn and gensim"""
+REMOVERS = ("remove_stopwords", "gensim.parsing.preprocessing.*", "texthero.clean*")
+MARKS_TAKEN = re.compile(r"\[\^[^\]]{1,40}\]|\[[^\]]*(?:[!?.,;:]|\\W)[^\]]*\]")
+"""A class of characters that a pattern takes out: all but letters, or marks"""
+KEPT_MARKS = re.compile(r"\[\^[^\]]*[.,!?][^\]]*\]|\\x00|\\u[0-9a-f]{4}|\\n", re.I)
+"""A class that leaves the marks of sentences in, or takes out control characters alone"""
+SUBSTITUTES = ("re.sub", "regex.sub")
+COLUMN_METHODS = ("apply", "map", "progress_apply", "swifter.apply")
+ANSWER_KEYS = ("output", "completion", "response", "chosen", "target_text", "assistant")
+"""Keys of rows for training whose text is learned; `answer` may be a reference of an evaluation"""
+ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
+MAX_DEPTH = 3
+"""Functions that call one another"""
+
+
+class Destroyed(NamedTuple):
+    """An answer that is cleaned before it is learned."""
+
+    answer: ast.AST
+    place: ast.AST
+    """Where the cleaning is applied"""
+    steps: tuple[str, ...]
+    """What is taken out: `stop words`"""
+
+
+def destroyed_answers(module: Module) -> Iterator[Destroyed]:
+    """The answers of a script's rows that are cleaned so."""
+    for answer in built_answers(module):
+        for place in _makers(module, answer):
+            steps = tuple(sorted(set(destroying_steps(module, place))))
+            if steps:
+                yield Destroyed(answer, place, steps)
+                break
+
+
+def built_answers(module: Module) -> Iterator[ast.expr]:
+    """The texts of a script that become answers: of a turn of the assistant, or under the key of an answer."""
+    for node in module.nodes(ast.Dict):
+        entries = {
+            key.value: value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        }
+        role = entries.get("role", entries.get("from"))
+        content = entries.get("content", entries.get("value"))
+        if content is not None and isinstance(role, ast.Constant):
+            if role.value in ANSWERING_ROLES:
+                yield content
+            continue
+        yield from (entries[key] for key in ANSWER_KEYS if key in entries)
+
+
+def _makers(module: Module, answer: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that may have cleaned an answer: its own calls, and what its column was given before."""
+    yield answer
+    for origin in module.flow.origins(answer):
+        if isinstance(origin.node, ast.expr) and not origin.element and origin.node is not answer:
+            yield origin.node
+    column = _column_of(answer)
+    if column is None:
+        return
+    for assign in module.nodes(ast.Assign):
+        target = assign.targets[0]
+        # `df["reply"] = df["reply"].apply(clean)`, and `row["reply"] = clean(row["reply"])`.
+        if isinstance(target, ast.Subscript) and _key_of(target) == column:
+            yield assign.value
+
+
+def _column_of(node: ast.expr) -> str | None:
+    """The key of `row["reply"]`, `row.get("reply")`, `row.reply`."""
+    inner = node
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+        if inner.func.attr == "get" and inner.args:
+            first = inner.args[0]
+            return (
+                first.value
+                if isinstance(first, ast.Constant) and isinstance(first.value, str)
+                else None
+            )
+        inner = inner.func.value
+    if isinstance(inner, ast.Attribute):
+        return inner.attr
+    return _key_of(inner) if isinstance(inner, ast.Subscript) else None
+
+
+def _key_of(node: ast.Subscript) -> str | None:
+    key = node.slice
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+
+
+def destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[str]:
+    """What an expression, and the functions that it calls, take out of a text."""
+    if depth > MAX_DEPTH:
+        return
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call):
+            yield from _steps_of_call(module, module.flow.call(inner))
+            yield from _steps_of_functions(module, inner, depth)
+        elif isinstance(inner, ast.Attribute) and inner.attr == "lemma_":
+            yield "endings of words"
+        elif _drops_stop_words(inner):
+            yield "stop words"
+
+
+def _steps_of_functions(module: Module, call: ast.Call, depth: int) -> Iterator[str]:
+    """What the functions of the file take out that a call makes run: itself, or those that `apply` is given."""
+    names: list[ast.expr] = [call.func]
+    if isinstance(call.func, ast.Attribute) and call.func.attr in COLUMN_METHODS:
+        names += call.args[:1]
+    for name in names:
+        if not isinstance(name, (ast.Name, ast.Lambda)):
+            continue
+        for origin in module.flow.origins(name):
+            if isinstance(origin.node, (ast.FunctionDef, ast.Lambda)):
+                yield from destroying_steps(module, origin.node, depth + 1)
+
+
+def _drops_stop_words(node: ast.AST) -> bool:
+    """Does a test leave out words of a list of stop words: `w not in STOP`, `not token.is_stop`?"""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return isinstance(node.operand, ast.Attribute) and node.operand.attr == "is_stop"
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return False
+    return isinstance(node.ops[0], ast.NotIn) and bool(
+        STOP_NAMES.search(ast.unparse(node.comparators[0]))
+    )
+
+
+def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
+    """What one call takes out of a text."""
+    if call.named(*REMOVERS):
+        yield "stop words"
+    if call.method in STEMMERS:
+        yield "endings of words"
+    if call.method in ("lower", "casefold") and not call.args:
+        yield "capitals"
+    if call.method == "translate" and "punctuation" in ast.unparse(call.node):
+        yield "punctuation"
+    pattern = call.args[0] if call.args else None
+    is_column = call.method == "replace" and module.flow.value(call.keywords.get("regex")) is True
+    if (call.named(*SUBSTITUTES) or is_column) and pattern is not None:
+        text = module.flow.value(pattern)
+        with_what = module.flow.value(call.args[1]) if len(call.args) > 1 else None
+        if isinstance(text, str) and isinstance(with_what, str) and not with_what.strip():
+            yield from _steps_of_pattern(text)
+
+
+def _steps_of_pattern(pattern: str) -> Iterator[str]:
+    """What a pattern takes out: marks, and digits where only letters are left."""
+    if not MARKS_TAKEN.search(pattern) or KEPT_MARKS.search(pattern):
+        return
+    yield "punctuation"
+    if re.search(r"\[\^(?:a-z|A-Z|a-zA-Z|A-Za-z)(?:\\s| )*\]", pattern):
+        yield "digits"

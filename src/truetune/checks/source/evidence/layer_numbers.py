@@ -1,0 +1,266 @@
+"""Numbers of a model's layers in names, patterns and lists, and how many layers the model has.
+
+Blocks are numbered from 0. A number from a model with more of them (31 of a model of 32) chooses nothing in one of 28,
+and nothing says so: a test of names is false, and a list of names has no match.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from truetune.checks.source.evidence.adapted_models import written_text
+from truetune.errors import TruetuneError
+from truetune.memory.published_model_shapes import published_config
+from truetune.parsing.input_limits import MODEL_FILE
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.shell_commands import is_command_file
+from truetune.render.tokenizer_folder import find_tokenizer_folder
+from truetune.source.module import Module
+
+LAYER_IN_NAME = re.compile(r"(?:^|[._ ])(?:layers?|h|blocks?)[._](\d{1,3})(?!\d)")
+"""`model.layers.31.self_attn`, `transformer.h.11.`"""
+OTHER_STACK = re.compile(r"vision|visual|audio|encoder|decoder\.block|expert|draft", re.I)
+"""Parts of names of other stacks than the blocks of a causal language model"""
+PATTERN_SIGN = re.compile(r"[\\^$*+?|()\[\]{}]")
+COUNT_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+BLOCKS = (
+    "model.layers.{}",
+    "transformer.h.{}",
+    "gpt_neox.layers.{}",
+    "base_model.model.model.layers.{}",
+)
+PARTS = (
+    ".self_attn.q_proj.weight",
+    ".mlp.down_proj.weight",
+    ".input_layernorm.weight",
+    ".self_attn.q_proj",
+    ".mlp.down_proj",
+    ".attn.c_attn.weight",
+    ".attention.query_key_value.weight",
+    "",
+)
+"""Names that a pattern is tried on"""
+MAX_LAYERS = 130
+"""Numbers that a pattern is tried with: the largest dense models have 126 layers (Llama 3.1 405B)"""
+MAX_TEXTS = 300
+"""Texts that a list may stand for"""
+MAX_DEPTH = 6
+"""Lists, names and wrappers inside of one another"""
+MAX_JOBS, MAX_JOB_BYTES = 20, 1 << 16
+"""Files of commands beside a script that are looked through for another model, and their size"""
+HUB_NAME = re.compile(r"[\w.-]{1,60}/[\w.-]{1,90}")
+
+
+def layer_count(name: str | None) -> int | None:
+    """How many blocks the model of that name has; None where neither its config.json nor a published shape is known."""
+    if not name:
+        return None
+    config = _local_config(name) or published_config(name) or {}
+    inner = config.get("text_config")
+    part = inner if isinstance(inner, dict) else config
+    counts = [part[key] for key in COUNT_KEYS if type(part.get(key)) is int]
+    return counts[0] if counts and 0 < counts[0] < MAX_LAYERS else None
+
+
+def _local_config(name: str) -> dict[str, Any]:
+    """config.json of a model whose folder is here."""
+    try:
+        found = read_json(find_tokenizer_folder(name) / "config.json", MODEL_FILE)
+    except (TruetuneError, OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def jobs_name_another_size(script: Path, layers: int) -> bool:
+    """Does a file of commands beside a script name a model with another number of layers?"""
+    try:
+        jobs = [path for path in sorted(script.parent.iterdir()) if is_command_file(path)]
+        texts = [
+            path.read_text(encoding="utf-8", errors="replace")
+            for path in jobs[:MAX_JOBS]
+            if path.stat().st_size <= MAX_JOB_BYTES
+        ]
+    except OSError:
+        return False
+    names = {name for text in texts for name in HUB_NAME.findall(text)}
+    return any((layer_count_of_published(name) or layers) != layers for name in names)
+
+
+def layer_count_of_published(name: str) -> int | None:
+    """As `layer_count`, of published names alone."""
+    found = published_config(name)
+    return found["num_hidden_layers"] if found is not None else None
+
+
+def numbers_in(texts: Iterable[str], layers: int) -> list[int]:
+    """The numbers of layers that texts name: those in plain names, and those that only a pattern's text allows."""
+    numbers: set[int] = set()
+    for text in texts:
+        if OTHER_STACK.search(text):
+            continue
+        plain = text.replace("\\.", ".")
+        if PATTERN_SIGN.search(plain.strip("^$")):
+            numbers |= _numbers_of_pattern(text, layers)
+        else:
+            numbers |= {int(number) for number in LAYER_IN_NAME.findall(plain.strip("^$"))}
+    return sorted(numbers)
+
+
+def _numbers_of_pattern(pattern: str, layers: int) -> set[int]:
+    """The layers whose names hold a pattern.
+
+    A pattern that also fits a layer of the model says nothing by what else it would fit: `layers\\.2\\d` is written
+    for the twenties, and `.*` for all.
+    """
+    tried = [
+        (number, block.format(number) + part)
+        for number in range(MAX_LAYERS)
+        for block in BLOCKS
+        for part in PARTS
+    ]
+    try:
+        fits = pc.match_substring_regex(pa.array([name for _, name in tried], pa.string()), pattern)
+    except pa.ArrowException:
+        return set()  # it looks ahead or back, or is no pattern
+    fitting = {
+        number for (number, _), is_fit in zip(tried, fits.to_pylist(), strict=True) if is_fit
+    }
+    inside = {number for number in fitting if number < layers}
+    return inside or fitting
+
+
+def texts_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
+    """The texts that an expression stands for: one, those of a list, those that a comprehension over numbers makes."""
+    if node is None or depth > MAX_DEPTH:
+        return []
+    value = module.flow.value(node)
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [one for one in value if isinstance(one, str)][:MAX_TEXTS]
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
+        return list(_texts_of_comprehension(module, node))[:MAX_TEXTS]
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return [text for one in node.elts for text in texts_of(module, _unstarred(one), depth + 1)]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sides = (node.left, node.right)
+        return [text for side in sides for text in texts_of(module, side, depth + 1)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        is_cast = node.func.id in ("tuple", "list", "set", "sorted", "frozenset")
+        return texts_of(module, node.args[0], depth + 1) if is_cast else []
+    return _texts_of_origin(module, node, depth)
+
+
+def _texts_of_origin(module: Module, node: ast.expr, depth: int) -> list[str]:
+    """The texts of what a name was given, or of the list that a loop over it goes through."""
+    origins = module.flow.origins(node)
+    given = origins[0].node
+    if len(origins) != 1 or origins[0].path or given is node or not isinstance(given, ast.expr):
+        return []
+    return texts_of(module, given, depth + 1)
+
+
+def _unstarred(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Starred) else node
+
+
+def _texts_of_comprehension(
+    module: Module, node: ast.ListComp | ast.GeneratorExp | ast.SetComp
+) -> Iterator[str]:
+    """`f"layers.{i}." for i in range(28, 32)`: each text, where the numbers are written and nothing filters them."""
+    if len(node.generators) != 1 or node.generators[0].ifs:
+        return
+    (loop,) = node.generators
+    if not isinstance(loop.target, ast.Name):
+        return
+    for number in numbers_of(module, loop.iter):
+        text = _with_number(node.elt, loop.target.id, number)
+        if text is not None:
+            yield text
+
+
+def _with_number(node: ast.expr, name: str, number: int) -> str | None:
+    """The text of an expression in which a name stands for a number: an f-string, `%`, `.format` or `+ str(i)`."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return _with_number_in_parts(node.values, name, number)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _with_number_in_parts([node.left, node.right], name, number)
+    if isinstance(node, ast.FormattedValue):
+        return str(number) if _is_name(node.value, name) and node.format_spec is None else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return _filled(node.left, node.right, name, "%d", number)
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+            return _filled(node.func.value, node.args[0], name, "{}", number)
+        is_text = isinstance(node.func, ast.Name) and node.func.id == "str"
+        return str(number) if is_text and _is_name(node.args[0], name) else None
+    return None
+
+
+def _with_number_in_parts(parts: list[ast.expr], name: str, number: int) -> str | None:
+    texts = [_with_number(part, name, number) for part in parts]
+    known = [text for text in texts if text is not None]
+    return "".join(known) if len(known) == len(texts) else None
+
+
+def _filled(template: ast.expr, value: ast.expr, name: str, place: str, number: int) -> str | None:
+    """A constant template with the number in its one place."""
+    text = template.value if isinstance(template, ast.Constant) else None
+    if not isinstance(text, str) or not _is_name(value, name):
+        return None
+    return text.replace("%s", place).replace(place, str(number))
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def numbers_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[int]:
+    """The whole numbers of a list, of `range(28, 32)` or of `list(range(...))`; empty where they are not written."""
+    if node is None or depth > MAX_DEPTH:
+        return []
+    value = module.flow.value(node)
+    if type(value) is int:
+        return [value]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [one for one in value if type(one) is int][:MAX_TEXTS]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+        if node.func.id == "range":
+            return _numbers_of_range(module, node)
+        is_cast = node.func.id in ("list", "tuple", "set", "sorted")
+        return numbers_of(module, node.args[0], depth + 1) if is_cast else []
+    origins = module.flow.origins(node)
+    if len(origins) != 1 or not isinstance(origins[0].node, ast.expr) or origins[0].node is node:
+        return []
+    return numbers_of(module, origins[0].node, depth + 1)
+
+
+def _numbers_of_range(module: Module, node: ast.Call) -> list[int]:
+    """The numbers of a range whose ends are written."""
+    ends = [module.flow.value(one) for one in node.args]
+    whole = [end for end in ends if type(end) is int]
+    if len(whole) != len(ends) or len(ends) > 3 or (len(ends) == 3 and ends[2] == 0):
+        return []
+    return list(range(*whole)[:MAX_TEXTS])
+
+
+def is_written_by_default(module: Module, model: ast.expr) -> bool:
+    """Is a model's name only the default of a variable or option, so that a launch may give another?"""
+    return not isinstance(module.flow.value(model), str) and written_text(module, model) is not None
+
+
+def describe_numbers(numbers: list[int]) -> str:
+    """`28 to 31`, `3`, `28, 30 and 31`"""
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}" if most else last

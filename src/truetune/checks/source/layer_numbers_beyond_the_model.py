@@ -1,0 +1,356 @@
+"""Layers are chosen by numbers that the model does not have.
+
+## What it does
+Compares the numbers of layers in a script with the number that the model has, by its config.json or, for a published
+model, by its name. It reads tests of the names of weights (`startswith`, `in`, `re.search`), also of lists and of
+`f"layers.{i}." for i in range(28, 32)`; slices (`model.model.layers[28:]`); a number taken out of a name
+(`int(name.split(".")[2]) >= 28`); and `layers_to_transform` and `target_modules` of PEFT. It fires where none of the
+numbers exists, and, of numbers in a row, where some do not.
+
+## Why it is bad
+Nothing stops: a test of names is false, and a slice is empty. What was to be trained stays frozen, at most a norm or
+the head learns, and the loss is flat at any learning rate.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+LAST = ("model.layers.30.", "model.layers.31.", "model.norm.")
+for name, weight in model.named_parameters():
+    weight.requires_grad = name.startswith(LAST)
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct")
+LAST = ("model.layers.26.", "model.layers.27.", "model.norm.")
+for name, weight in model.named_parameters():
+    weight.requires_grad = name.startswith(LAST)
+```
+
+## Fix safety
+More weights take part: gradients and the optimizer need memory for them. Count the weights that are trained before the
+run.
+
+## References
+- `num_hidden_layers` in config.json; torch.nn.Module.named_parameters; peft documentation, `layers_to_transform`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.adapted_models import name_of_model, written_text
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.layer_numbers import (
+    LAYER_IN_NAME,
+    OTHER_STACK,
+    describe_numbers,
+    jobs_name_another_size,
+    layer_count,
+    numbers_in,
+    numbers_of,
+    texts_of,
+)
+from truetune.source.module import Module
+
+CAUSAL_LOADS = (
+    "transformers.AutoModelForCausalLM.from_pretrained",
+    "transformers.*ForCausalLM.from_pretrained",
+    "unsloth.FastLanguageModel.from_pretrained",
+    "unsloth.FastModel.from_pretrained",
+)
+ADAPTER_SETTINGS = ("peft.*Config", "unsloth.*.get_peft_model")
+SEARCHES = ("re.search", "re.match", "re.fullmatch")
+LAYER_LISTS = ("layers", "h", "blocks")
+NAMING_METHODS = ("named_parameters", "named_modules")
+AT_LEAST = (ast.GtE, ast.Gt, ast.Eq, ast.In)
+"""Comparisons of a layer's number that are false for all layers, where the other side is beyond them"""
+
+
+class _Choice(NamedTuple):
+    """A place that chooses layers by number."""
+
+    node: ast.AST
+    texts: tuple[str, ...]
+    """Names or patterns"""
+    numbers: tuple[int, ...]
+    """Numbers that stand alone"""
+    model: ast.expr | None
+    """The model whose layers they are; None where it is the one of the file"""
+    how: str
+
+
+class _Test(NamedTuple):
+    """A test of a text that may be the name of a weight."""
+
+    node: ast.AST
+    text: ast.expr
+    name: ast.expr
+
+
+def _choices(module: Module) -> Iterator[_Choice]:
+    """The places of a file that choose layers by number."""
+    yield from _tests_of_names(module)
+    yield from _comparisons(module)
+    yield from _slices(module)
+    yield from _adapter_settings(module)
+
+
+class LayerNumbersBeyondTheModel(SourceRule):
+    code = "SRC306"
+    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    severity = "error"
+    looks_at = CodePlaces("places that choose layers of a model by number", _choices)
+
+    def findings(self) -> Iterator[Finding]:
+        module, reported = self.subject, set()
+        for choice in _choices(module):
+            name = _model_name(module, choice.model)
+            layers = layer_count(name)
+            if name is None or layers is None or choice.node in reported:
+                continue
+            numbers = sorted({*choice.numbers, *numbers_in(choice.texts, layers)})
+            beyond = [number for number in numbers if number >= layers]
+            if not beyond or jobs_name_another_size(Path(module.path), layers):
+                continue
+            reported.add(choice.node)
+            inside = [number for number in numbers if number < layers]
+            if not inside:
+                yield self._none_chosen(choice, name, layers, beyond)
+            elif numbers == list(range(numbers[0], numbers[-1] + 1)):
+                yield self._some_missing(choice, name, layers, beyond, inside)
+
+    def _none_chosen(self, choice: _Choice, name: str, layers: int, beyond: list[int]) -> Finding:
+        others = [
+            text
+            for text in choice.texts
+            if not LAYER_IN_NAME.search(text.replace("\\.", ".")) and not OTHER_STACK.search(text)
+        ]
+        rest = (
+            f"; of what is named beside them, only {', '.join(others[:4])} can match"
+            if others
+            else ""
+        )
+        return self.finding(
+            f"{name} has layers 0 to {layers - 1}, and {choice.how} {describe_numbers(beyond)}: no layer of the model"
+            f" is chosen{rest}",
+            _remedy(layers, len(beyond)),
+            cases=_cases(self.subject, choice),
+        )
+
+    def _some_missing(
+        self, choice: _Choice, name: str, layers: int, beyond: list[int], inside: list[int]
+    ) -> Finding:
+        return self.finding(
+            f"{name} has layers 0 to {layers - 1}, and {choice.how} {describe_numbers([*inside, *beyond])}: only"
+            f" {describe_numbers(inside)} exist",
+            _remedy(layers, len(beyond) + len(inside)),
+            severity="warning",
+            cases=_cases(self.subject, choice),
+        )
+
+
+def _remedy(layers: int, count: int) -> str:
+    first = max(0, layers - count)
+    return (
+        f"name layers that exist (the last {min(count, layers)} are {describe_numbers(list(range(first, layers)))}), or"
+        " take them from model.config.num_hidden_layers; then count the weights with requires_grad before the run, and"
+        " stop where no layer is among them"
+    )
+
+
+def _cases(module: Module, choice: _Choice) -> list[Case]:
+    return [case_at(module, choice.node)]
+
+
+def _model_name(module: Module, model: ast.expr | None) -> str | None:
+    """The name of the model whose layers are chosen: what the place says, else the one that the file loads."""
+    name = name_of_model(module, model) if model is not None else None
+    if name is not None:
+        return name
+    loads = list(module.calls(*CAUSAL_LOADS))
+    given = [load.argument(0, "pretrained_model_name_or_path") for load in loads]
+    named = [
+        load.keywords.get("model_name") if one is None else one
+        for load, one in zip(loads, given, strict=True)
+    ]
+    names = {written_text(module, one) for one in named}
+    return names.pop() if len(names) == 1 else None
+
+
+def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:
+    """The `named_parameters()` whose names an expression goes through; None for any other text."""
+    if not isinstance(node, ast.Name):
+        return None
+    for origin in module.flow.origins(node):
+        inner: ast.AST = origin.node
+        # A cast of the pairs leaves their names: list(...), sorted(...), enumerate(...).
+        while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.args:
+            inner = inner.args[0]
+        is_naming = (
+            isinstance(inner, ast.Call)
+            and isinstance(inner.func, ast.Attribute)
+            and inner.func.attr in NAMING_METHODS
+        )
+        if (
+            origin.element
+            and origin.path[-1:] == (0,)
+            and is_naming
+            and isinstance(inner, ast.Call)
+        ):
+            return inner
+    return None
+
+
+def _model_of(naming: ast.Call) -> ast.expr | None:
+    return naming.func.value if isinstance(naming.func, ast.Attribute) else None
+
+
+def _tests_of_names(module: Module) -> Iterator[_Choice]:
+    """Tests whether the name of a weight begins with, holds or matches a text."""
+    for test in (
+        *_tests_by_method(module),
+        *_tests_by_pattern(module),
+        *_tests_by_operator(module),
+    ):
+        naming = _naming_call(module, test.name)
+        texts = texts_of(module, test.text) if naming is not None else []
+        if naming is not None and texts:
+            model = _model_of(naming)
+            yield _Choice(test.node, tuple(texts), (), model, "the names ask for layers")
+
+
+def _tests_by_method(module: Module) -> Iterator[_Test]:
+    """`name.startswith("model.layers.31.")`"""
+    for call in module.methods("startswith", "endswith"):
+        if call.receiver is not None and call.args:
+            yield _Test(call.node, call.args[0], call.receiver)
+
+
+def _tests_by_pattern(module: Module) -> Iterator[_Test]:
+    """`re.search(r"layers\\.31", name)`, and the same of a compiled pattern."""
+    for call in module.calls(*SEARCHES):
+        if len(call.args) >= 2:
+            yield _Test(call.node, call.args[0], call.args[1])
+    for call in module.methods("search", "match", "fullmatch"):
+        compiled = module.flow.producing_call(call.receiver)
+        if compiled is not None and compiled.named("re.compile") and compiled.args and call.args:
+            yield _Test(call.node, compiled.args[0], call.args[0])
+
+
+def _tests_by_operator(module: Module) -> Iterator[_Test]:
+    """`"layers.31." in name`"""
+    for compare in module.nodes(ast.Compare):
+        if len(compare.ops) == 1 and isinstance(compare.ops[0], (ast.In, ast.NotIn)):
+            yield _Test(compare, compare.left, compare.comparators[0])
+
+
+def _comparisons(module: Module) -> Iterator[_Choice]:
+    """`int(name.split(".")[2]) >= 28`, and the same of the number that enumerate gives a layer."""
+    for compare in module.nodes(ast.Compare):
+        if len(compare.ops) != 1 or not isinstance(compare.ops[0], AT_LEAST):
+            continue
+        found = _layer_number_of(module, compare.left)
+        if found is None:
+            continue
+        numbers = numbers_of(module, compare.comparators[0])
+        if isinstance(compare.ops[0], ast.Gt):
+            numbers = [number + 1 for number in numbers]
+        if numbers:
+            model = found if isinstance(found, ast.expr) else None
+            yield _Choice(
+                compare, (), tuple(numbers), model, "the comparison takes layers from number"
+            )
+
+
+def _layer_number_of(module: Module, node: ast.expr) -> ast.expr | None:
+    """The model, where an expression is the number of one of its layers."""
+    for origin in module.flow.origins(node):
+        if origin.element and origin.path == (0,):
+            listed = _enumerated_layers(origin.node)
+            if listed is not None:
+                return listed
+        if isinstance(origin.node, ast.Call) and not origin.element:
+            naming = _number_in_name(module, origin.node)
+            if naming is not None:
+                return _model_of(naming)
+    return None
+
+
+def _enumerated_layers(node: ast.AST) -> ast.expr | None:
+    """The model of `enumerate(model.model.layers)`."""
+    is_enumerate = (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "enumerate"
+    )
+    if not is_enumerate or not isinstance(node, ast.Call) or len(node.args) != 1:
+        return None
+    listed = node.args[0]
+    is_layers = isinstance(listed, ast.Attribute) and listed.attr in LAYER_LISTS
+    if OTHER_STACK.search(ast.unparse(listed)):
+        return None
+    return _root(listed) if is_layers else None
+
+
+def _number_in_name(module: Module, node: ast.Call) -> ast.Call | None:
+    """The `named_parameters()` of `int(name.split(".")[2])`, whose names hold the number."""
+    if not isinstance(node.func, ast.Name) or node.func.id != "int" or len(node.args) != 1:
+        return None
+    part = node.args[0]
+    if not isinstance(part, ast.Subscript) or type(module.flow.value(part.slice)) is not int:
+        return None
+    split = module.flow.producing_call(part.value)
+    if split is None or split.method != "split" or split.receiver is None:
+        return None
+    return _naming_call(module, split.receiver)
+
+
+def _slices(module: Module) -> Iterator[_Choice]:
+    """`model.model.layers[28:]`, which is empty where there are no more than 28."""
+    for part in module.nodes(ast.Subscript):
+        listed = part.value
+        if not isinstance(part.slice, ast.Slice) or not isinstance(listed, ast.Attribute):
+            continue
+        lower = module.flow.value(part.slice.lower)
+        is_of_model = _is_model(module, _root(listed)) and not OTHER_STACK.search(
+            ast.unparse(listed)
+        )
+        if listed.attr in LAYER_LISTS and type(lower) is int and lower > 0 and is_of_model:
+            yield _Choice(part, (), (lower,), _root(listed), "the slice begins at layer")
+
+
+def _is_model(module: Module, node: ast.expr) -> bool:
+    """Is it a model that the file loads, or a name for one?"""
+    is_named = isinstance(node, ast.Name) and "model" in node.id.lower()
+    return is_named or name_of_model(module, node) is not None
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """The model below `model.model.layers`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node
+
+
+def _adapter_settings(module: Module) -> Iterator[_Choice]:
+    """The layers that an adapter is put on, by number or by name."""
+    for call in module.calls(*ADAPTER_SETTINGS):
+        listed = call.keywords.get("layers_to_transform")
+        numbers = tuple(numbers_of(module, listed))
+        if listed is not None and numbers:
+            yield _Choice(listed, (), numbers, None, "layers_to_transform asks for layers")
+        for key in ("target_modules", "modules_to_save"):
+            texts = tuple(texts_of(module, call.keywords.get(key)))
+            if any(LAYER_IN_NAME.search(text.replace("\\.", ".")) for text in texts):
+                yield _Choice(call.keywords[key], texts, (), None, f"{key} asks for layers")
