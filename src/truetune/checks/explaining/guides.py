@@ -1132,7 +1132,7 @@ GUIDES = (
                   "slower than the base model; DoRA served behind an API"),
             Cause("an adapter is computed beside its base: two small products more in each layer, for each token."
                   " merge_and_unload() before generate, or serve what it saves",
-                  "my fine-tuned model answers at half the tokens per second of the original; PeftModel without"
+                  "the fine-tuned one has half the tokens per second of the original; PeftModel without"
                   " merge_and_unload, LoRA on all linear layers"),
             Cause("the server runs without CUDA graphs (--enforce-eager, enforce_eager=True, --disable-cuda-graph): "
                   "the CPU starts each kernel of each token",
@@ -1225,7 +1225,8 @@ GUIDES = (
             Cause("lm_eval asks one row at a time: its batch size is 1 where none is given. --batch_size auto, or"
                   " --model vllm",
                   "gsm8k, ifeval or another benchmark takes eight hours for a small model; Running generate_until"
-                  " requests at 20 seconds a row"),
+                  " requests at 20 seconds a row",
+                  ("harness-asks-row-by-row",)),
             Cause("a task of lm_eval whose answers end nowhere (until: [], or no stop of the model's) generates"
                   " max_gen_toks tokens for each row",
                   "my own benchmark task takes forever and the outputs go on with made-up questions; task yaml,"
@@ -1235,7 +1236,8 @@ GUIDES = (
                   "Unsloth inference isn't 2x faster, it is slower than plain transformers"),
             Cause("the GGUF file holds float32 or 16-bit weights (--outtype f32) and was never quantized: each token"
                   " reads four to eight times the bytes. llama-quantize IN OUT Q4_K_M",
-                  "my own gguf is 10 times slower than the one I downloaded from the hub; 30 GB file for 8B"),
+                  "my own gguf is 10 times slower than the one I downloaded from the hub; 30 GB file for 8B",
+                  ("server-generates-slowly",)),
             Cause("llama.cpp runs more threads than one socket has cores (-t): hyperthreads and a second NUMA node slow"
                   " each token. -t of the physical cores of a socket, numactl --cpunodebind=0 --membind=0",
                   "on the big server it is slower than on my laptop; two sockets, hyperthreading, -t 64"),
@@ -1244,8 +1246,10 @@ GUIDES = (
                   "when different customers use their own adapter at the same time everything slows to a crawl;"
                   " several lora-modules",
                   ("server-cap-makes-requests-wait",)),
-            Cause("vLLM pads each adapter to --max-lora-rank: give the largest rank that is served",
-                  "turning on LoRA in vLLM costs me half of the throughput; max_lora_rank 256 for r=16"),
+            Cause("vLLM pads each adapter to --max-lora-rank, more than any adapter has: give the largest rank that is"
+                  " served",
+                  "turning on LoRA in vLLM costs me half of the throughput; max_lora_rank 256 for r=16",
+                  ("server-generates-slowly",)),
             Cause("a StoppingCriteria or LogitsProcessor of one's own does Python work for each token: it decodes the"
                   " whole text, or goes over the vocabulary number by number. stop_strings=[...] and a mask made once",
                   "speed starts at 40 tokens per second and falls as the answer grows; restricting the outputs to my"
