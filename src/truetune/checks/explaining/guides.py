@@ -1256,7 +1256,8 @@ GUIDES = (
                   " label set makes it hundreds of times slower"),
             Cause("each worker of the web server loads a model of its own, and they share one GPU: --workers 1, and"
                   " batches inside (vLLM)",
-                  "more workers made the API slower, not faster; uvicorn --workers 4, gunicorn -w 4"),
+                  "more workers made the API slower, not faster; uvicorn --workers 4, gunicorn -w 4",
+                  ("each-worker-loads-the-model",)),
             Cause("the whole history of a chat is sent with each message and grows without end: keep the last turns,"
                   " or a summary; --enable-prefix-caching",
                   "the bot is snappy at first and gets slower with every message; prompt_tokens 512, 2210, 9804"),
