@@ -993,7 +993,9 @@ GUIDES = (
                   "training",
                   ("gpus-mostly-idle",)),
             Cause("the attention is computed eagerly (attn_implementation='eager'): sdpa or flash_attention_2",
-                  "long sequences train slowly; attn_implementation eager; flash attention is not installed"),
+                  "long sequences train slowly; with 2k context it was fine, with 8k context each step is ten times"
+                  " slower; attn_implementation eager; flash attention is not installed",
+                  ("attention-computed-eagerly",)),
             Cause("weights and matrix products in float32, without bf16 and TF32",
                   "trains in float32 or fp32 on an A100; no bf16, fp16 or tf32 in the training arguments; a colleague"
                   " gets 3x my tokens per second on the same card with the same model",
@@ -1029,7 +1031,12 @@ GUIDES = (
             Cause("CUDA_LAUNCH_BLOCKING=1 or anomaly detection is still set",
                   "training is slow since debugging a CUDA error; after I fixed the NaN problem the training is only"
                   " half as fast; set_detect_anomaly",
-                  ("variables-that-hurt",)),
+                  ("debugging-left-on", "variables-that-hurt")),
+            Cause("torch.cuda.empty_cache() and gc.collect() run in each step: the step waits for the GPU, and memory"
+                  " is asked of the driver again",
+                  "memory is fine since I clean up, but the loop has become awfully slow; empty_cache after every"
+                  " batch",
+                  ("cache-emptied-at-each-step",)),
             Cause("a resumed run first reads and throws away the batches that it had trained: ignore_data_skip=True,"
                   " or a loader that keeps its place",
                   "after resuming nothing happens for hours, GPU at 0 percent; Will skip the first epochs then the"
@@ -1253,7 +1260,8 @@ GUIDES = (
             Cause("a StoppingCriteria or LogitsProcessor of one's own does Python work for each token: it decodes the"
                   " whole text, or goes over the vocabulary number by number. stop_strings=[...] and a mask made once",
                   "speed starts at 40 tokens per second and falls as the answer grows; restricting the outputs to my"
-                  " label set makes it hundreds of times slower"),
+                  " label set makes it hundreds of times slower",
+                  ("python-work-for-each-token",)),
             Cause("each worker of the web server loads a model of its own, and they share one GPU: --workers 1, and"
                   " batches inside (vLLM)",
                   "more workers made the API slower, not faster; uvicorn --workers 4, gunicorn -w 4",
