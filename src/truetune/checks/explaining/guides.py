@@ -1056,7 +1056,8 @@ GUIDES = (
                   " (main_process_first) and the others read its cache",
                   "tokenizing takes longer than the training itself; LLaMA-Factory sits at running tokenizer on dataset"
                   " for an hour before anything trains; map does a hundred examples per second; preparation takes an"
-                  " hour on the 8 gpu box, 5 minutes on a single gpu"),
+                  " hour on the 8 gpu box, 5 minutes on a single gpu",
+                  ("rows-prepared-slowly",)),
             Cause("datasets can't hash the mapped function (it holds a lock, a client or another live object): its"
                   " cache is never found again. Make what it needs inside of it, or save_to_disk once",
                   "always processes the dataset again for an hour although nothing changed; couldn't be hashed"
