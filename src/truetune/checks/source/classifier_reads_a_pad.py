@@ -44,6 +44,7 @@ to read pads: train it again.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -65,8 +66,8 @@ READS_LAST_TOKEN = frozenset(
     )
 )  # fmt: skip
 """Model types without an encoder, whose classifier takes the last token that is no pad"""
-SET_IN_CODE = ("pad_token", "padding_side")
-"""Words of code that sets the pad token, or the side of the pads, itself"""
+SET_IN_CODE = frozenset(("pad_token", "pad_token_id", "padding_side"))
+"""Attributes, arguments and keys by which code sets the pad token, or the side of the pads, itself"""
 
 
 class _Pads(NamedTuple):
@@ -87,7 +88,7 @@ class ClassifierReadsAPad(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(part.mentions(*SET_IN_CODE) for part in module.with_linked) or not _pads(module):
+        if any(map(_sets_pad, module.with_linked)) or not _pads(module):
             return
         for call in module.calls(*CLASSIFIERS):
             pads = _pads_of_folders(module, call)
@@ -103,6 +104,17 @@ class ClassifierReadsAPad(SourceRule):
                     case_at(module, call.node),
                 ],
             )
+
+
+def _sets_pad(module: Module) -> bool:
+    """Does code set the pad token or its side?"""
+    if any(not SET_IN_CODE.isdisjoint(call.keywords) for call in module.all_calls):
+        return True
+    keys = (key for node in module.nodes(ast.Dict) for key in node.keys)
+    if any(isinstance(key, ast.Constant) and key.value in SET_IN_CODE for key in keys):
+        return True
+    targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
+    return any(isinstance(one, ast.Attribute) and one.attr in SET_IN_CODE for one in targets)
 
 
 def _pads(module: Module) -> bool:
