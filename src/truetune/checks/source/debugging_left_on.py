@@ -88,7 +88,7 @@ class DebuggingLeftOn(SourceRule):
                 continue
             yield self.finding(
                 f"a switch of debugging was left on in a training: {switch.why}",
-                "take it out, or keep it behind an option: if args.debug: ...",
+                f"remove {module.text_of(switch.node)[:80]}, or keep it behind an option (if args.debug:)",
                 cases=[case_at(module, switch.node)],
             )
 
