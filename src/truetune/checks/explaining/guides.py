@@ -903,8 +903,7 @@ GUIDES = (
                   " multiple choice, re.search of [ABCD]"),
             Cause("the classifier's pad_token_id is not the id that the tokenizer pads with: in a padded batch the"
                   " logit of a pad is read. Set model.config.pad_token_id = tokenizer.pad_token_id",
-                  "Llama or Qwen sequence classifier is at chance in batched evaluation and good with batch size 1",
-                  ("classifier-reads-a-pad",)),
+                  "Llama or Qwen sequence classifier is at chance in batched evaluation and good with batch size 1"),
             Cause("references are numbers or dates in another form (1,234.00 against 1234, DD/MM against MM/DD): right"
                   " answers count as wrong. Normalise both, or score with --parser number",
                   "the metric is stuck at 62 % whatever I train, and I find almost no real mistakes; thousands"
