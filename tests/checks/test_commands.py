@@ -203,21 +203,21 @@ RESULTS = (
         ),
         (
             "e.sh",
-            "accelerate launch -m lm_eval --model_args=pretrained=gemma-3-4b-it --tasks=gsm8k",
+            "accelerate launch -m lm_eval -b 8 --model_args=pretrained=gemma-3-4b-it --tasks=gsm8k",
             [PLAIN],
         ),
-        ("e.sh", "lm_eval --model_args pretrained=m-8b-chat --tasks hellaswag", [GIVEN]),
+        ("e.sh", "lm_eval -b 8 --model_args pretrained=m-8b-chat --tasks hellaswag", [GIVEN]),
         (
             "e.sh",
-            "lm_eval --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template",
+            "lm_eval -b 8 --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template",
             [],
         ),
         (
             "e.sh",
-            "lm_eval --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template -f 5",
+            "lm_eval -b 8 --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template -f 5",
             [GIVEN],
         ),
-        ("e.sh", "lm_eval --model_args pretrained=m-8b --tasks gsm8k", []),
+        ("e.sh", "lm_eval -b 8 --model_args pretrained=m-8b --tasks gsm8k", []),
         (
             "e.sh",
             "lm_eval --model local-chat-completions --model_args model=m-chat --tasks gsm8k",
@@ -336,11 +336,11 @@ LOADED = (
 @pytest.mark.parametrize(
     ("cells", "expected"),
     [
-        ((LOADED, "!lm_eval --model_args pretrained=merged --tasks gsm8k"), [PLAIN]),
-        (("%%bash\nlm_eval --model_args \\\n  pretrained=m-chat --tasks gsm8k",), [PLAIN]),
-        ((LOADED, "!lm_eval --model_args pretrained=other --tasks gsm8k"), []),
-        (("# !lm_eval --model_args pretrained=m-chat --tasks gsm8k",), []),
-        (('print("!lm_eval --model_args pretrained=m-chat --tasks gsm8k")',), []),
+        ((LOADED, "!lm_eval -b 8 --model_args pretrained=merged --tasks gsm8k"), [PLAIN]),
+        (("%%bash\nlm_eval -b 8 --model_args \\\n  pretrained=m-chat --tasks gsm8k",), [PLAIN]),
+        ((LOADED, "!lm_eval -b 8 --model_args pretrained=other --tasks gsm8k"), []),
+        (("# !lm_eval -b 8 --model_args pretrained=m-chat --tasks gsm8k",), []),
+        (('print("!lm_eval -b 8 --model_args pretrained=m-chat --tasks gsm8k")',), []),
     ],
 )
 def test_commands_of_notebooks(

@@ -567,6 +567,8 @@ OWN = {
     "checks.tokens_added_by_project": SWALLOWS,
     "checks.commands.nccl_transport_switched_off": SWALLOWS,
     "source.find_source_files": TELLS,
+    "checks.commands.each_worker_loads_the_model": TYPES_ALONE,
+    "checks.commands.harness_asks_row_by_row": TYPES_ALONE,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
     "checks.source.evidence.printed_row_counts": "a notebook that source.notebook has read, which is fed",

@@ -34,10 +34,15 @@ from truetune.checks.source.model_loaded_beside_another import ModelLoadedBeside
 from truetune.checks.source.outputs_kept_on_the_device import OutputsKeptOnTheDevice
 from truetune.checks.source.reference_lacks_the_sft_adapter import ReferenceLacksTheSftAdapter
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
+from truetune.checks.vllm_server_commands import (
+    adapters_by_served_name,
+    find_vllm_server_commands,
+)
 from truetune.data.row_text_sizes import row_text_sizes
 from truetune.errors import TruetuneError
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.files_beside import (
+    ADAPTERS_AT_ONCE,
     FILLED_TO_LIMIT,
     FROZEN_IN_CODE,
     LABELS_OF_PADS,
@@ -302,6 +307,7 @@ def _settings_of_commands(file: CommandFile) -> Iterator[SettingBeside]:
         if any(word.endswith(".py") for word in command.words):
             yield from _options_of_script(file, command)
         yield from _caps_of_command(file, command)
+    yield from _adapters_at_once(file)
     for variable in environment_of(file, CAP_VARIABLES | NCCL_VARIABLES):
         text = f"{variable.name}={variable.value}"
         number = parse_whole_number(variable.value)
@@ -322,6 +328,18 @@ def _caps_of_command(file: CommandFile, command: ShellCommand) -> Iterator[Setti
             text = f"{options[0]} {value}"
             line = command.line_of(text)
             yield SettingBeside(name, value, file.path, line, text)
+
+
+def _adapters_at_once(file: CommandFile) -> Iterator[SettingBeside]:
+    """How many adapters a batch of vLLM may mix, where fewer than it serves: one where --max-loras is not given."""
+    for server in find_vllm_server_commands(file):
+        served = len(adapters_by_served_name(server))
+        given = last_option(server.options, "--max-loras")
+        mixed = 1 if given is None else parse_whole_number(given)
+        if mixed and mixed < served:
+            text = f"--max-loras is {mixed}, and {served} adapters are served"
+            line = server.command.line_of("--max-loras" if given else "--lora-modules")
+            yield SettingBeside(ADAPTERS_AT_ONCE, mixed, file.path, line, text)
 
 
 def _options_of_script(file: CommandFile, command: ShellCommand) -> Iterator[SettingBeside]:

@@ -113,7 +113,7 @@ class FolderFiles(NamedTuple):
     training: tuple[str, ...]
     predictions: tuple[str, ...]
     others: tuple[str, ...]
-    """Settings, lists of names, logs, verdicts of a judge, what a script of the folder writes, and tables that it reads"""
+    """Settings, lists of names, logs, verdicts of a judge, and what scripts here write or read as raw tables"""
     origins: tuple[str, ...] = ()
     """Rows of which a script makes the rows that are trained"""
 

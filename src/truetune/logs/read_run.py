@@ -198,7 +198,8 @@ def shows_how_run_went(output: ConsoleOutput | None) -> bool:
         return False
     shown = output.failure or output.survived or output.ends or output.notices or output.total
     compiled = output.recompiled.line
-    return bool(shown or output.settings.server or output.rank_differences or compiled)
+    told = output.prepared.rows or output.rank_differences or compiled
+    return bool(shown or output.settings.server or told)
 
 
 def with_console_output(log: RunLog, folder: Path) -> RunLog:

@@ -64,6 +64,8 @@ def _heading(report: SymptomReport) -> str:
     """What the list below is, by whether anything was found."""
     if any(finding.severity != "info" for finding in report.findings):
         return "Other causes of this symptom, which nothing here proves; the likely ones first:"
+    if report.findings[: report.explaining]:
+        return "The notes above may explain it. Look at these too; the likely ones first:"
     return "No rule found a cause here. Look at these yourself; the likely ones first:"
 
 

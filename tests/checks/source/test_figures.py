@@ -32,6 +32,8 @@ NO_PLACE = {
     "nccl-transport-switched-off-in-code": "no variable of NCCL is set",
     "file-read-in-another-encoding": "the file is read as UTF-8",
     "bos-left-out": "the tokenizer adds its special tokens",
+    "cache-emptied-at-each-step": "the memory is left to torch",
+    "debugging-left-on": "anomaly detection is off",
     "reference-lacks-the-sft-adapter": "the adapter is merged, and a new one trained",
 }
 """Rules whose healthy example has none of their places, with the reason"""

@@ -769,6 +769,26 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             " causal_conv1d_fn)` is None. Falling back to the naive implementation."
         ),
     ),
+    "checkpoint-parts-of-another-node": (
+        "FileNotFoundError: [Errno 2] No such file or directory: '/scratch/run/checkpoint-90/global_step90/bf16_zero_pp_rank_5_mp_rank_00_optim_states.pt'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'out/step-100/__12_0.distcp'",
+    ),
+    "mapped-function-without-a-hash": (
+        "Parameter 'function'=<function clean at 0x7f10> of the transform datasets.arrow_dataset.Dataset._map_single couldn't be hashed properly, a random hash was used instead.",
+        "The transform <function encode at 0x7f11> couldn't be hashed properly, a random hash was used instead.",
+    ),
+    "stream-has-few-shards": (
+        "Too many dataloader workers: 4 (max is dataset.num_shards=2). Stopping 2 dataloader workers.",
+        "Too many dataloader workers: 16 (max is dataset.n_shards=1). Stopping 15 dataloader workers.",
+    ),
+    "unsloth-without-fast-adapters": (
+        "Unsloth: Dropout = 0 is supported for fast patching. You are using dropout = 0.1.",
+        "Unsloth: bias = `none` is supported for fast patching. You are using bias = lora_only.",
+    ),
+    "logged-steps-go-back": (
+        "wandb: WARNING Tried to log to step 12 that is less than the current step 44. Steps must be monotonically increasing, so this data will be ignored.",
+        "wandb: WARNING Step 3 is less than current step: 50. Dropping entry.",
+    ),
     "trained-batches-are-skipped": (
         "  Will skip the first 0 epochs then the first 336000 batches in the first epoch.",
         "Will skip the first 2 epochs then the first 4120 batches in the first epoch.",

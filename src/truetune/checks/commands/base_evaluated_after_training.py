@@ -17,13 +17,13 @@ Nothing fails. The scores are those of the base, and it looks as if the training
 ## Example
 ```bash
 trl sft --model_name_or_path org/base-1b --dataset_name rows --max_length 2048 --use_peft --output_dir out/tuned
-lm_eval --model hf --model_args pretrained=org/base-1b --tasks gsm8k
+lm_eval -b 8 --model hf --model_args pretrained=org/base-1b --tasks gsm8k
 ```
 
 ## Use instead
 ```bash
 trl sft --model_name_or_path org/base-1b --dataset_name rows --max_length 2048 --use_peft --output_dir out/tuned
-lm_eval --model hf --model_args pretrained=org/base-1b,peft=out/tuned --tasks gsm8k
+lm_eval -b 8 --model hf --model_args pretrained=org/base-1b,peft=out/tuned --tasks gsm8k
 ```
 
 ## Fix safety

@@ -14,7 +14,7 @@ path that is there is not made again, and so it is the first one's too.
 ## Example
 ```bash
 for step in 200 400 600; do
-  lm_eval --model hf --model_args pretrained=org/base-8b,peft=out/checkpoint-$step --tasks gsm8k \\
+  lm_eval -b 8 --model hf --model_args pretrained=org/base-8b,peft=out/checkpoint-$step --tasks gsm8k \\
     --use_cache cache/gsm8k
 done
 ```
@@ -22,7 +22,7 @@ done
 ## Use instead
 ```bash
 for step in 200 400 600; do
-  lm_eval --model hf --model_args pretrained=org/base-8b,peft=out/checkpoint-$step --tasks gsm8k \\
+  lm_eval -b 8 --model hf --model_args pretrained=org/base-8b,peft=out/checkpoint-$step --tasks gsm8k \\
     --use_cache cache/gsm8k-$step
 done
 ```

@@ -11,14 +11,14 @@ loaded by `peft=FOLDER` alone: its folder as `tokenizer=` changes no weight.
 
 ## Example
 ```bash
-lm_eval --model hf --model_args pretrained=org/base-8b --tasks mmlu --output_path results/base
-lm_eval --model hf --model_args pretrained=org/base-8b,tokenizer=out/lora --tasks mmlu --output_path results/tuned
+lm_eval -b 8 --model hf --model_args pretrained=org/base-8b --tasks mmlu --output_path results/base
+lm_eval -b 8 --model hf --model_args pretrained=org/base-8b,tokenizer=out/lora --tasks mmlu --output_path results/tuned
 ```
 
 ## Use instead
 ```bash
-lm_eval --model hf --model_args pretrained=org/base-8b --tasks mmlu --output_path results/base
-lm_eval --model hf --model_args pretrained=org/base-8b,peft=out/lora --tasks mmlu --output_path results/tuned
+lm_eval -b 8 --model hf --model_args pretrained=org/base-8b --tasks mmlu --output_path results/base
+lm_eval -b 8 --model hf --model_args pretrained=org/base-8b,peft=out/lora --tasks mmlu --output_path results/tuned
 ```
 
 ## Fix safety

@@ -14,14 +14,14 @@ better, whatever it learned.
 
 ## Example
 ```bash
-lm_eval --model_args pretrained=org/base-8b --tasks mmlu --num_fewshot 5 --output_path out/base
-lm_eval --model_args pretrained=out/tuned --tasks mmlu --num_fewshot 0 --limit 200 --output_path out/tuned
+lm_eval -b 8 --model_args pretrained=org/base-8b --tasks mmlu --num_fewshot 5 --output_path out/base
+lm_eval -b 8 --model_args pretrained=out/tuned --tasks mmlu --num_fewshot 0 --limit 200 --output_path out/tuned
 ```
 
 ## Use instead
 ```bash
-lm_eval --model_args pretrained=org/base-8b --tasks mmlu --num_fewshot 5 --output_path out/base
-lm_eval --model_args pretrained=out/tuned --tasks mmlu --num_fewshot 5 --output_path out/tuned
+lm_eval -b 8 --model_args pretrained=org/base-8b --tasks mmlu --num_fewshot 5 --output_path out/base
+lm_eval -b 8 --model_args pretrained=out/tuned --tasks mmlu --num_fewshot 5 --output_path out/tuned
 ```
 
 ## Fix safety

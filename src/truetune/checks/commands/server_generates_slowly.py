@@ -6,8 +6,10 @@ compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--m
 `--cpu-offload-gb` above 0, `--quantization bitsandbytes`, and `awq` or `gptq`, which are orders for the old kernels; as
 a note, `--gpu-memory-utilization` below 0.6 where the file starts one server alone. SGLang: `--disable-cuda-graph`,
 `--max-running-requests` up to 8, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--max-batch-size`
-up to 8, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as notes, `-ngl` of a few layers and `-np 1`. Variables:
-`OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0` and `CUDA_LAUNCH_BLOCKING=1`.
+up to 8, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as notes, `-ngl` of a few layers and `-np 1`; a GGUF
+file of float32, by its name or the command that wrote it. vLLM besides: a `--max-lora-rank` of four times what the
+adapters of `--lora-modules` need, where their settings are here. Variables: `OLLAMA_NUM_PARALLEL=1`,
+`OLLAMA_KEEP_ALIVE=0` and `CUDA_LAUNCH_BLOCKING=1`.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -41,17 +43,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
+from truetune.checks.host_memory_needs import ADAPTER_FILE
 from truetune.checks.rule import CommandRule
-from truetune.checks.vllm_server_commands import VllmServerCommand, find_vllm_server_commands
+from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
+from truetune.checks.vllm_server_commands import (
+    VllmServerCommand,
+    adapters_by_served_name,
+    find_vllm_server_commands,
+)
 from truetune.parsing.docker_compose_services import is_compose_file
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 
 SGLANG = "sglang.launch_server"
-LLAMA_CPP = "llama-server"
+LLAMA_CPP = ("llama-server", "llama-cli", "llama-run")
 TGI, TGI_IMAGE = "text-generation-launcher", "text-generation-inference"
 # At half, 10, the small models of half their layers are passed over; at double, 40, whole 8B models (32 layers) are
 # told.
@@ -63,6 +72,13 @@ OLD_KERNELS = ("awq", "gptq")
 # vLLM's default is 0.9. Half and less is what two servers on one GPU are given.
 LOW_SHARE = 0.6
 """--gpu-memory-utilization below which a server alone leaves much of its GPU unused"""
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Values that vLLM's --max-lora-rank may have (vllm/config/lora.py)"""
+# At 2, a server that is open for adapters of the next size is told; at 8, 64 for adapters of 16 is passed over.
+FAR_TOO_WIDE = 4
+"""Times the rank that is needed, from which on --max-lora-rank is told"""
+FLOAT32_NAME = re.compile(r"(?i)[-_.](?:f|fp)32(?=$|[-_.])")
+"""In the name of a GGUF file, as convert_hf_to_gguf.py and the hub write it"""
 SMALL_CAP = 8
 """Requests at once up to which a cap surely leaves a GPU idle; where memory is short, the cache of keys and values
 bounds them by itself. 0 is no limit to some engines, and one request at a time to others: both are told"""
@@ -152,7 +168,7 @@ def _started_servers(file: CommandFile) -> Iterator[tuple[VllmServerCommand, Slo
     """The servers that a file starts, each with what reads its options."""
     servers = list(find_vllm_server_commands(file))
     for server in servers:
-        yield server, _slow_in_vllm if len(servers) > 1 else _slow_in_vllm_alone
+        yield server, partial(_slow_in_vllm_server, file, server, len(servers) == 1)
     for command in file.commands:
         of_sglang = command.behind("-m", SGLANG)
         if of_sglang is not None:
@@ -161,9 +177,10 @@ def _started_servers(file: CommandFile) -> Iterator[tuple[VllmServerCommand, Slo
         is_image = any(TGI_IMAGE in word for word in command.words) and "run" in command.words
         if of_tgi is not None or is_image:
             yield VllmServerCommand(command, of_tgi or command.words), _slow_in_tgi
-        of_llama = command.behind(LLAMA_CPP)
-        if of_llama is not None:
-            yield VllmServerCommand(command, of_llama), _slow_in_llama_cpp
+        for program in LLAMA_CPP:
+            of_llama = command.behind(program)
+            if of_llama is not None:
+                yield VllmServerCommand(command, of_llama), partial(_slow_in_llama_cpp, file)
 
 
 def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
@@ -235,8 +252,55 @@ def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
         )
 
 
-def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
+def _slow_in_vllm_server(
+    file: CommandFile, server: VllmServerCommand, is_alone: bool, options: tuple[str, ...]
+) -> Iterator[SlowOption]:
+    """What the options of a vLLM server cost, with the adapters that it serves."""
+    yield from _slow_in_vllm_alone(options) if is_alone else _slow_in_vllm(options)
+    yield from _wide_adapters(file, server, options)
+
+
+def _wide_adapters(
+    file: CommandFile, server: VllmServerCommand, options: tuple[str, ...]
+) -> Iterator[SlowOption]:
+    """That all adapters are padded to a rank that none of them has; nothing where one of them is not here."""
+    given = parse_whole_number(last_option(options, "--max-lora-rank"))
+    folders = adapters_by_served_name(server).values()
+    if not given or not folders:
+        return
+    ranks = [_rank_of_adapter(Path(file.path).parent / folder) for folder in folders]
+    largest = max(rank or 0 for rank in ranks)
+    needed = next((rank for rank in LORA_RANKS if rank >= largest), given)
+    if all(ranks) and given >= FAR_TOO_WIDE * needed:
+        yield SlowOption(
+            f"--max-lora-rank {given}",
+            f"--max-lora-rank {given} pads each adapter to {given}, and the largest has r={largest}: every layer"
+            f" multiplies {given // largest} times the adapter, and reserves its memory",
+            f"set --max-lora-rank {needed}",
+        )
+
+
+def _rank_of_adapter(folder: Path) -> int | None:
+    """The largest rank that an adapter's settings name; None where they are not here."""
+    settings = read_folder_settings(folder / ADAPTER_FILE)
+    pattern = settings.get("rank_pattern")
+    others = pattern.values() if isinstance(pattern, dict) else ()
+    return max((one for one in (settings.get("r"), *others) if type(one) is int), default=None)
+
+
+def _slow_in_llama_cpp(file: CommandFile, options: tuple[str, ...]) -> Iterator[SlowOption]:
     """What llama.cpp's options cost; without -ngl, it puts on the GPU what fits."""
+    model = last_option(options, "-m", "--model") or ""
+    if (
+        _is_float32_file(file, model)
+        and last_option(options, "--embedding", "--embeddings") is None
+    ):
+        yield SlowOption(
+            f"-m {model}",
+            f"{Path(model).name} holds float32: each token reads four bytes a weight, where Q4_K_M reads 0.6 and Q8_0"
+            " 1.1",
+            f"quantize it once: llama-quantize {model} {_quantized_name(model)} Q4_K_M (or Q8_0), and serve that file",
+        )
     layers = parse_whole_number(last_option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
     if layers is not None and 0 <= layers < WHOLE_MODEL:
         yield SlowOption(
@@ -254,6 +318,24 @@ def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
             # One user alone is answered fastest so.
             is_certain=False,
         )
+
+
+def _is_float32_file(file: CommandFile, model: str) -> bool:
+    """Does a GGUF file hold float32, by its name or by the command of this file that wrote it?"""
+    if not model.lower().endswith(".gguf"):
+        return False
+    if FLOAT32_NAME.search(Path(model).name):
+        return True
+    return any(
+        last_option(command.words, "--outfile") == model
+        and last_option(command.words, "--outtype") == "f32"
+        for command in file.commands
+    )
+
+
+def _quantized_name(model: str) -> str:
+    """`model-q4_k_m.gguf` for `model-f32.gguf`"""
+    return FLOAT32_NAME.sub("", model.removesuffix(".gguf")) + "-q4_k_m.gguf"
 
 
 def _few_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:

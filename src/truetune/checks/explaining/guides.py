@@ -603,6 +603,39 @@ GUIDES = (
                   "gathered there;"
                   " deepspeed.utils.set_z3_leaf_modules(model, [the MoE block]) gathers all of them",
                   "mixtral, qwen moe or deepseek hangs with deepspeed zero3 after some steps"),
+            Cause("the processes take different branches of the model under ZeRO-3 or FSDP: a batch without images"
+                  " skips the vision tower in one of them, whose layers the others gather. Run the branch on a dummy"
+                  " image and add 0 x its output",
+                  "ZeRO-3 freezes after some hundred steps at full GPU utilisation, ZeRO-2 on the same data runs"
+                  " through; text-only rows among images; py-spy shows _allgather_params"),
+            Cause("rank 0 logs its own loss alone, and each process evaluates its part of the rows"
+                  " (DistributedSampler): sum loss and tokens over all with all_reduce, then divide",
+                  "validation loss on 8 gpus is different from what I get when I evaluate the same checkpoint on one;"
+                  " the logged loss jumps"),
+            Cause("a stream has fewer shards than processes x workers: most workers stop, and each process reads over"
+                  " the rows of the others. Write num_shards as a multiple of the GPUs",
+                  "GPU utilisation saws between 0 and 100 % as soon as I use 8 GPUs with streaming; Too many dataloader"
+                  " workers, max is dataset.num_shards=1",
+                  ("fault-named-in-the-output",)),
+            Cause("CUDA was used in the notebook before notebook_launcher forks it: restart the kernel, and make model"
+                  " and tensors inside of the function that it starts",
+                  "notebook_launcher refuses to start because CUDA is already initialized; Kaggle 2xT4; Cannot"
+                  " re-initialize CUDA in forked subprocess",
+                  ("run-ended-in-an-exception",)),
+            Cause("new weights (an adapter, a head, added tokens) are drawn by another seed in each process and never"
+                  " made equal: one seed until the model is made, or sync_module_states=True",
+                  "FSDP LoRA result is garbage when more than one GPU is used, though the loss seems ok;"
+                  " set_seed(42 + rank)",
+                  ("ranks-hold-different-weights",)),
+            Cause("the run was resumed on another number of GPUs: global_step counts steps of another size, so that"
+                  " rows are skipped or repeated. Keep processes x accumulation x batch as it was",
+                  "after resuming on 2 rather than 8 GPUs the progress bar is at another epoch and training ends early",
+                  ("steps-of-many-rows",)),
+            Cause("each node wrote its part of the checkpoint to its own disk: output_dir on a file system that all"
+                  " nodes share, or copy the parts together before resuming",
+                  "training over two nodes worked but the checkpoint can't be resumed, rank files are missing;"
+                  " bf16_zero_pp_rank_8_mp_rank_00_optim_states.pt not found",
+                  ("run-ended-in-an-exception",)),
             Cause("gradients are averaged at each micro-step of an accumulation: no_sync() on all but the last "
                   "leaves it out",
                   "ddp with gradient accumulation is slow; all reduce at every micro step"),
@@ -897,8 +930,33 @@ GUIDES = (
                   ("rouge-drops-the-script",)),
             Cause("the training loss is logged as the sum of the micro-batches of a step, and the validation loss is a"
                   " mean: divide by the accumulation steps",
-                  "training loss is 10 and validation loss 1.2, training loss eight times higher than validation;"
-                  " overfitting in reverse; own loop with gradient accumulation"),
+                  "training loss is about 10 and validation 1.2, is that overfitting in reverse; training loss is eight"
+                  " times higher than validation; own loop with gradient accumulation"),
+            Cause("text that the chat template made is tokenized with special tokens again: the prompt begins with two"
+                  " BOS. tokenizer(text, add_special_tokens=False), or apply_chat_template(tokenize=True)",
+                  "scores with my script are some points lower than those from the vLLM endpoint for the same model;"
+                  " double BOS, 128000 twice",
+                  ("rendered-text-tokenized-again",)),
+            Cause("no token of the evaluation rows has a label: their prompts fill max_length, or the mask hides all."
+                  " The mean over none is nan",
+                  "train loss is normal, but eval_loss is nan in each evaluation; eval_loss 0",
+                  ("loss-not-finite", "truncation-leaves-no-label")),
+            Cause("packed rows are longer and hold other contexts than single rows: the loss of an evaluation with"
+                  " packing and of one without are not comparable. Evaluate with eval_packing=False in both",
+                  "validation loss jumps when I switch packing on, with the same data and model"),
+            Cause("one class is nearly everything (O in NER): accuracy is that of naming it always, and F1 says what is"
+                  " found. Look at the labels of subwords, at cut rows, and train longer or weigh the classes",
+                  "NER accuracy 96 % but F1 is 0.0; seqeval, no predicted samples; imbalanced labels",
+                  ("score-is-bad",)),
+            Cause("what the sandbox could not run counts as wrong: time-outs on a loaded machine, packages that are not"
+                  " installed. Fewer workers, a longer time-out, the packages of the reference solutions",
+                  "the same samples score 61 on one machine and 38 on another; timed out, ModuleNotFoundError in the"
+                  " results; pass@1 depends on the machine"),
+            Cause("several runs write into one log: the same WANDB_RUN_ID or folder of TensorBoard, or a resumed run"
+                  " that counts its steps from 0",
+                  "the loss curve goes back and forth in zigzag and eval points overlap at the same step; Tried to log"
+                  " to step that is less than the current step; several events.out.tfevents files",
+                  ("fault-named-in-the-output",)),
             Cause("a fine-tune that is no better than chance of the draw", "a point more or less between runs",
                   ("no-better-than-base",)),
         ),
@@ -951,10 +1009,14 @@ GUIDES = (
                   "training",
                   ("gpus-mostly-idle",)),
             Cause("the attention is computed eagerly (attn_implementation='eager'): sdpa or flash_attention_2",
-                  "long sequences train slowly; attn_implementation eager; flash attention is not installed"),
+                  "long sequences train slowly; with 2k context it was fine, with 8k context each step is ten times"
+                  " slower; attn_implementation eager; flash attention is not installed",
+                  ("attention-computed-eagerly",)),
             Cause("weights and matrix products in float32, without bf16 and TF32",
-                  "trains in float32 or fp32 on an A100; no bf16, fp16 or tf32 in the training arguments",
-                  ("bf16-is-emulated", "four-bit-computed-in-float32")),
+                  "trains in float32 or fp32 on an A100; no bf16, fp16 or tf32 in the training arguments; a colleague"
+                  " gets 3x my tokens per second on the same card with the same model",
+                  ("training-computed-in-float32", "tensor-cores-stand-idle", "bf16-is-emulated",
+                   "four-bit-computed-in-float32")),
             Cause("torch.compile compiles again for each shape of a batch",
                   "recompile_limit; torch_compile training is slower than without; each new length takes a minute",
                   ("compiled-again-for-each-shape",)),
@@ -973,7 +1035,9 @@ GUIDES = (
                   "the first steps of training are slow, saving a checkpoint takes minutes; NFS, Lustre, Google Drive",
                   ("evaluation-takes-the-time",)),
             Cause("the run became slower: another process uses the GPU, or it is throttled",
-                  "the training steps were fast at first and are slow now; thermal slowdown, power cap",
+                  "the training steps were fast at first and are slow now; sometimes the training is quick, at other"
+                  " times of the day it is twice as slow; ollama or another user on the same gpu; thermal slowdown,"
+                  " power cap",
                   ("training-slows-down",)),
             Cause("the completions of GRPO or RLOO are generated by transformers inside of the trainer, without an"
                   " engine: use_vllm=True with vllm_mode='colocate', or a server",
@@ -981,8 +1045,14 @@ GUIDES = (
                   " transformers.generate takes most of step_time; rollouts, max_completion_length",
                   ("generation-takes-the-steps",)),
             Cause("CUDA_LAUNCH_BLOCKING=1 or anomaly detection is still set",
-                  "training is slow since debugging a CUDA error; detect_anomaly",
-                  ("variables-that-hurt",)),
+                  "training is slow since debugging a CUDA error; after I fixed the NaN problem the training is only"
+                  " half as fast; set_detect_anomaly",
+                  ("debugging-left-on", "variables-that-hurt")),
+            Cause("torch.cuda.empty_cache() and gc.collect() run in each step: the step waits for the GPU, and memory"
+                  " is asked of the driver again",
+                  "memory is fine since I clean up, but the loop has become awfully slow; empty_cache after every"
+                  " batch",
+                  ("cache-emptied-at-each-step",)),
             Cause("a resumed run first reads and throws away the batches that it had trained: ignore_data_skip=True,"
                   " or a loader that keeps its place",
                   "after resuming nothing happens for hours, GPU at 0 percent; Will skip the first epochs then the"
@@ -997,6 +1067,54 @@ GUIDES = (
                   " Sysmem Fallback`",
                   "a slightly bigger batch is suddenly 30 times slower; Shared GPU memory in the task manager;"
                   " dedicated memory is full; WSL2, Windows"),
+            Cause("rows are tokenized one at a time, or on one CPU core: dataset.map without batched=True and num_proc,"
+                  " a tokenizer with use_fast=False, or overwrite_cache with one worker. Under torchrun, one rank maps"
+                  " (main_process_first) and the others read its cache",
+                  "tokenizing takes longer than the training itself; LLaMA-Factory sits at running tokenizer on dataset"
+                  " for an hour before anything trains; map does a hundred examples per second; preparation takes an"
+                  " hour on the 8 gpu box, 5 minutes on a single gpu",
+                  ("rows-prepared-slowly",)),
+            Cause("datasets can't hash the mapped function (it holds a lock, a client or another live object): its"
+                  " cache is never found again. Make what it needs inside of it, or save_to_disk once",
+                  "always processes the dataset again for an hour although nothing changed; couldn't be hashed"
+                  " properly, a random hash was used; many cache-*.arrow files",
+                  ("fault-named-in-the-output",)),
+            Cause("whole checkpoints are written too often: the states of Adam are several times the weights. A larger"
+                  " save_steps, or save_only_model=True where nobody resumes",
+                  "every couple of minutes the training hangs for a long while and continues; save_steps 20,"
+                  " optimizer.pt or global_step folders of 60 GB",
+                  ("evaluation-takes-the-time",)),
+            Cause("each checkpoint is uploaded, and the next waits for it (push_to_hub with hub_strategy every_save or"
+                  " all_checkpoints): hub_strategy='end'",
+                  "training stalls again and again with some upload bar; push_to_hub, save_steps"),
+            Cause("the evaluation keeps the logits of the whole vocabulary for each token, and copies them to the CPU:"
+                  " preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
+                  "training is fast but the evaluation crawls and gets slower and slower; compute_metrics,"
+                  " eval_accumulation_steps, RAM grows",
+                  ("evaluation-keeps-all-logits",)),
+            Cause("the rows are hundreds of thousands of small files, each opened for itself: pack them (Arrow,"
+                  " parquet, WebDataset tar), or copy them to the node's own disk",
+                  "the first epoch is super slow, a second run on the same node is faster; json or png files on NFS or"
+                  " Lustre; open in __getitem__"),
+            Cause("a stream reads its shards over the network while it trains: download the dataset once, or more"
+                  " dataloader workers with prefetch",
+                  "the step time varies wildly, sometimes one second, sometimes a minute; streaming=True; Retrying in"
+                  " 1s"),
+            Cause("a whole column is made a list for each row: self.ds['input_ids'][i] (datasets before 4). Read the"
+                  " row first: self.ds[i]['input_ids']",
+                  "a data set of 500 rows is quick, with 200k rows one batch takes half a minute; __getitem__ of my own"
+                  " Dataset class"),
+            Cause("photos are trained at their full size, with thousands of image tokens each: max_pixels in the"
+                  " processor, or smaller images",
+                  "fine-tuning on 1000 photos takes days, the demo images went through quickly; Qwen2.5-VL, vision,"
+                  " image_grid_thw, min_pixels"),
+            Cause("DPO runs a second whole model as the reference in each step: precompute_ref_log_probs=True, or with"
+                  " an adapter no ref_model (its base is the reference)",
+                  "DPO is nearly three times as slow as my SFT with the same number of rows; ref_model"),
+            Cause("lora_dropout above 0, or a bias, switches off Unsloth's fast kernels for LoRA: lora_dropout=0,"
+                  " bias='none'",
+                  "Unsloth promises 2x but I see the same speed as with normal PEFT; patched layers with 0 QKV layers",
+                  ("fault-named-in-the-output",)),
             SHARDED_OVER_NODES,
             Cause("DDP looks for unused weights at every step (ddp_find_unused_parameters=True), and there are none",
                   "DDP LoRA runs with a warning and is slower; find_unused_parameters=True was specified",
@@ -1036,6 +1154,10 @@ GUIDES = (
                   ("model-left-in-training-mode",)),
             Cause("an adapter that is not merged; with DoRA the norms of all adapted weights at each pass",
                   "slower than the base model; DoRA served behind an API"),
+            Cause("an adapter is computed beside its base: two small products more in each layer, for each token."
+                  " merge_and_unload() before generate, or serve what it saves",
+                  "the fine-tuned one has half the tokens per second of the original; PeftModel without"
+                  " merge_and_unload, LoRA on all linear layers"),
             Cause("the server runs without CUDA graphs (--enforce-eager, enforce_eager=True, --disable-cuda-graph): "
                   "the CPU starts each kernel of each token",
                   "vLLM or SGLang gives only 12 tokens per second for one request on an A100 or H100; enforce_eager",
@@ -1119,6 +1241,56 @@ GUIDES = (
                   " exchange results in every layer. --data-parallel-size N serves N copies",
                   "vllm throughput on 4 gpus is lower than on one; Custom allreduce is disabled, "
                   "PCIe-only GPUs, no nvlink"),
+            Cause("a batch of generate ends when its longest answer does: one answer that runs to the limit holds up"
+                  " all others. A stop that works, a lower max_new_tokens, or vLLM, which fills free places at once",
+                  "batching did not help at all, a batch takes just as long as the slowest sample; batch_size 64,"
+                  " max_new_tokens 4096",
+                  ("answers-never-stop",)),
+            Cause("lm_eval asks one row at a time: its batch size is 1 where none is given. --batch_size auto, or"
+                  " --model vllm",
+                  "gsm8k, ifeval or another benchmark takes eight hours for a small model; Running generate_until"
+                  " requests at 20 seconds a row",
+                  ("harness-asks-row-by-row",)),
+            Cause("a task of lm_eval whose answers end nowhere (until: [], or no stop of the model's) generates"
+                  " max_gen_toks tokens for each row",
+                  "my own benchmark task takes forever and the outputs go on with made-up questions; task yaml,"
+                  " generation_kwargs"),
+            Cause("Unsloth's model was not switched to inference: FastLanguageModel.for_inference(model) before"
+                  " generate",
+                  "Unsloth inference isn't 2x faster, it is slower than plain transformers"),
+            Cause("the GGUF file holds float32 or 16-bit weights (--outtype f32) and was never quantized: each token"
+                  " reads four to eight times the bytes. llama-quantize IN OUT Q4_K_M",
+                  "my own gguf is 10 times slower than the one I downloaded from the hub; 30 GB file for 8B",
+                  ("server-generates-slowly",)),
+            Cause("llama.cpp runs more threads than one socket has cores (-t): hyperthreads and a second NUMA node slow"
+                  " each token. -t of the physical cores of a socket, numactl --cpunodebind=0 --membind=0",
+                  "on the big server it is slower than on my laptop; two sockets, hyperthreading, -t 64"),
+            Cause("vLLM works on the requests of one adapter at a time: --max-loras is 1 where it is not given, and"
+                  " requests of other adapters wait. --max-loras of the adapters that are used together",
+                  "when different customers use their own adapter at the same time everything slows to a crawl;"
+                  " several lora-modules",
+                  ("server-cap-makes-requests-wait",)),
+            Cause("vLLM pads each adapter to --max-lora-rank, more than any adapter has: give the largest rank that is"
+                  " served",
+                  "turning on LoRA in vLLM costs me half of the throughput; max_lora_rank 256 for r=16",
+                  ("server-generates-slowly",)),
+            Cause("a StoppingCriteria or LogitsProcessor of one's own does Python work for each token: it decodes the"
+                  " whole text, or goes over the vocabulary number by number. stop_strings=[...] and a mask made once",
+                  "speed starts at 40 tokens per second and falls as the answer grows; restricting the outputs to my"
+                  " label set makes it hundreds of times slower",
+                  ("python-work-for-each-token",)),
+            Cause("each worker of the web server loads a model of its own, and they share one GPU: --workers 1, and"
+                  " batches inside (vLLM)",
+                  "more workers made the API slower, not faster; uvicorn --workers 4, gunicorn -w 4",
+                  ("each-worker-loads-the-model",)),
+            Cause("the whole history of a chat is sent with each message and grows without end: keep the last turns,"
+                  " or a summary; --enable-prefix-caching",
+                  "the bot is snappy at first and gets slower with every message; prompt_tokens 512, 2210, 9804"),
+            Cause("clients ask Ollama for the same model with different num_ctx: it loads the model again at each"
+                  " change. One num_ctx for all, in the Modelfile",
+                  "as soon as both of my scripts are running, every call has a long delay; starting runner at each"
+                  " request",
+                  ("server-loads-for-each-request",)),
             Cause("the model reasons before each answer (<think>): enable_thinking=False in the chat template, or a "
                   "budget",
                   "a one word answer or label takes thousands of tokens or 40 seconds; Qwen3 thinking; reasoning",

@@ -177,7 +177,7 @@ TRAIT_READINGS: tuple[TraitReading, ...] = (
          r"gradient_checkpointing|use_reentrant|checkpoint_activations",
          r"gradient[ _]checkpointing|reentrant"),
     _row(Trait.ACCUMULATION, "training", "gradient accumulation",
-         r"accumulation|grad_accum|accumulate\(|accum_steps", r"accumulat|micro[- ]?(step|batch)"),
+         r"accumulation|grad_accum|accumulate\(|accum_steps|\bACC(UM)?\b", r"accumulat|micro[- ]?(step|batch)"),
     _row(Trait.PACKING, "training", "packing",
          r"\b(sample_)?packing\b|neat_packing|padding_free|packed|position_ids",
          r"\bpack(ed|ing)\b|padding[-_]free"),

@@ -58,6 +58,16 @@ THE_FIRST_UPDATE = (
 )
 
 
+EVALUATION_ALONE = (
+    "count the labels of each evaluation batch ((labels != -100).sum()): where prompts fill max_length, or the mask"
+    " hides all, none is left, and the mean over none is nan. Raise max_length, or leave such rows out; with"
+    " fp16_full_eval=True, take that out first"
+)
+OF_EVALUATION_ALONE = (
+    "the losses of the training are finite: what fails are the evaluation's rows or its precision"
+)
+
+
 class LossNotFinite(LogRule):
     code = "LOG004"
     severity = "error"
@@ -85,13 +95,19 @@ class LossNotFinite(LogRule):
             stays = bool(bad[np.argmax(bad) :].all())
             count, total = int(bad.sum()), int(curve.step.size)
             at_once = name == "loss" and stays and _fails_at_the_first_update(curve)
+            unlabelled = name == "eval_loss" and _only_evaluation_fails(self.subject)
             older = [step for step in self.subject.checkpoints if step < first]
             yield self.finding(
                 f"{name} is not finite at {count:,} of {total:,} logged steps"
                 + (f", and never again from step {first:,.0f} on" if stays else ""),
-                AT_ONCE if at_once else _remedy(self.subject, first),
+                AT_ONCE
+                if at_once
+                else EVALUATION_ALONE
+                if unlabelled
+                else _remedy(self.subject, first),
                 evidence=(describe_steps(curve.step[bad]),)
                 + ((THE_FIRST_UPDATE,) if at_once else ())
+                + ((OF_EVALUATION_ALONE,) if unlabelled else ())
                 + (
                     (f"the last checkpoint before it: checkpoint-{older[-1]}",)
                     if older and name == "loss"
@@ -110,6 +126,14 @@ def _remedy(log: RunLog, first: float) -> str:
     )
     precision = "" if is_brain else f" or train in {precision_in_place_of_float16(log)}"
     return f"{advise_restart(log, first)}; lower the learning rate{precision}, and look for rows without a label"
+
+
+def _only_evaluation_fails(log: RunLog) -> bool:
+    """Is each loss of the evaluation no number, and each of the training one, up to the last evaluation and behind?"""
+    training, evaluation = log.curve("loss"), log.curve("eval_loss")
+    if not training.value.size or np.isfinite(evaluation.value).any():
+        return False
+    return bool(np.isfinite(training.value).all())
 
 
 def _fails_at_the_first_update(curve: Curve) -> bool:

@@ -51,6 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import OutputRule
 from truetune.checks.server_caps import HOW_TO_RAISE, SPELLED, find_cap, find_cap_beside, setting_of
 from truetune.logs.console.server_requests import RequestQueue
+from truetune.logs.files_beside import ADAPTERS_AT_ONCE
 
 FEW = 64
 """Requests at once below which a cap leaves most of a GPU idle. Chosen: generation gains up to about as many"""
@@ -77,6 +78,19 @@ class ServerCapMakesRequestsWait(OutputRule):
             return
         setting = setting_of(self.subject)
         cause, cases = self._named_cap(queue)
+        adapters = next(iter(self.subject.files_beside.all_named(ADAPTERS_AT_ONCE)), None)
+        if not cases and adapters is not None and self.subject.server == "vLLM":
+            # A batch mixes so many adapters: requests of the others wait, however few are worked on.
+            yield self.finding(
+                f"requests wait although the server has room: it works on {queue.running:,} at a time, and"
+                f" {_waiting_in_words(queue)}; most likely they ask for other adapters: {adapters.text}",
+                "give --max-loras the number of adapters that are asked for at once (each takes memory of"
+                " --max-lora-rank)",
+                severity="warning" if queue.running < FEW else "info",
+                evidence=tuple(_evidence(queue)),
+                cases=(Case(adapters.text, file=adapters.file, line=adapters.line or None),),
+            )
+            return
         yield self.finding(
             f"a cap holds requests back although the server has room: it works on {queue.running:,} at a time, and"
             f" {_waiting_in_words(queue)}{cause}",

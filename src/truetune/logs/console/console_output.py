@@ -30,6 +30,7 @@ from truetune.logs.console.progress_bars import ProgressBar
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
 from truetune.logs.console.recompilations import RecompilationReader, Recompilations
 from truetune.logs.console.rendezvous import RendezvousReader
+from truetune.logs.console.row_preparation import PreparationReader, RowPreparation
 from truetune.logs.console.server_requests import RequestReader, ServedRequests
 from truetune.logs.console.step_pace import PaceReader, StepPace
 from truetune.logs.console.time_aside import TimeAside, TimeAsideReader
@@ -194,6 +195,8 @@ class ConsoleOutput:
     """How long it evaluated, saved and sampled"""
     recompiled: Recompilations = field(default_factory=Recompilations)
     """What torch.compile compiled again"""
+    prepared: RowPreparation = field(default_factory=RowPreparation)
+    """How rows were prepared before the training"""
     is_relaunched: bool = False
     """The output ends in a later launch, which made no step: the steps in it are those of an earlier one"""
 
@@ -252,6 +255,7 @@ class ConsoleReader:
     _aside: TimeAsideReader = field(default_factory=TimeAsideReader)
     _transports: TransportReader = field(default_factory=TransportReader)
     _recompiled: RecompilationReader = field(default_factory=RecompilationReader)
+    _prepared: PreparationReader = field(default_factory=PreparationReader)
     _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
     _rank_lines: RankLineReader = field(default_factory=RankLineReader)
@@ -270,6 +274,7 @@ class ConsoleReader:
         self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
         if bar is not None:
             self._add_bar(text, bar)
+            self._prepared.add_bar(text[:MAX_LINE_CHARACTERS], bar, number)
             # stderr of another process may follow on the same line
             text = text[text.rfind("]") + 1 :]
             if not text.strip():
@@ -356,6 +361,7 @@ class ConsoleReader:
             aside=self._aside.finish(),
             transports=self._transports.finish(),
             recompiled=self._recompiled.finish(),
+            prepared=self._prepared.finish(),
             is_relaunched=self._steps_at_launch == (self._now.records, self._done),
         )
 

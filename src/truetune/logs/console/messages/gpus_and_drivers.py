@@ -114,6 +114,17 @@ MESSAGES = (
         shown="notice",
     ),
     define_message(
+        "checkpoint-parts-of-another-node",
+        "a part of the checkpoint that another process wrote is not there",
+        r"FileNotFoundError: .{0,400}(?:zero_pp_rank_\d+_mp_rank_\d+|__\d+_\d+\.distcp|rng_state_\d+\.pth"
+        r"|(?:optimizer|model)_rank_?\d+)",
+        "each process writes its own part of the optimizer. With several nodes and no file system that all of them"
+        " share, the parts of the other nodes are on their own disks; or the run was resumed on another number of GPUs",
+        "copy the parts of all nodes into one folder, or put output_dir on a shared file system; resume with as many"
+        " GPUs as before. DeepSpeed's ds_to_universal makes a checkpoint for another number of GPUs",
+        "deepspeed/runtime/engine.py (_get_all_zero_checkpoint_names); torch/distributed/checkpoint",
+    ),
+    define_message(
         "file-not-found",
         "a file or folder that the run names is not there",
         r"FileNotFoundError|No such file or directory|NotADirectoryError|IsADirectoryError",

@@ -245,6 +245,55 @@ MESSAGES = (
         severity="info",
     ),
     define_message(
+        "mapped-function-without-a-hash",
+        "datasets can't name the result of the mapped function: all rows are prepared again at each start",
+        r"(?:Parameter '\w{1,40}'=|The transform |Transform ).{1,300}couldn't be hashed properly",
+        "the function holds something that can't be pickled (a lock, a client, a model, an open file), or something"
+        " that is another at each start. The cache of the result is found by a hash of the function, and is random"
+        " then",
+        "make such objects inside of the function, or give it what it needs as fn_kwargs of plain values; or prepare"
+        " once, save_to_disk, and train from load_from_disk",
+        "datasets/fingerprint.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
+        "stream-has-few-shards",
+        "the stream has fewer shards than there are workers to read them: the surplus ones stop",
+        r"Too many dataloader workers: \d+ \(max is (?:dataset\.)?(?:num|n)_shards=\d+\)",
+        "a worker reads whole shards. With fewer shards than processes x workers the others stop, and where the shards"
+        " can't be dealt out evenly each process reads all rows and throws those of the others away",
+        "write the rows as more files (dataset.to_iterable_dataset(num_shards=64), or 64 parquet files): a multiple of"
+        " processes x dataloader_num_workers; or set dataloader_num_workers to the shards of a process",
+        "datasets/iterable_dataset.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
+        "unsloth-without-fast-adapters",
+        "Unsloth computes the adapter without its fast kernels",
+        r"Unsloth: (?:Dropout|bias) = (?:0|`none`|none) is supported for fast patching",
+        "lora_dropout above 0, or bias other than 'none': the fused kernels of LoRA have neither, so that these layers"
+        " are those of PEFT",
+        "lora_dropout=0, bias='none' in FastLanguageModel.get_peft_model",
+        "unsloth/models/llama.py",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
+        "logged-steps-go-back",
+        "a run logs steps that lie before those that its W&B run has: they are dropped",
+        r"(?:wandb: )?(?:WARNING )?(?:Tried to log to |\(User provided\) )?[Ss]tep:? \d+ (?:that )?is less than"
+        r" (?:the )?current step",
+        "the run continues another one (the same WANDB_RUN_ID, resume='allow') and counts its steps from 0, or two runs"
+        " write into one",
+        "a new WANDB_RUN_ID for a new run; a resumed one must load its step too (resume_from_checkpoint), or log with"
+        " wandb.define_metric('*', step_metric='train/global_step')",
+        "wandb/sdk/wandb_run.py; wandb internal handler",
+        shown="notice",
+        severity="warning",
+    ),
+    define_message(
         "trained-batches-are-skipped",
         "the resumed run first reads the batches that it had trained, and throws them away",
         r"Will skip the first \d+ epochs? then the first [\d,]{4,} batches",

@@ -1,0 +1,177 @@
+"""Each worker of a web server loads a model of its own, and all of them share one GPU.
+
+## What it does
+Reads the commands that start uvicorn, gunicorn, hypercorn or `fastapi run` with several workers, and the module of the
+application that they name. It speaks where that module loads a model onto the GPU as it is imported, or as the
+application starts (`from_pretrained` or `pipeline` with `device_map` or a CUDA device, vLLM's `LLM`), and nothing in it
+gives workers GPUs of their own.
+
+## Why it is bad
+A worker is a process. Four of them hold the weights four times, and each leaves less for the cache. They also take
+turns on the GPU: a request of one waits while another computes, so that four answers take as long as one after another,
+where a batch of four takes nearly the time of one.
+
+## Example
+```yaml
+files:
+  app.py: |
+    from fastapi import FastAPI
+    from transformers import pipeline
+    pipe = pipeline("text-generation", model="out/merged", device_map="cuda:0")
+    app = FastAPI()
+    @app.post("/gen")
+    def gen(question: str):
+        return pipe(question, max_new_tokens=200)
+  start.sh: |
+    uvicorn app:app --port 8000 --workers 4
+```
+
+## Use instead
+```yaml
+files:
+  app.py: |
+    from fastapi import FastAPI
+    from transformers import pipeline
+    pipe = pipeline("text-generation", model="out/merged", device_map="cuda:0")
+    app = FastAPI()
+    @app.post("/gen")
+    def gen(question: str):
+        return pipe(question, max_new_tokens=200)
+  start.sh: |
+    uvicorn app:app --port 8000 --workers 1
+```
+
+## Fix safety
+One worker answers one request at a time by transformers. For several users let vLLM serve the model, and the
+application ask it: vLLM makes batches of what comes together.
+
+## References
+- uvicorn and gunicorn documentation, settings (workers are processes that fork or spawn)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.launch_files import find_in_folder_or_parents, parse_script
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
+
+SERVERS = ("uvicorn", "gunicorn", "hypercorn", "fastapi")
+APPLICATION = re.compile(r"^[A-Za-z_][\w.]{0,120}:[A-Za-z_]\w{0,60}(?:\(\))?$")
+LOADS = ("from_pretrained", "pipeline", "LLM", "SentenceTransformer")
+ON_GPU = re.compile(r"cuda|device_map|device\s*=\s*0\b")
+GPU_OF_WORKER = re.compile(r"CUDA_VISIBLE_DEVICES|getpid|worker_id|WORKER|set_device|device_count")
+"""What may give each worker a GPU of its own"""
+STARTS = re.compile(r"lifespan|startup|post_fork|post_worker_init")
+"""In the name or the decorator of a function that runs as a worker starts"""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class _Application(NamedTuple):
+    """The application that a server starts several times."""
+
+    workers: int
+    script: Path
+    line: int
+    """Of the load"""
+    text: str
+
+
+class EachWorkerLoadsTheModel(CommandRule):
+    code = "CMD098"
+    symptoms = ("slow-generation", "out-of-memory")
+    severity = "warning"
+    stability = "preview"
+    what = "commands that start a web server with several workers"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[tuple[ShellCommand, _Application]]:
+        for command in file.commands:
+            application = _application_of(file, command)
+            if application is not None:
+                yield command, application
+
+    def findings(self) -> Iterator[Finding]:
+        for command, application in self.places(self.subject):
+            number = application.workers
+            yield self.finding(
+                f"{number} workers load the model {number} times onto one GPU, and take turns on it:"
+                f" {application.script.name}:{application.line} runs in each of them",
+                "start one worker, and serve several users by vLLM, which answers them in one batch",
+                cases=[
+                    self.case(command, command.text[:300]),
+                    Case(application.text, file=str(application.script), line=application.line),
+                ],
+            )
+
+
+def _application_of(file: CommandFile, command: ShellCommand) -> _Application | None:
+    """The application that a command starts in several processes, where it loads a model; else None."""
+    programs = {word.rpartition("/")[2] for word in command.words[:4]}
+    if programs.isdisjoint(SERVERS):
+        return None
+    workers = parse_whole_number(last_option(command.words, "--workers", "-w"))
+    script = _script_of(file, command)
+    if script is None or workers is None or workers <= 1:
+        return None
+    tree = parse_script(script)
+    if tree is None or GPU_OF_WORKER.search(ast.unparse(tree)):
+        return None
+    load = next(_loads_at_start(tree), None)
+    if load is None:
+        return None
+    return _Application(workers, script, load.lineno, ast.unparse(load)[:200])
+
+
+def _script_of(file: CommandFile, command: ShellCommand) -> Path | None:
+    """The file of the application: of `app.main:app`, or the one that `fastapi run` names."""
+    for word in command.words:
+        name = word
+        if APPLICATION.match(word):
+            name = word.partition(":")[0].replace(".", "/") + ".py"
+        if name.endswith(".py"):
+            return find_in_folder_or_parents(Path(file.path).parent, name)
+    return None
+
+
+def _loads_at_start(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls that load a model onto the GPU when a worker imports the module or starts."""
+    for statement in tree.body:
+        if isinstance(statement, Function) and not _runs_at_start(statement):
+            continue
+        if isinstance(statement, ast.ClassDef) or _is_main_guard(statement):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and _loads_model(node, ast.unparse(statement)):
+                yield node
+
+
+def _runs_at_start(function: Function) -> bool:
+    """Is it the lifespan of the application, or a handler of its start?"""
+    named = " ".join((function.name, *map(ast.unparse, function.decorator_list)))
+    return STARTS.search(named) is not None
+
+
+def _is_main_guard(statement: ast.stmt) -> bool:
+    """Is it `if __name__ == "__main__":`, which a worker does not run?"""
+    return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
+
+
+def _loads_model(call: ast.Call, statement: str) -> bool:
+    """Does a call load a model, and its statement name the GPU? A tokenizer is loaded onto none."""
+    called = ast.unparse(call.func)
+    owner, _, name = called.rpartition(".")
+    if name not in LOADS or "Tokenizer" in owner or "Processor" in owner:
+        return False
+    return name == "LLM" or ON_GPU.search(statement) is not None

@@ -1,0 +1,95 @@
+"""The evaluation harness generates the answers of a benchmark one row at a time.
+
+## What it does
+Reads the commands that start lm_eval with a backend that loads the model by transformers (`--model hf`, the default,
+or `hf-multimodal`), and no `--batch_size`, or one of 1. The harness then gives the model one row at a time. It is a
+warning where a task lets the model write its answer (gsm8k, ifeval, humaneval), and a note where it only compares given
+answers. Silent for vLLM, SGLang and servers, which make batches by themselves, for `--limit` of a hundred rows and
+less, and for results files, which say what has been.
+
+## Why it is bad
+A GPU generates 16 answers in nearly the time of one. GSM8K has 1,319 rows with reasoning of some hundred tokens: one by
+one they take hours on a small model, and half an hour in batches.
+
+## Example
+```bash
+lm_eval --model hf --model_args pretrained=out/merged,dtype=bfloat16 --tasks gsm8k
+```
+
+## Use instead
+```bash
+lm_eval --model hf --model_args pretrained=out/merged,dtype=bfloat16 --tasks gsm8k --batch_size auto
+```
+
+## Fix safety
+Scores of batches differ from those of single rows by rounding, and by padding in a model with a wrong attention mask.
+`--model vllm` is faster still.
+
+## References
+- EleutherAI/lm-evaluation-harness, docs/interface.md (`--batch_size`, 1 where it is not given)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.commands.harness_run_without_chat_template import (
+    WRITES,
+    HarnessRun,
+    harness_runs,
+)
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
+
+BY_TRANSFORMERS = ("hf", "huggingface", "hf-auto", "hf-multimodal", "")
+"""Backends that make no batches by themselves; `hf` is the default"""
+FEW_ROWS = 100.0
+"""Rows of `--limit` up to which a run takes minutes anyhow. A part below 1 is a share of the rows"""
+RESULTS_SUFFIX = ".json"
+"""Of files of results, which are read as the command that made them"""
+
+
+class HarnessAsksRowByRow(CommandRule):
+    code = "CMD099"
+    symptoms = ("slow-generation",)
+    severity = "warning"
+    stability = "preview"
+    what = "commands that start lm_eval with transformers"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[HarnessRun]:
+        if file.path.endswith(RESULTS_SUFFIX):
+            return
+        for run in harness_runs(file):
+            if (last_option(run.options, "--model", "-m") or "") in BY_TRANSFORMERS:
+                yield run
+
+    def findings(self) -> Iterator[Finding]:
+        for run in self.places(self.subject):
+            given = last_option(run.options, "--batch_size", "-b")
+            if given not in (None, "1") or _is_short(run) or _has_settings_elsewhere(run):
+                continue
+            tasks = last_option(run.options, "--tasks", "-t") or ""
+            why = "--batch_size is 1" if given else "no --batch_size is given, and it is 1 then"
+            does = "generates" if WRITES.search(tasks) else "computes"
+            yield self.finding(
+                f"lm_eval {does} the answers of {tasks[:80]} one row at a time: {why}",
+                "add --batch_size auto (or 16), or --model vllm, which makes batches by itself",
+                severity="warning" if WRITES.search(tasks) else "info",
+                cases=[self.case(run.command, run.command.text[:300])],
+            )
+
+
+def _is_short(run: HarnessRun) -> bool:
+    """Is the run limited to few rows?"""
+    given = last_option(run.options, "--limit", "-L") or ""
+    if not given.replace(".", "", 1).isdecimal():
+        # A variable of the shell may be any number.
+        return bool(given)
+    return "." not in given and (parse_whole_number(given) or 0) <= FEW_ROWS
+
+
+def _has_settings_elsewhere(run: HarnessRun) -> bool:
+    """May a file of settings, or the model's own arguments, say the size of batches?"""
+    return last_option(run.options, "--config", "-C") is not None or "batch_size" in run.model

@@ -1,0 +1,98 @@
+"""Attention is computed eagerly: whole matrices of length x length for each head.
+
+## What it does
+Reads the attention that settings or a script ask for: `attn_implementation: eager` (`eager_attention: true` of Axolotl,
+`flash_attn: disabled` of LLaMA-Factory). It warns where rows may have 4,096 tokens and more, and gives a note below, or
+where the length is not known. Silent for models whose makers advise eager attention (Gemma, gpt-oss) or that have no
+other (T5), and where code asks for `output_attentions`, which needs it.
+
+## Why it is bad
+Eager attention writes a matrix of length x length for each head into memory, in float32 for the softmax, and reads it
+again in the backward pass. Four times the length takes sixteen times the time and memory there. The kernels of sdpa and
+flash attention never write it: at 8,192 tokens a step is several times as fast.
+
+## Example
+```yaml
+config:
+  base_model: Qwen/Qwen2.5-7B-Instruct
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 8192
+  attn_implementation: eager
+```
+
+## Use instead
+```yaml
+config:
+  base_model: Qwen/Qwen2.5-7B-Instruct
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 8192
+  attn_implementation: sdpa
+```
+
+## Fix safety
+Results differ by rounding. A mask of one's own with four dimensions works with sdpa, and not with flash attention.
+
+## References
+- Dao et al. 2022, arXiv 2205.14135; transformers documentation, "Attention backends"
+- google/gemma-2 model cards: eager attention is advised for training
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.findings import Finding
+from truetune.checks.measurement import Measurement
+from truetune.checks.rule import ConfigRule
+
+NEEDS_EAGER = re.compile(r"gemma|gpt[-_]?oss|(?:^|[-_/])(?:m?t5|ul2|t5gemma)", re.IGNORECASE)
+"""Names of models that are trained with eager attention on purpose, or have no other"""
+READS_WEIGHTS = "output_attentions"
+FIELD = "training.attn_implementation"
+# At 2,048 many sound runs of small models are told; at 8,192 a run of 4,096, where half of the time is attention's, is
+# passed over.
+LONG_ROWS = 4096
+"""Tokens of a row from which on the matrices of eager attention take most of a step"""
+
+
+class AttentionComputedEagerly(ConfigRule):
+    code = "CFG102"
+    symptoms = ("slow-training", "out-of-memory")
+    severity = "warning"
+    stability = "preview"
+    reads = (FIELD, "max_length")
+
+    def figure(self) -> Measurement | str:
+        chosen = self.subject.spec.training.attn_implementation
+        return (
+            f"attention is computed by {chosen}" if chosen else "eager attention is not asked for"
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.subject
+        key = self._eager_key()
+        if key is None or READS_WEIGHTS in config.text:
+            return
+        if NEEDS_EAGER.search(config.spec.model or ""):
+            return
+        limit = config.limit
+        length = f" at rows of up to {limit:,} tokens" if limit else ""
+        yield self.finding(
+            f"attention is computed eagerly{length}: each head of each layer writes a matrix of length x length",
+            "set attn_implementation to sdpa (or flash_attention_2 where flash-attn is installed)",
+            severity="warning" if limit and limit >= LONG_ROWS else "info",
+            cases=[setting_case(config, "eager", key)],
+        )
+
+    def _eager_key(self) -> str | None:
+        """The setting that asks for eager attention; None where none does."""
+        config = self.subject
+        if config.spec.training.attn_implementation == "eager":
+            return FIELD
+        if config.stack == "axolotl" and config.raw.get("eager_attention") is True:
+            return "eager_attention"
+        if config.stack == "llama-factory" and config.raw.get("flash_attn") == "disabled":
+            return "flash_attn"
+        return None

@@ -1,0 +1,104 @@
+"""Rows are tokenized for half an hour and more before the training, one at a time or by each process.
+
+## What it does
+Reads the bars of datasets in the console output (`Map`, `Filter`, `Running tokenizer on dataset`, `Tokenizing ...`):
+how many rows there are, how many a second are prepared, and by how many workers (num_proc). It speaks where all of them
+take half an hour or more on one CPU core; and, from ten minutes on, where several processes draw the same bar, so that
+each of them prepares all rows.
+
+## Why it is bad
+A fast tokenizer encodes tens of thousands of short rows a second when it is given many at once (`batched=True`), and
+some hundred when it is called for each row. Under torchrun every process runs the script: eight of them share the CPU
+cores to do the same work eight times, where one could do it and the others read its cache.
+
+## Example
+```yaml
+output: |
+  Map:   1%|          | 20133/2000000 [00:47<1:17:21, 427 examples/s]
+  Map:   4%|4         | 81234/2000000 [03:10<1:14:55, 426 examples/s]
+```
+
+## Use instead
+```yaml
+output: |
+  Map (num_proc=8):  10%|#         | 200000/2000000 [00:11<01:38, 18200 examples/s]
+  Map (num_proc=8):  50%|#####     | 1000000/2000000 [00:55<00:55, 18200 examples/s]
+```
+
+## Fix safety
+A function for batches gets lists and returns lists. Rows come out the same.
+
+## References
+- huggingface/datasets documentation, "Process" (batched, num_proc); transformers, main_process_first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import OutputRule
+from truetune.logs.console.row_preparation import RowPreparation
+
+MINUTE = 60.0
+LONG_ALONE = 30.0
+"""Minutes on one core from which on it is told. Chosen, not measured: a training takes hours, and is waited for"
+" anyhow"""
+LONG_IN_EACH = 10.0
+"""Minutes from which on it is told that each process does the same work"""
+FACTORY = "Running tokenizer"
+"""What LLaMA-Factory and the examples of transformers write before this bar"""
+
+
+class RowsPreparedSlowly(OutputRule):
+    code = "LOG125"
+    symptoms = ("slow-training",)
+    severity = "warning"
+    stability = "preview"
+
+    def figure(self) -> str:
+        prepared = self._prepared
+        return f"{prepared.rows:,} rows prepared in {_minutes(prepared)}" if prepared.rows else ""
+
+    @property
+    def _prepared(self) -> RowPreparation:
+        output = self.subject.output
+        return output.prepared if output is not None else RowPreparation()
+
+    def findings(self) -> Iterator[Finding]:
+        output, prepared = self.subject.output, self._prepared
+        minutes = prepared.seconds / MINUTE
+        is_slow = prepared.workers == 1 and minutes >= LONG_ALONE
+        is_repeated = prepared.by_each_process and minutes >= LONG_IN_EACH
+        if output is None or not (is_slow or is_repeated):
+            return
+        pace = f"{prepared.rows:,} rows take {_minutes(prepared)} at {prepared.rows_per_second:,.0f} a second"
+        who = (
+            "each process prepares all rows" if is_repeated else "rows are prepared on one CPU core"
+        )
+        yield self.finding(
+            f"{who} before the training: {pace}",
+            _remedy(prepared, is_repeated),
+            cases=(Case(prepared.text, file=output.file, line=prepared.line),),
+        )
+
+
+def _minutes(prepared: RowPreparation) -> str:
+    """`78 min`, or `3.2 h`"""
+    minutes = prepared.seconds / MINUTE
+    return f"{minutes:.0f} min" if minutes < 2 * MINUTE else f"{minutes / MINUTE:.1f} h"
+
+
+def _remedy(prepared: RowPreparation, is_repeated: bool) -> str:
+    """What prepares them faster."""
+    if is_repeated:
+        return (
+            "prepare them once before the launch (save_to_disk, then load_from_disk), or wrap it:"
+            " with training_args.main_process_first(): rows = rows.map(...)"
+        )
+    if prepared.what.startswith(FACTORY):
+        return "set preprocessing_num_workers: 16 and overwrite_cache: false, and tokenized_path to keep the result"
+    return (
+        "rows.map(function_of_a_batch, batched=True, num_proc=8), with a fast tokenizer (tokenizer.is_fast);"
+        " save_to_disk keeps the result"
+    )

@@ -1,0 +1,108 @@
+"""The GPU's memory is given back to the driver at each training step.
+
+## What it does
+Follows `torch.cuda.empty_cache()` to the loop that it stands in. It speaks where that is the loop of the training
+(`backward` stands in it as well), and no condition and no handler of an error is around it; and where a callback calls
+it in `on_step_end`. Silent after an epoch, after an evaluation, every hundred steps, and where an error was caught.
+
+## Why it is bad
+torch keeps freed memory to use it for the next batch. `empty_cache` waits until the GPU has done all of its work and
+gives that memory back, and the next step asks the driver for it again, piece by piece: cudaMalloc takes milliseconds
+where the cache takes microseconds, and the GPU stands still meanwhile. No memory is saved for the run itself: what it
+needs at its peak it needs in each step.
+
+## Example
+```python
+import gc
+import torch
+
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    gc.collect()
+    torch.cuda.empty_cache()
+```
+
+## Use instead
+```python
+import gc
+import torch
+
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Where rows of very uneven length fragment the memory, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps without the
+waiting.
+
+## References
+- pytorch.org, "CUDA semantics", memory management; huggingface/transformers, `torch_empty_cache_steps`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_and_steps import is_backward
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+from truetune.source.resolved_calls import Call
+
+EMPTIES = ("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache")
+STEP_HOOKS = ("on_step_end", "on_substep_end", "on_train_batch_end")
+"""Methods of callbacks that run in each step"""
+Loop = ast.For | ast.While
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class CacheEmptiedAtEachStep(SourceRule):
+    code = "SRC266"
+    symptoms = ("slow-training",)
+    severity = "warning"
+    stability = "preview"
+    looks_at = calls_of("calls of torch.cuda.empty_cache", *EMPTIES)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for call in module.calls(*EMPTIES):
+            around = _runs_at_each_step(module, call)
+            if around is None:
+                continue
+            yield self.finding(
+                "the GPU's free memory is given back at each training step: the step waits for the GPU, and the next"
+                " one asks the driver for all of it again",
+                "take torch.cuda.empty_cache() (and gc.collect()) out of the step; it saves no memory there"
+                " (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is for fragments)",
+                cases=[case_at(module, call.node), case_at(module, around)],
+            )
+
+
+def _runs_at_each_step(module: Module, call: Call) -> ast.AST | None:
+    """The loop or the callback that runs a call in each step; None where a condition or an error has to come first."""
+    for node in module.parents(call.node):
+        if isinstance(node, ast.If | ast.IfExp | ast.ExceptHandler | ast.Match):
+            return None
+        if isinstance(node, Loop):
+            return node if _is_step_loop(module, node) else None
+        if isinstance(node, Function):
+            return node if node.name in STEP_HOOKS else None
+    return None
+
+
+def _is_step_loop(module: Module, loop: Loop) -> bool:
+    """Does one pass of a loop make a backward pass, and not a whole epoch of them?"""
+    for node in ast.walk(loop):
+        if is_backward(node):
+            inner = next((one for one in module.parents(node) if isinstance(one, Loop)), None)
+            return inner is loop
+    return False

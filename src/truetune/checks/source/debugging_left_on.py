@@ -1,0 +1,130 @@
+"""A switch that was set to find an error is still on while a model is trained.
+
+## What it does
+Reads scripts that train (a Trainer, Lightning, a loop of their own) for `torch.autograd.set_detect_anomaly(True)`,
+`with torch.autograd.detect_anomaly():`, Lightning's `detect_anomaly=True`, and `CUDA_LAUNCH_BLOCKING` that is set to 1
+in `os.environ`. Silent where a condition is around it, where its value is not known, and in a run of at most a hundred
+steps.
+
+## Why it is bad
+Anomaly detection keeps a stack trace for each operation of the forward pass and looks for NaN after each operation of
+the backward pass: a step takes about twice as long. CUDA_LAUNCH_BLOCKING lets the CPU wait for each kernel before it
+starts the next, so that small kernels cost several times their own time.
+
+## Example
+```python
+import torch
+
+torch.autograd.set_detect_anomaly(True)
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Use instead
+```python
+import torch
+
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+```
+
+## Fix safety
+Safe: results do not change. Keep it behind an option (`if args.debug:`) for the next search.
+
+## References
+- pytorch.org, torch.autograd.set_detect_anomaly: "may slow down execution"; CUDA semantics, asynchronous execution
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.source.module import Module
+
+SETS_ANOMALY = (
+    "torch.autograd.set_detect_anomaly",
+    "torch.autograd.anomaly_mode.set_detect_anomaly",
+)
+ENTERS_ANOMALY = ("torch.autograd.detect_anomaly", "torch.autograd.anomaly_mode.detect_anomaly")
+LIGHTNING = ("lightning.*Trainer", "pytorch_lightning.*Trainer")
+BLOCKING = "CUDA_LAUNCH_BLOCKING"
+SHORT_RUN = 100
+"""Steps of a run that may be the search itself. Chosen, not measured: a training has hundreds"""
+OF_ANOMALY = "anomaly detection is on: it keeps a trace of each operation, and a step takes about twice as long"
+OF_BLOCKING = f"{BLOCKING} is 1: the CPU waits for each kernel before it starts the next"
+
+
+class _Switch(NamedTuple):
+    """A switch of debugging that is on."""
+
+    node: ast.AST
+    why: str
+
+
+class DebuggingLeftOn(SourceRule):
+    code = "SRC270"
+    symptoms = ("slow-training",)
+    severity = "warning"
+    stability = "preview"
+    looks_at = CodePlaces("switches of debugging in scripts that train", lambda m: _switches(m))
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for switch in _switches(module):
+            if any(isinstance(one, ast.If | ast.IfExp) for one in module.parents(switch.node)):
+                continue
+            yield self.finding(
+                f"a switch of debugging was left on in a training: {switch.why}",
+                f"remove {module.text_of(switch.node)[:80]}, or keep it behind an option (if args.debug:)",
+                cases=[case_at(module, switch.node)],
+            )
+
+
+def _switches(module: Module) -> Iterator[_Switch]:
+    """The switches of debugging that are on in a script that trains for more than a few steps."""
+    trains = trains_anything(module) or any(module.methods("fit"))
+    if not trains or _is_short(module):
+        return
+    for call in module.calls(*SETS_ANOMALY):
+        if module.flow.value(call.argument(0, "mode")) is True:
+            yield _Switch(call.node, OF_ANOMALY)
+    for call in module.calls(*ENTERS_ANOMALY):
+        yield _Switch(call.node, OF_ANOMALY)
+    for call in module.calls(*LIGHTNING):
+        if module.flow.value(call.keywords.get("detect_anomaly")) is True:
+            yield _Switch(call.keywords["detect_anomaly"], OF_ANOMALY)
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if _is_blocking(target) and module.flow.value(node.value) == "1":
+            yield _Switch(node, OF_BLOCKING)
+
+
+def _is_blocking(target: ast.expr) -> bool:
+    """`os.environ["CUDA_LAUNCH_BLOCKING"]`"""
+    return (
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and target.slice.value == BLOCKING
+    )
+
+
+def _is_short(module: Module) -> bool:
+    """Is a run limited to few steps?"""
+    for call in module.all_calls:
+        steps = module.flow.value(call.keywords.get("max_steps"))
+        if type(steps) is int and 0 < steps <= SHORT_RUN:
+            return True
+    return False

@@ -1,0 +1,155 @@
+"""A class that `generate` calls after each token does slow work in Python.
+
+## What it does
+Reads classes that are a StoppingCriteria, a LogitsProcessor or a LogitsWarper. It warns of a loop in their `__call__`
+over the vocabulary (`range(scores.shape[-1])`, `enumerate(scores[0])`, `range(len(tokenizer))`), and notes a
+StoppingCriteria that decodes the whole sequence, prompt and all. Silent on loops over the rows of a batch or over a
+list of allowed ids, and where only the last tokens are decoded.
+
+## Why it is bad
+`generate` calls them once for each token. A vocabulary has 30,000 to 250,000 entries: a loop over them that reads the
+GPU number by number waits for the GPU each time, and a token takes a second in the place of 25 milliseconds. Decoding
+the whole text costs more with each token, since prompt and answer are decoded again.
+
+## Example
+```python
+from transformers import LogitsProcessor
+
+class Allowed(LogitsProcessor):
+    def __init__(self, ids):
+        self.ids = set(ids)
+
+    def __call__(self, input_ids, scores):
+        for i in range(scores.shape[-1]):
+            if i not in self.ids:
+                scores[:, i] = float("-inf")
+        return scores
+```
+
+## Use instead
+```python
+import torch
+from transformers import LogitsProcessor
+
+class Allowed(LogitsProcessor):
+    def __init__(self, ids):
+        self.ids = list(ids)
+
+    def __call__(self, input_ids, scores):
+        masked = torch.full_like(scores, float("-inf"))
+        masked[:, self.ids] = scores[:, self.ids]
+        return masked
+```
+
+## Fix safety
+Safe: the scores are the same. For texts that end an answer, generate(stop_strings=[...], tokenizer=tokenizer) reads the
+last tokens alone.
+
+## References
+- huggingface/transformers, generation/logits_process.py, generation/stopping_criteria.py (StopStringCriteria)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.module import Module
+
+PROCESSORS = ("LogitsProcessor", "LogitsWarper")
+CRITERIA = ("StoppingCriteria",)
+DECODES = ("decode", "batch_decode")
+VOCABULARY = ("vocab_size", "len(tokenizer)", "len(tok)", "get_vocab()", ".vocab)")
+"""In what is iterated over, where that is the vocabulary"""
+Iterated = ast.For | ast.comprehension
+
+
+class PythonWorkForEachToken(SourceRule):
+    code = "SRC271"
+    symptoms = ("slow-generation",)
+    severity = "warning"
+    stability = "preview"
+    looks_at = CodePlaces("classes that generate calls after each token", lambda m: _hooks(m))
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for owner, method in _hooks(module):
+            names = [one.arg for one in method.args.args]
+            for node in ast.walk(method):
+                if isinstance(node, Iterated) and _is_over_vocabulary(node.iter, names[2:3]):
+                    yield self.finding(
+                        f"{owner.name} goes over the vocabulary in Python for each token: tens of thousands of passes,"
+                        " each of which may wait for the GPU",
+                        "make a mask once and add it: masked = torch.full_like(scores, -inf); masked[:, ids] ="
+                        " scores[:, ids]",
+                        cases=[case_at(module, node.iter)],
+                    )
+                    break
+            decoded = _whole_text(method, names[1:2]) if _is_one_of(owner, CRITERIA) else None
+            if decoded is not None:
+                yield self.finding(
+                    f"{owner.name} decodes the whole text, prompt and answer, after each token: a token takes longer"
+                    " than the one before",
+                    "decode the last tokens alone (ids[0, -20:]), or generate(stop_strings=[...],"
+                    " tokenizer=tokenizer)",
+                    severity="info",
+                    cases=[case_at(module, decoded)],
+                )
+
+
+def _hooks(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
+    """The classes that generate calls after each token, each with its `__call__`."""
+    for owner in module.nodes(ast.ClassDef):
+        if not _is_one_of(owner, (*PROCESSORS, *CRITERIA)):
+            continue
+        for part in owner.body:
+            if isinstance(part, ast.FunctionDef) and part.name == "__call__":
+                yield owner, part
+
+
+def _is_one_of(owner: ast.ClassDef, names: tuple[str, ...]) -> bool:
+    """Is a class made of one of these?"""
+    return any(ast.unparse(base).rpartition(".")[2] in names for base in owner.bases)
+
+
+def _is_over_vocabulary(iterated: ast.expr, scores: list[str]) -> bool:
+    """Does a loop take one entry of the vocabulary after another?"""
+    text = ast.unparse(iterated)
+    if any(word in text for word in VOCABULARY):
+        return True
+    called = text.partition("(")[0]
+    if not scores or called not in ("range", "enumerate"):
+        return False
+    name = scores[0]
+    if called == "range":
+        return any(
+            f"{name}.{size}" in text for size in ("shape[-1]", "shape[1]", "size(-1)", "size(1)")
+        )
+    return text.startswith((f"enumerate({name}[0]", f"enumerate({name}[i]"))
+
+
+def _whole_text(method: ast.FunctionDef, ids: list[str]) -> ast.Call | None:
+    """The call that decodes all ids of a row; None where it takes a part of them."""
+    for node in ast.walk(method):
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or not node.args
+        ):
+            continue
+        given = node.args[0]
+        # `ids[0]` is a whole row; `ids[0][-10:]` and `ids[0, start:]` are parts of one.
+        row = given.value if isinstance(given, ast.Subscript) and _is_number(given.slice) else given
+        is_whole = isinstance(row, ast.Name) and [row.id] == ids
+        if node.func.attr in DECODES and is_whole:
+            return node
+    return None
+
+
+def _is_number(index: ast.expr) -> bool:
+    """Is an index one number, or a name that may be one?"""
+    return isinstance(index, ast.Constant | ast.Name)

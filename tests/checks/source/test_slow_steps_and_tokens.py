@@ -1,0 +1,167 @@
+"""Code that makes each step or each token slow, and near misses that do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.findings import Finding
+from truetune.checks.lint import lint
+
+IMPORTS = "import gc\nimport torch\nfrom torch.cuda import empty_cache\nimport lightning as L\nimport os\n"
+LOOP = (
+    "for epoch in range(2):\n"
+    "    for step, batch in enumerate(loader):\n"
+    "        loss = model(**batch).loss\n"
+    "        loss.backward()\n"
+    "        opt.step()\n"
+    "        opt.zero_grad()\n"
+)
+PROCESSOR = (
+    "from transformers import LogitsProcessor, StoppingCriteria\n"
+    "class Own({}):\n"
+    "    def __call__(self, ids, scores, **kwargs):\n{}"
+)
+
+
+def found(folder: Path, rule: str, text: str) -> list[Finding]:
+    path = folder / "train.py"
+    path.write_text(text)
+    return list(lint([str(path)], select=(rule,)).findings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOOP + "        torch.cuda.empty_cache()\n",
+        LOOP + "        del batch, loss\n        gc.collect()\n        empty_cache()\n",
+        "while True:\n    batch = next(rows)\n    torch.cuda.empty_cache()\n    model(**batch).loss.backward()\n",
+        (
+            "from accelerate import Accelerator\nacc = Accelerator()\nfor b in loader:\n"
+            "    with acc.accumulate(model):\n        acc.backward(model(**b).loss)\n        opt.step()\n"
+            "        torch.cuda.empty_cache()\n"
+        ),
+        (
+            "from transformers import TrainerCallback\nclass Free(TrainerCallback):\n"
+            "    def on_step_end(self, args, state, control, **kwargs):\n        torch.cuda.empty_cache()\n"
+        ),
+    ],
+)
+def test_the_cache_is_emptied_at_each_step(tmp_path: Path, text: str) -> None:
+    [finding] = found(tmp_path, "cache-emptied-at-each-step", IMPORTS + text)
+    assert "at each training step" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOOP + "    torch.cuda.empty_cache()\n",
+        LOOP + "        if step % 200 == 0:\n            torch.cuda.empty_cache()\n",
+        "for b in loader:\n    try:\n        model(**b).loss.backward()\n"
+        "    except torch.OutOfMemoryError:\n        torch.cuda.empty_cache()\n",
+        LOOP + "torch.cuda.empty_cache()\n",
+        "for path in paths:\n    model = load(path)\n    evaluate(model)\n    torch.cuda.empty_cache()\n",
+        (
+            "from transformers import TrainerCallback\nclass Free(TrainerCallback):\n"
+            "    def on_evaluate(self, args, state, control, **kwargs):\n        torch.cuda.empty_cache()\n"
+        ),
+    ],
+)
+def test_the_cache_may_be_emptied_now_and_then(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, "cache-emptied-at-each-step", IMPORTS + text) == []
+
+
+TRAINER = "from transformers import Trainer, TrainingArguments\nTrainer(model, TrainingArguments('o'{})).train()\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.autograd.set_detect_anomaly(True)\n" + LOOP,
+        "torch.autograd.set_detect_anomaly(mode=True)\n" + TRAINER.format(""),
+        "with torch.autograd.detect_anomaly():\n    Trainer = 1\n" + LOOP,
+        "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n" + TRAINER.format(""),
+        "trainer = L.Trainer(max_epochs=2, detect_anomaly=True)\ntrainer.fit(module, loader)\n",
+    ],
+)
+def test_debugging_was_left_on(tmp_path: Path, text: str) -> None:
+    [finding] = found(tmp_path, "debugging-left-on", IMPORTS + text)
+    assert "was left on" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.autograd.set_detect_anomaly(False)\n" + LOOP,
+        "torch.autograd.set_detect_anomaly(args.debug)\n" + LOOP,
+        "if args.debug:\n    torch.autograd.set_detect_anomaly(True)\n" + LOOP,
+        "os.environ['CUDA_LAUNCH_BLOCKING'] = '0'\n" + TRAINER.format(""),
+        "torch.autograd.set_detect_anomaly(True)\n" + TRAINER.format(", max_steps=20"),
+        "torch.autograd.set_detect_anomaly(True)\nprint(torch.ones(1))\n",
+    ],
+)
+def test_debugging_that_is_off_or_meant_is_sound(tmp_path: Path, text: str) -> None:
+    assert found(tmp_path, "debugging-left-on", IMPORTS + text) == []
+
+
+@pytest.mark.parametrize(
+    ("base", "body", "severity"),
+    [
+        (
+            "LogitsProcessor",
+            "        for i in range(scores.shape[-1]):\n            if i not in self.ok:\n"
+            "                scores[:, i] = -1e9\n        return scores\n",
+            "warning",
+        ),
+        (
+            "LogitsProcessor",
+            "        for i in range(self.vocab_size):\n            scores[0, i] += self.bias[i].item()\n"
+            "        return scores\n",
+            "warning",
+        ),
+        (
+            "LogitsProcessor",
+            "        bad = [i for i, s in enumerate(scores[0]) if i not in self.ok]\n"
+            "        scores[:, bad] = -1e9\n        return scores\n",
+            "warning",
+        ),
+        (
+            "LogitsProcessor",
+            "        for i in range(len(tokenizer)):\n            scores[:, i] = self.f(i)\n        return scores\n",
+            "warning",
+        ),
+        ("StoppingCriteria", "        return 'END' in tok.decode(ids[0])\n", "info"),
+        (
+            "StoppingCriteria",
+            "        return all('END' in t for t in tok.batch_decode(ids, skip_special_tokens=True))\n",
+            "info",
+        ),
+    ],
+)
+def test_python_works_for_each_token(tmp_path: Path, base: str, body: str, severity: str) -> None:
+    [finding] = found(tmp_path, "python-work-for-each-token", PROCESSOR.format(base, body))
+    assert finding.severity == severity
+
+
+@pytest.mark.parametrize(
+    ("base", "body"),
+    [
+        ("LogitsProcessor", "        return scores + self.mask\n"),
+        (
+            "LogitsProcessor",
+            "        for row in range(scores.shape[0]):\n            scores[row, self.ban] = -1e9\n"
+            "        return scores\n",
+        ),
+        (
+            "LogitsProcessor",
+            "        for i in self.ban:\n            scores[:, i] = -1e9\n        return scores\n",
+        ),
+        ("StoppingCriteria", "        return 'END' in tok.decode(ids[0][-10:])\n"),
+        ("StoppingCriteria", "        return 'END' in tok.decode(ids[0, self.start:])\n"),
+        ("StoppingCriteria", "        return ids[0, -1].item() in self.stops\n"),
+        ("object", "        return 'END' in tok.decode(ids[0])\n"),
+    ],
+)
+def test_a_little_work_for_each_token_is_sound(tmp_path: Path, base: str, body: str) -> None:
+    assert found(tmp_path, "python-work-for-each-token", PROCESSOR.format(base, body)) == []
