@@ -13,6 +13,7 @@ from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
+from truetune.checks.source.evidence.settings_left_behind import settings_left_behind
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
@@ -146,10 +147,26 @@ def _of_script(path: Path) -> Config | None:
             spec=config.spec.model_copy(update={"training": training}),
             notes=(*config.notes, CAST),
         )
+    config = _with_unused_adapter(config, module)
     return replace(
         config,
         notes=(*config.notes, *_loads_beside(module), *_memory_errors_of_notebook(path)),
     )
+
+
+def _with_unused_adapter(config: Config, module: Module) -> Config:
+    """The run with a note, where its script makes a LoraConfig that nothing is given: then all weights are trained."""
+    left = next((one for one in settings_left_behind(module) if one.kind.is_adapter), None)
+    if left is None or config.spec.training.lora is not None:
+        return config
+    place = place_in_file(module, left.made.node, module.place(left.made.node)[0])
+    given = f"peft_config={left.variable}"
+    use = given if left.takes_it else f"model = get_peft_model(model, {left.variable})"
+    note = (
+        f"the {left.name} of {place} is never passed on: {left.effect}; pass it on ({use}), or remove it (truetune"
+        f" lint {Path(module.path).name})"
+    )
+    return replace(config, unused_adapter=use, notes=(*config.notes, note))
 
 
 def _as_it_is_launched(config: Config, path: Path) -> Config:
