@@ -9,7 +9,10 @@ import pytest
 import truetune
 
 BAR = "100%|##########| {n}/{n} [00:01<00:00, 46.12 examples/s]\n"
-SUMMARY = "{{'train_runtime': {seconds}, 'train_samples_per_second': {rate}, 'train_steps_per_second': 2.0, 'train_loss': 0.1, 'epoch': {epochs}}}\n"
+SUMMARY = (
+    "{{'train_runtime': {seconds}, 'train_samples_per_second': {rate}, 'train_steps_per_second': 2.0,"
+    " 'train_loss': 0.1, 'epoch': {epochs}}}\n"
+)
 
 
 def records(epochs: float, last: float = 0.01) -> str:

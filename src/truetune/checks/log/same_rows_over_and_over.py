@@ -63,7 +63,7 @@ KNOWN_BY_HEART = 0.1
 class _Rows(NamedTuple):
     """The rows that a run trained."""
 
-    count: int
+    rows: int
     why: str
     is_mapped: bool = False
     """Are these the rows that were tokenized? Those that a trainer counts may be packs of them"""
@@ -92,7 +92,7 @@ class SameRowsOverAndOver(OutputRule):
         trained, of_file = self._trained(), self._of_file()
         assert trained is not None, "else the rule is not judged"
         known = f" of {of_file:,}" if of_file else ""
-        return f"{trained.count:,}{known} rows in {self.subject.epochs:.3g} epochs"
+        return f"{trained.rows:,}{known} rows in {self.subject.epochs:.3g} epochs"
 
     def findings(self) -> Iterator[Finding]:
         trained, of_file = self._trained(), self._of_file()
@@ -101,14 +101,14 @@ class SameRowsOverAndOver(OutputRule):
         epochs = self.subject.epochs
         if self._are_few(trained, of_file):
             yield self.finding(
-                f"the run trained {trained.count:,} of {of_file:,} rows{_passes(epochs)}",
+                f"the run trained {trained.rows:,} of {of_file:,} rows{_passes(epochs)}",
                 "find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option like max_train_samples, a"
                 " .select(range(...)) or [:N]), remove it, and train again from the base",
                 evidence=[trained.why],
             )
         elif epochs >= VERY_MANY_EPOCHS and self._is_known_by_heart():
             yield self.finding(
-                f"the run saw the same {trained.count:,} rows {epochs:,.0f} times: its loss says that they are known by"
+                f"the run saw the same {trained.rows:,} rows {epochs:,.0f} times: its loss says that they are known by"
                 " heart",
                 "train all rows (is a limit of a trial still in force?) for 1 to 5 epochs, and watch an evaluation"
                 " loss",
@@ -118,15 +118,15 @@ class SameRowsOverAndOver(OutputRule):
 
     def _are_few(self, trained: _Rows, of_file: int) -> bool:
         """Is it a small part of the file's rows that was trained, by what is known of the counts?"""
-        if trained.count >= FEW_OF_FILE * of_file:
+        if trained.rows >= FEW_OF_FILE * of_file:
             return False
         is_long = self.subject.epochs >= MANY_EPOCHS
         if trained.is_mapped:
-            return is_long or trained.count <= FEW_ROWS
+            return is_long or trained.rows <= FEW_ROWS
         # Rows that were mapped and are many were packed, or the trainer's count is of packs.
         output = self.subject.output
         mapped = (output.settings.rows_mapped or 0) if output is not None else 0
-        return is_long and trained.count <= FEW_ROWS and mapped < FEW_OF_FILE * of_file
+        return is_long and trained.rows <= FEW_ROWS and mapped < FEW_OF_FILE * of_file
 
     def _of_file(self) -> int:
         """Rows of the data file, as the log counts them; 0 where it does not."""
