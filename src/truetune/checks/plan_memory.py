@@ -8,9 +8,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.filled_row_length import filled_rows
+from truetune.checks.filled_row_length import FilledRows, filled_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.source.evidence.fixed_padding_in_runs import estimated_tokens, fixed_paddings
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
 from truetune.checks.source.evidence.settings_left_behind import settings_left_behind
@@ -22,6 +23,7 @@ from truetune.checks.source.model_loaded_beside_another import (
 )
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.out_of_memory_message import read_memory_error
+from truetune.logs.console.out_of_memory_story import LEAST_LIMIT
 from truetune.logs.read_run import read_run
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
@@ -82,7 +84,7 @@ def plan_of_config(
     length: int | None = None,
 ) -> Plan:
     """The memory of a run, with what fills its rows; see `truetune.plan`."""
-    filled = None if length else filled_rows(config)
+    filled = None if length else filled_rows(config) or _filled_by_script(config)
     if filled is not None:
         config = replace(config, notes=(*config.notes, filled.note))
     return plan_of(
@@ -93,6 +95,28 @@ def plan_of_config(
         length=length,
         needed_length=0 if filled is None else filled.needed,
     )
+
+
+def _filled_by_script(config: Config) -> FilledRows | None:
+    """What a script pads its rows to, where these lie beside it and are far shorter; None elsewhere."""
+    path = Path(config.path)
+    if path.suffix not in (".py", ".ipynb") or not path.is_file():
+        return None
+    module = read_module(path)
+    for padding in fixed_paddings(module):
+        if padding.length is None or padding.rows is None:
+            continue
+        median, longest = estimated_tokens(padding.rows)
+        if padding.length < 2 * longest:
+            continue
+        place = place_in_file(module, padding.node, module.place(padding.node)[0])
+        note = (
+            f"{place} pads each row to {padding.length:,} tokens; those of {padding.rows.source} have about {median:,}"
+            f" (the longest {longest:,}): leave padding out there, and let the collator pad to the longest of a batch"
+        )
+        needed = max(LEAST_LIMIT, 1 << max(longest - 1, 0).bit_length())
+        return FilledRows(note, needed)
+    return None
 
 
 def _config_of_path(path: str) -> Config:

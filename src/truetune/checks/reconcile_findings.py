@@ -17,6 +17,7 @@ from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlow
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
+from truetune.checks.log.run_ended_in_an_exception import RunEndedInAnException
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
@@ -33,10 +34,21 @@ from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerS
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
 )
+from truetune.checks.source.rows_padded_to_a_fixed_length import RowsPaddedToAFixedLength
+from truetune.checks.source.settings_never_passed import SettingsNeverPassed
+from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 
+FULL_MEMORY = "known as cuda-out-of-memory (truetune explain cuda-out-of-memory)"
+PIECES = "PYTORCH_CUDA_ALLOC_CONF"
+MEMORY_FAULTS = {
+    TrainedInEvalMode.name(): "eval() mode",
+    RowsPaddedToAFixedLength.name(): "padding=",
+    SettingsNeverPassed.name(): "",
+}
+"""Rule on a script -> what the error's own notes have to say beside it"""
 FEW_AT_ONCE = 8
 """Requests at once below which a server does not profit from 32"""
 STEPS_OF_A_RUN = 10
@@ -57,6 +69,7 @@ def reconcile_findings(
     kept = _with_labels_of_a_cast(_without_second_ends(findings))
     kept = _with_warning_of_the_log(kept)
     kept = _with_help_of_the_script(kept)
+    kept = _with_cause_of_full_memory(kept)
     kept = _with_transport_of_the_log(kept)
     kept = _without_more_slots(kept)
     kept = [_with_steps_that_were_made(one, logs) for one in kept]
@@ -113,6 +126,45 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
         replace(one, remedy=help_of_script) if one.rule == LearningRateEndedEarly.name() else one
         for one in findings
     ]
+
+
+def _with_cause_of_full_memory(findings: list[Finding]) -> list[Finding]:
+    """An error on full memory comes after the fault of the script that fills it, and its help names that fault first.
+
+    Smaller batches and shorter rows gain little where a fault takes most of the memory.
+    """
+    for index, error in enumerate(findings):
+        if error.rule != RunEndedInAnException.name() or FULL_MEMORY not in error.evidence:
+            continue
+        causes = [one for one in findings if _fills_memory(one, error)]
+        if not causes:
+            continue
+        first = causes[0]
+        place = (
+            f" ({Path(first.cases[0].file or '').name}:{first.cases[0].line})"
+            if first.cases
+            else ""
+        )
+        explained = replace(
+            error,
+            remedy=f"{first.remedy}{place}: see {first.rule}. Only if that does not suffice: {error.remedy}",
+            evidence=tuple(one for one in error.evidence if PIECES not in one),
+        )
+        if PIECES in explained.remedy:
+            explained = replace(explained, remedy=f"{first.remedy}{place}: see {first.rule}")
+        rest = [one for one in findings if one is not error and one not in causes]
+        proved = [replace(one, severity="error") for one in causes]
+        before = [one for one in findings[:index] if one in rest]
+        return [*before, *proved, explained, *(one for one in rest if one not in before)]
+    return findings
+
+
+def _fills_memory(finding: Finding, error: Finding) -> bool:
+    """Is it a fault that took the memory which an error lacks, as the error's own notes have it?"""
+    sign = MEMORY_FAULTS.get(finding.rule)
+    if sign is None or (finding.rule == SettingsNeverPassed.name() and finding.severity != "error"):
+        return False
+    return any(sign in one for one in error.evidence)
 
 
 def _with_transport_of_the_log(findings: list[Finding]) -> list[Finding]:
