@@ -163,7 +163,7 @@ def _options_in(value: Value | None, depth: int) -> Iterator[Option]:
         yield from _options_in(part, depth + 1)
 
 
-def _computed(value: Value | None, given: dict[str, str | bool], depth: int) -> object:
+def _computed(value: Value | None, given: dict[str, str], depth: int) -> object:
     """What a test comes to with the values that the project gives; NO_CONSTANT where that is not known."""
     if value is None or depth > MAX_DEPTH:
         return NO_CONSTANT
@@ -197,7 +197,7 @@ def _computed_operation(operator: str, parts: list[object]) -> object:
     return compute(operator, *parts)
 
 
-def _computed_call(call: CallEvent, given: dict[str, str | bool], depth: int) -> object:
+def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object:
     """What a test's call gives: `bool(x)`, `int(x)`, `x.lower()`; NO_CONSTANT for any other."""
     source = call.receiver if call.method else (call.args[0] if call.args else None)
     inner = _computed(source, given, depth + 1)

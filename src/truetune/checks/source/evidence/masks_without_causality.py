@@ -377,7 +377,8 @@ def _pairs_of_function(function: Function) -> tuple[ast.AST, str] | None:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
             continue
         left, right = node.left, node.comparators[0]
-        are_items = isinstance(left, ast.Subscript) and isinstance(right, ast.Subscript)
-        if are_items and ast.dump(left.value) == ast.dump(right.value):
+        if not isinstance(left, ast.Subscript) or not isinstance(right, ast.Subscript):
+            continue
+        if ast.dump(left.value) == ast.dump(right.value):
             return node, "all tokens of the same document"
     return None
