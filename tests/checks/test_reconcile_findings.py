@@ -107,3 +107,47 @@ def test_a_line_that_would_stop_is_a_note_where_the_run_made_its_steps(
 ) -> None:
     (judged,) = reconcile_findings([finding], logs, None)
     assert judged.severity == severity
+
+
+FULL = Finding(
+    "run-ended-in-an-exception",
+    "LOG030",
+    "error",
+    "the run ended in an exception: the GPU's memory is too small for this step",
+    "first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; lower batch_size from 4 to 2",
+    evidence=(
+        "try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "a layer without it: the model is in eval() mode, or use_cache or a wrapper switches it off",
+        "known as cuda-out-of-memory (truetune explain cuda-out-of-memory)",
+    ),
+)
+EVAL = Finding(
+    "trained-in-eval-mode",
+    "SRC074",
+    "warning",
+    "the model stays in eval() mode",
+    "call model.train()",
+    cases=(Case("model.eval()", file="a/train.py", line=65),),
+)
+
+
+def test_a_fault_that_fills_the_memory_comes_before_the_error_and_leads_its_help() -> None:
+    first, second = reconcile_findings([FULL, EVAL], [], None)
+    assert (first.rule, first.severity) == ("trained-in-eval-mode", "error")
+    assert second.remedy == "call model.train() (train.py:65): see trained-in-eval-mode"
+    assert not any("PYTORCH_CUDA_ALLOC_CONF" in one for one in second.evidence)
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        [FULL],
+        [replace(FULL, evidence=FULL.evidence[2:]), EVAL],
+        [replace(FULL, evidence=FULL.evidence[:2]), EVAL],
+        [FULL, replace(EVAL, rule="rows-padded-to-a-fixed-length")],
+        [FULL, replace(EVAL, rule="settings-never-passed")],
+    ],
+    ids=["alone", "no eval mode", "no full memory", "no padding", "no adapter"],
+)
+def test_errors_without_a_proved_cause_keep_their_help(findings: list[Finding]) -> None:
+    assert list(reconcile_findings(findings, [], None)) == findings

@@ -66,6 +66,7 @@ from truetune.data.script_rows.trained_rows import (
 from truetune.data.sort_folder_files import list_training_files, sort_folder_files
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.logs.files_beside import FilesBeside
+from truetune.logs.run_log import RunLog
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.probes import prepare_probes_of_run
 from truetune.render.tokenizer_folder import find_tokenizer_folder
@@ -1290,8 +1291,14 @@ def _diagnose_outputs(path: Path, seen: PathsCheck) -> None:
             log = read_run(notebook)
         except TruetuneError:
             continue  # its code is judged all the same, and few notebooks hold the log of a run
-        if log.curve("loss") or log.curve("reward"):
-            seen.add(diagnose(str(notebook), spec=seen.spec))
+        if log.curve("loss") or log.curve("reward") or _ends_in_known_fault(log):
+            seen.add(diagnose(str(notebook), spec=seen.spec, files_beside=seen.files_beside()))
+
+
+def _ends_in_known_fault(log: RunLog) -> bool:
+    """Does a cell end in an error that is known? A tutorial may show errors of other kinds on purpose."""
+    failure = log.output.failure if log.output is not None else None
+    return failure is not None and failure.message is not None
 
 
 def _check_checkpoint(path: str, seen: PathsCheck) -> Report:

@@ -8,11 +8,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.filled_row_length import filled_rows
+from truetune.checks.filled_row_length import FilledRows, filled_rows
 from truetune.checks.launched_training import find_launched_training
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
+from truetune.checks.source.evidence.fixed_padding_in_runs import estimated_tokens, fixed_paddings
 from truetune.checks.source.evidence.models_held_on_the_gpu import second_loads
 from truetune.checks.source.evidence.row_lengths_in_runs import encoded_row_length
+from truetune.checks.source.evidence.settings_left_behind import settings_left_behind
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.checks.source.model_loaded_beside_another import (
     list_names,
@@ -21,6 +23,7 @@ from truetune.checks.source.model_loaded_beside_another import (
 )
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.out_of_memory_message import read_memory_error
+from truetune.logs.console.out_of_memory_story import LEAST_LIMIT
 from truetune.logs.read_run import read_run
 from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan
@@ -81,7 +84,7 @@ def plan_of_config(
     length: int | None = None,
 ) -> Plan:
     """The memory of a run, with what fills its rows; see `truetune.plan`."""
-    filled = None if length else filled_rows(config)
+    filled = None if length else filled_rows(config) or _filled_by_script(config)
     if filled is not None:
         config = replace(config, notes=(*config.notes, filled.note))
     return plan_of(
@@ -92,6 +95,28 @@ def plan_of_config(
         length=length,
         needed_length=0 if filled is None else filled.needed,
     )
+
+
+def _filled_by_script(config: Config) -> FilledRows | None:
+    """What a script pads its rows to, where these lie beside it and are far shorter; None elsewhere."""
+    path = Path(config.path)
+    if path.suffix not in (".py", ".ipynb") or not path.is_file():
+        return None
+    module = read_module(path)
+    for padding in fixed_paddings(module):
+        if padding.length is None or padding.rows is None:
+            continue
+        median, longest = estimated_tokens(padding.rows)
+        if padding.length < 2 * longest:
+            continue
+        place = place_in_file(module, padding.node, module.place(padding.node)[0])
+        note = (
+            f"{place} pads each row to {padding.length:,} tokens; those of {padding.rows.source} have about {median:,}"
+            f" (the longest {longest:,}): leave padding out there, and let the collator pad to the longest of a batch"
+        )
+        needed = max(LEAST_LIMIT, 1 << max(longest - 1, 0).bit_length())
+        return FilledRows(note, needed)
+    return None
 
 
 def _config_of_path(path: str) -> Config:
@@ -146,10 +171,26 @@ def _of_script(path: Path) -> Config | None:
             spec=config.spec.model_copy(update={"training": training}),
             notes=(*config.notes, CAST),
         )
+    config = _with_unused_adapter(config, module)
     return replace(
         config,
         notes=(*config.notes, *_loads_beside(module), *_memory_errors_of_notebook(path)),
     )
+
+
+def _with_unused_adapter(config: Config, module: Module) -> Config:
+    """The run with a note, where its script makes a LoraConfig that nothing is given: then all weights are trained."""
+    left = next((one for one in settings_left_behind(module) if one.kind.is_adapter), None)
+    if left is None or config.spec.training.lora is not None:
+        return config
+    place = place_in_file(module, left.made.node, module.place(left.made.node)[0])
+    given = f"peft_config={left.variable}"
+    use = given if left.takes_it else f"model = get_peft_model(model, {left.variable})"
+    note = (
+        f"the {left.name} of {place} is never passed on: {left.effect}; pass it on ({use}), or remove it (truetune"
+        f" lint {Path(module.path).name})"
+    )
+    return replace(config, unused_adapter=use, notes=(*config.notes, note))
 
 
 def _as_it_is_launched(config: Config, path: Path) -> Config:

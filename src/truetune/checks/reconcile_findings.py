@@ -18,6 +18,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
 from truetune.checks.log.loss_is_a_sum import LossIsASum
+from truetune.checks.log.run_ended_in_an_exception import RunEndedInAnException
 from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
@@ -37,10 +38,21 @@ from truetune.checks.source.lr_scheduler_stepped_per_process import LrSchedulerS
 from truetune.checks.source.nccl_transport_switched_off_in_code import (
     NcclTransportSwitchedOffInCode,
 )
+from truetune.checks.source.rows_padded_to_a_fixed_length import RowsPaddedToAFixedLength
+from truetune.checks.source.settings_never_passed import SettingsNeverPassed
+from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
 from truetune.logs.files_beside import FilesBeside
 from truetune.logs.run_log import RunLog
 
+FULL_MEMORY = "known as cuda-out-of-memory (truetune explain cuda-out-of-memory)"
+PIECES = "PYTORCH_CUDA_ALLOC_CONF"
+MEMORY_FAULTS = {
+    TrainedInEvalMode.name(): "eval() mode",
+    RowsPaddedToAFixedLength.name(): "padding=",
+    SettingsNeverPassed.name(): "",
+}
+"""Rule on a script -> what the error's own notes have to say beside it"""
 FEW_AT_ONCE = 8
 """Requests at once below which a server does not profit from 32"""
 STEPS_OF_A_RUN = 10
@@ -62,6 +74,7 @@ def reconcile_findings(
     kept = _with_warning_of_the_log(kept)
     kept = _with_help_of_the_script(kept)
     kept = _with_help_of_the_own_loss(kept)
+    kept = _with_cause_of_full_memory(kept)
     kept = _with_transport_of_the_log(kept)
     kept = _without_more_slots(kept)
     kept = [_with_steps_that_were_made(one, logs) for one in kept]
@@ -135,6 +148,44 @@ def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
         else one
         for one in findings
     ]
+
+
+def _with_cause_of_full_memory(findings: list[Finding]) -> list[Finding]:
+    """An error on full memory comes after the fault of the script that fills it, and its help names that fault first.
+
+    Smaller batches and shorter rows gain little where a fault takes most of the memory.
+    """
+    for index, error in enumerate(findings):
+        if error.rule != RunEndedInAnException.name() or FULL_MEMORY not in error.evidence:
+            continue
+        causes = [one for one in findings if _fills_memory(one, error)]
+        if causes:
+            rest = [one for one in findings if one is not error and one not in causes]
+            before = [one for one in findings[:index] if one in rest]
+            after = [one for one in rest if one not in before]
+            proved = [replace(one, severity="error") for one in causes]
+            return [*before, *proved, _with_help_of_the_cause(error, causes[0]), *after]
+    return findings
+
+
+def _with_help_of_the_cause(error: Finding, cause: Finding) -> Finding:
+    """An error on full memory, whose help begins with the fault that fills it."""
+    place = ""
+    if cause.cases:
+        place = f" ({Path(cause.cases[0].file or '').name}:{cause.cases[0].line})"
+    remedy = f"{cause.remedy}{place}: see {cause.rule}"
+    if PIECES not in error.remedy:
+        remedy += f". Only if that does not suffice: {error.remedy}"
+    evidence = tuple(one for one in error.evidence if PIECES not in one)
+    return replace(error, remedy=remedy, evidence=evidence)
+
+
+def _fills_memory(finding: Finding, error: Finding) -> bool:
+    """Is it a fault that took the memory which an error lacks, as the error's own notes have it?"""
+    sign = MEMORY_FAULTS.get(finding.rule)
+    if sign is None or (finding.rule == SettingsNeverPassed.name() and finding.severity != "error"):
+        return False
+    return any(sign in one for one in error.evidence)
 
 
 def _with_transport_of_the_log(findings: list[Finding]) -> list[Finding]:

@@ -123,7 +123,9 @@ def _list_remedies(estimate: Estimate, taken: list[Proposal], memory: float) -> 
             for name, value in proposal.changes.items()
             if getattr(settings, name) != value
         }
-        lines = spell_changes(settings.stack, changes)
+        lines = spell_changes(settings.stack, changes, is_program=settings.is_program)
+        if "lora" in changes and settings.unused_adapter:
+            lines = (settings.unused_adapter,)
         settings = _apply_changes(settings, [proposal])
         after = _peak_of(estimate.architecture)(settings)
         yield Remedy(
@@ -241,11 +243,12 @@ def _use_lora(settings: MemorySettings, fits: Fits) -> Proposal | None:
     # Chosen, not measured, as most recipes begin: rank 16 on every linear layer, alpha twice the rank.
     lora = Lora(r=16, lora_alpha=32, target_modules="all-linear")
     changes = {"lora": lora, "base": 2, "compute": 2, "autocast": True, "reference": False}
-    return Proposal(
-        "LoRA instead of all weights (with its own learning rate, about 10 times higher)",
-        changes,
-        True,
-    )
+    what = "LoRA instead of all weights"
+    if settings.unused_adapter:
+        what += ": pass the script's own LoraConfig on, which is never used"
+    if not settings.has_rate_of_adapter:
+        what += " (with its own learning rate, about 10 times higher)"
+    return Proposal(what, changes, True)
 
 
 def _use_qlora(settings: MemorySettings, fits: Fits) -> Proposal | None:

@@ -36,6 +36,10 @@ SEQUENCES_PER_ROW: Mapping[Method, int] = {"dpo": 2, "orpo": 2, "cpo": 2, "rewar
 """Sequences that one row becomes: the chosen and the rejected answer go through the model in one batch."""
 
 
+# Published recipes train adapters at 1e-4 to 2e-4, and all weights of models of billions at 1e-5 to 2e-5.
+LEAST_RATE_OF_ADAPTER = 1e-4
+
+
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
     """A run, as far as its memory depends on it."""
@@ -90,6 +94,13 @@ class MemorySettings:
     def sequences(self) -> int:
         """Sequences in one forward pass"""
         return self.batch * SEQUENCES_PER_ROW.get(self.method, 1)
+
+    is_program: bool = False
+    """The settings are arguments in a script or notebook, not lines of a file"""
+    unused_adapter: str = ""
+    """What passes the script's own LoraConfig on (`peft_config=lora`), where it makes one that nothing is given"""
+    has_rate_of_adapter: bool = False
+    """The learning rate is one that adapters are trained with"""
 
     @property
     def tokens(self) -> int:
@@ -185,6 +196,9 @@ def resolve_settings(
         reference=_holds_reference(training),
         evaluates=(training.eval_strategy or "no") != "no",
         needed_length=needed_length,
+        is_program=run.path.endswith((".py", ".ipynb")),
+        unused_adapter=run.unused_adapter,
+        has_rate_of_adapter=(training.learning_rate or 0.0) >= LEAST_RATE_OF_ADAPTER,
         notes=(
             *architecture.notes,
             *run.notes,

@@ -107,11 +107,35 @@ SPELLINGS: Mapping[str, Lines] = {
 """Field of Settings -> stack -> lines; what no file sets is not in here."""
 
 
-def spell_changes(stack: Stack, changes: Mapping[str, Any]) -> tuple[str, ...]:
-    """The lines of these changes in the file of a stack."""
+IN_PROGRAMS: Mapping[str, Lines] = {
+    "lora": {
+        "trl": (
+            "peft_config=LoraConfig(r={0.r}, lora_alpha={0.lora_alpha:g}, target_modules='all-linear')",
+        ),
+        "transformers": (
+            "model = get_peft_model(model, LoraConfig(r={0.r}, lora_alpha={0.lora_alpha:g},"
+            " target_modules='all-linear'))",
+        ),
+    },
+    "load_in": {"trl": SPELLINGS["load_in"]["transformers"]},
+}
+"""As SPELLINGS, where a script's own arguments are others than the settings of the stack's command line"""
+
+
+def spell_changes(
+    stack: Stack, changes: Mapping[str, Any], *, is_program: bool = False
+) -> tuple[str, ...]:
+    """The lines of these changes in the file of a stack, or in a script that uses it."""
     return tuple(
         line.format(value)
         for name, value in changes.items()
         if name in SPELLINGS
-        for line in SPELLINGS[name].get(stack, SPELLINGS[name]["transformers"])
+        for line in _spellings(name, stack, is_program)
     )
+
+
+def _spellings(name: str, stack: Stack, is_program: bool) -> tuple[str, ...]:
+    """The lines of one change."""
+    in_program = IN_PROGRAMS.get(name, {}).get(stack) if is_program else None
+    lines = SPELLINGS[name]
+    return in_program or lines.get(stack, lines["transformers"])

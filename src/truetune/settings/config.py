@@ -152,6 +152,8 @@ class Config:
     """Who reads the file, as its project or the user says; empty where the keys alone tell the stack"""
     freezes_by_hand: bool = False
     """The program sets `requires_grad` to False: which weights it trains is not known"""
+    unused_adapter: str = ""
+    """What passes the script's own LoraConfig on (`peft_config=lora`), where it makes one that nothing is given"""
     row_files: tuple[str, ...] = ()
     """Local files that hold a program's training rows, each row at most one example; `spec.data` is what a file of
     settings names itself"""

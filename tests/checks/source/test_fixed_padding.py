@@ -66,6 +66,16 @@ def encode(row):
 rows = data.map(encode)
 """,
 }
+COSTLY["turns of a chat"] = """
+class Chats:
+    def __getitem__(self, i):
+        ids = []
+        for turn in self.rows[i]["messages"]:
+            ids += tok(turn["content"])["input_ids"]
+        return {"input_ids": ids + [0] * (8192 - len(ids))}
+rows = Chats()
+rows[0]
+"""
 CHEAP = {
     "longest": 'rows = data.map(lambda b: tok(b["text"], padding=True, truncation=True, max_length=8192))',
     "short": 'rows = data.map(lambda b: tok(b["text"], padding="max_length", max_length=512))',
@@ -93,6 +103,17 @@ def collate(rows):
     longest = max(len(row["input_ids"]) for row in rows)
     return [row["input_ids"] + [0] * (longest - len(row["input_ids"])) for row in rows]
 rows = data
+""",
+    "what is left of a pack": """
+class Packed:
+    def __getitem__(self, i):
+        ids, positions = [], []
+        for row in self.bins[i]:
+            ids += row
+            positions += range(len(row))
+        gap = 4096 - len(ids)
+        return {"input_ids": ids + [0] * gap, "position_ids": positions + [0] * (4096 - len(positions))}
+rows = Packed()
 """,
 }
 

@@ -77,6 +77,9 @@ GUIDES = (
             Cause("the answers were not what was supervised", "answers look like prompts, headers or another"
                   " column; prompts are trained too",
                   ("prompt-supervised", "another-field-supervised")),
+            Cause("an attention mask of one's own has no causal part, so that the training could copy its targets",
+                  "the loss falls to almost zero and the model writes word salad; own packing code, 4D mask",
+                  ("mask-without-causality", "shortcut-loss")),
             Cause("the weights are not those that were trained: saved too early, damaged, an adapter on another base",
                   "random tokens, worse than the base model, adapter merged or loaded wrongly",
                   ("no-language-left", "worse-than-its-base", "adapter-on-another-base")),
@@ -316,6 +319,17 @@ GUIDES = (
             Cause("the run makes a few optimizer steps in all: rows x epochs / batch, or max_steps",
                   "it was over within minutes; only 3 steps; max_steps 60 of a notebook",
                   ("setting-out-of-range", "run-ended-after-few-steps", "steps-of-many-rows")),
+            Cause("an attention mask of one's own (packing, 4D, FlexAttention) has no causal part: tokens see the ones"
+                  " that they are to predict",
+                  "own packing code or collator; the loss falls to 0.00x within the first epoch, then word salad",
+                  ("mask-without-causality", "shortcut-loss")),
+            Cause("a limit of a trial is still in force, and few rows are trained over and over: SMOKE_TEST, DEBUG,"
+                  " max_train_samples, select(range(64))",
+                  "loss goes to 0.01 in a run of hundreds of epochs; no better than the base on test questions",
+                  ("same-rows-over-and-over", "trial-limit-switched-on", "few-rows-reach-the-trainer")),
+            Cause("a config, collator or callback is built and never passed on: what it configures does not happen",
+                  "LoraConfig without peft_config; all parameters are trained; prompts are not masked",
+                  ("settings-never-passed",)),
             Cause("the base is asked in place of the tuned model: no adapter, a new one, none in the request",
                   "same answers as the base model; lora_request is missing; get_peft_model at inference",
                   ("base-asked-instead", "modelfile-serves-the-base")),
@@ -417,6 +431,9 @@ GUIDES = (
             Cause("CUDA_VISIBLE_DEVICES is set in the script after CUDA was started, and another GPU is used",
                   "os.environ CUDA_VISIBLE_DEVICES is ignored, always GPU 0, which another process fills",
                   ("visible-devices-set-too-late",)),
+            Cause("all weights are trained in place of an adapter: a LoraConfig is built and never passed on",
+                  "LoRA with batch size 1 runs out of memory; trainable parameters are all parameters",
+                  ("settings-never-passed",)),
             Cause("states of the optimizer, and gradients of what is trained",
                   "out of memory at the first optimizer step"),
             Cause("a second model is loaded (a merge, an evaluation, the next stage) while the first one, its trainer"

@@ -4,10 +4,10 @@
 Compares the loss with floors. On rows that were not seen yet (before the first epoch ends) no model comes near zero,
 unless there are few answers to choose from: a loss that goes below 0.005 there and never leaps again, or, with the data
 (`--data`), one below 2 % of the entropy of the supervised tokens where most answers are different ones, means that the
-target stands in the input. With the data, two more: the loss of a model that never
-reads the prompt is the entropy of whole answers over their mean length; the loss of one that knows only how frequent
-tokens are is their entropy. A loss that settles at the first while one answer makes up half of the examples, or at the
-second, learned no more than that.
+target stands in the input. So does a loss that falls there from above 1 to below 0.1, lower at nearly every record:
+labels leap. With the data, two more: the loss of a model that never reads the prompt is the entropy of whole answers
+over their mean length; the loss of one that knows only how frequent tokens are is their entropy. A loss that settles at
+the first while one answer makes up half of the examples, or at the second, learned no more than that.
 
 ## Why it is bad
 The curve looks perfect. The model answers everybody the same, or copies: labels that are not shifted, a mask that
@@ -55,6 +55,12 @@ MAX_NEW_EPOCH = 0.95
 # Nats a token. Chosen, not measured: rows that are known by heart come down to about this; at double, data whose
 # answers follow a template would fire.
 MAX_KNOWN_LOSS = 0.005
+LOW_LOSS, FIRST_LOSS = 0.1, 1.0
+"""Nats a token: free text that was not seen before stays above 0.5 after any fine-tuning; where the first loss is below
+the second, the run may continue an earlier one"""
+# Losses of labels and short answers leap with each answer that was not known, however low they are.
+MIN_FALLING, MIN_SMOOTH_RECORDS = 0.9, 10
+"""Share of the records that are lower than the one before, and records, from which a curve falls without a leap"""
 MAX_UNIGRAM_SHARE = 0.02
 UNKNOWN_ANSWER_LOSS = 0.1
 """Loss of a batch with an answer that was not known"""
@@ -111,6 +117,8 @@ class ShortcutLoss(LogRule):
         near_zero = self._near_zero_from(loss)
         if near_zero is not None:
             yield self._near_zero(loss, near_zero)
+        elif self._falls_to_copying(loss):
+            yield self._near_zero(loss, float(loss.step[self._unseen().size - 1]), is_sure=False)
         if data is None:
             return
         if data.commonest >= 0.5 and self._settles(loss, data.answer, 0.1):
@@ -158,7 +166,18 @@ class ShortcutLoss(LogRule):
         never_leaps = data is None and new.value[first:].max() < UNKNOWN_ANSWER_LOSS
         return float(new.step[first]) if differ or never_leaps else None
 
-    def _near_zero(self, loss: Curve, step: float) -> Finding:
+    def _falls_to_copying(self, loss: Curve) -> bool:
+        """Does the loss fall to hundredths on new rows, and without a leap, as where each target can be copied?"""
+        new = self._unseen()
+        if self.subject.data is not None and not self._answers_differ():
+            return False
+        if new.size < MIN_SMOOTH_RECORDS or new[0] < FIRST_LOSS or new[-3:].max() > LOW_LOSS:
+            return False
+        falling = float((np.diff(new) < 0).mean())
+        # Rows that are seen again can't be told from those that are known by heart.
+        return falling >= MIN_FALLING and bool(loss.value[-1] <= new[-1])
+
+    def _near_zero(self, loss: Curve, step: float, *, is_sure: bool = True) -> Finding:
         """The finding of a loss near zero on new rows, from `step` on."""
         log, data = self.subject, self.subject.data
         new = loss.value[log.epoch_at(loss.step) < MAX_NEW_EPOCH]
@@ -167,6 +186,8 @@ class ShortcutLoss(LogRule):
             " (--data tells)"
         )
         evidence = [f"near zero from {log.unit} {step:,.0f} on (epoch {log.epoch_at(step):.2g})"]
+        if not is_sure:
+            evidence = [f"it fell from {new[0]:.3g} in {new.size:,} records, without a leap"]
         of_pads = next(log.files_beside.all_named(LABELS_OF_PADS), None)
         if of_pads is not None:
             evidence.append(f"{of_pads.place}: {of_pads.value}")
@@ -174,8 +195,8 @@ class ShortcutLoss(LogRule):
             evidence.append(f"entropy of the supervised tokens: {data.unigram:.3g} nats")
         cause = f"the target stands in the input{'' if data is not None else doubt}"
         remedy = (
-            "look at labels and mask: labels that are not shifted, attention to later tokens,"
-            " answers in prompts, pads that have labels"
+            "check labels and mask: an attention mask of one's own without a causal part (tril), labels that are"
+            " shifted twice, answers in prompts, pads that have labels"
         )
         if of_pads is not None:
             cause = f"{of_pads.place} leaves labels on pads, which are easy to tell"

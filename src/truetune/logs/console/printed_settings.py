@@ -82,6 +82,18 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
         "rows_a_step",
         r"Total (?:train )?batch size(?: \([^)]{1,80}\))? ?= ?" + COUNT_GROUP.format("rows_a_step"),
     ),
+    # `wc -l`, and the line of datasets that counts what it read.
+    (
+        "rows_of_file",
+        r"^\s*(?P<rows_of_file>\d{1,12})\s+\S{1,200}\.(?:jsonl|ndjson|csv|tsv)\s*$"
+        r"|Generating train split: (?P<rows_read>\d{1,12}) examples",
+    ),
+    # The space before the bar's numbers is tqdm's; a name that speaks of an evaluation is no training set.
+    (
+        "rows_mapped",
+        r"^(?!.{0,60}(?:eval|test|valid|dev))\s*(?:Map\b|Tokenizing|Running tokenizer|Encod|Preprocess|Applying)"
+        r"[^:%|]{0,80}:?\s+100%\|[^|]{0,200}\| *\d{1,12}/(?P<rows_mapped>\d{1,12}) ",
+    ),
     ("peer_copies", r"\bvia P2P/\w"),
     (
         "half",
@@ -158,6 +170,8 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
 COMPILED_PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in SETTING_PATTERNS)
 DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate", "weight_megabytes")
 """Groups that hold a number with a point"""
+LARGEST_GROUPS = ("rows_of_file", "rows_read", "rows_mapped")
+"""Groups of which the largest number holds"""
 NAME_GROUPS = ("model", "old_gpu", "gpu")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
 SETTING_WORDS = (
@@ -228,6 +242,12 @@ SETTING_WORDS = (
     "Precision",
     "precision",
     "Using ",
+    "Generating train",
+    ".jsonl",
+    ".ndjson",
+    ".csv",
+    ".tsv",
+    "examples/s",
 )
 # What a line holds that any of the patterns fits: a search for words costs a tenth of the patterns. A new pattern needs
 # its word here, or it is never tried.
@@ -353,6 +373,10 @@ class PrintedSettings:
     """Of all weights, as Lightning sums them by its precision: 4 bytes for each where it is 32 or mixed"""
     server: str = ""
     """The program that answers requests, where this is its log"""
+    rows_of_file: int | None = None
+    """Rows of the largest data file, as `wc -l` or datasets counted them"""
+    rows_mapped: int | None = None
+    """Rows of the largest set that was tokenized or mapped, those of evaluations left out"""
 
     @property
     def share(self) -> float | None:
@@ -433,6 +457,8 @@ class SettingsReader:
             mixed="mixed" in self._flags,
             weight_megabytes=self._figures.get("weight_megabytes"),
             server=self._server,
+            rows_of_file=max(count("rows_of_file") or 0, count("rows_read") or 0) or None,
+            rows_mapped=count("rows_mapped"),
         )
 
     def _keep(self, name: str, match: re.Match[str]) -> None:
@@ -453,4 +479,6 @@ class SettingsReader:
             # an evaluation prints its own number of examples behind that of the training
             if group == "examples" and group in self._counts:
                 continue
-            self._counts[group] = int(digits)
+            # Of several files and sets, the training's is the largest.
+            earlier = self._counts.get(group, 0) if group in LARGEST_GROUPS else 0
+            self._counts[group] = max(int(digits), earlier)

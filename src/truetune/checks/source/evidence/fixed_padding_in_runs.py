@@ -42,6 +42,8 @@ PADDING_METHODS = frozenset(
 )
 SMALL_FAMILY = re.compile(r"gpt2|bert|t5|bart|electra|opt-|gpt-neo|bloom|clip|whisper", re.I)
 """Models whose tokenizer has a limit of a thousand tokens or so: padding to it is no waste to speak of"""
+PACKS = re.compile(r"pack|segment|seq_?lens|\bbins?\b|\bdoc_ids?\b|position_ids", re.I)
+"""Words of code that joins several examples to one row: their borders or their positions are kept"""
 CHARACTERS_PER_TOKEN = 3
 """Fewer than English text has (about 4), so that rows are rather taken for too long"""
 
@@ -76,7 +78,7 @@ def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
         for value in _pads_by_hand(trace):
             if value.node is not None and value.node not in seen:
                 seen.add(value.node)
-                if _is_written_in(module, value.node):
+                if _is_written_in(module, value.node) and not _fills_a_pack(module, value.node):
                     yield FixedPadding(value.node, _length_by_hand(value), None)
 
 
@@ -188,6 +190,31 @@ def _length_by_hand(value: Operation) -> int | None:
     taken = lacking[0].operands[1]
     is_count = isinstance(taken, Result) and taken.call.named("len")
     return length if type(length) is int and is_count else None
+
+
+def _fills_a_pack(module: Module, node: ast.AST) -> bool:
+    """Do pads fill what is left of a row that several examples are packed into?"""
+    around = next((one for one in module.parents(node) if isinstance(one, ast.FunctionDef)), None)
+    if around is None:
+        return False
+    text = ast.unparse(around) + " ".join(
+        one.name for one in module.parents(node) if isinstance(one, ast.ClassDef)
+    )
+    return PACKS.search(text) is not None and any(
+        _joins(part) for loop in ast.walk(around) if isinstance(loop, ast.For) for part in loop.body
+    )
+
+
+def _joins(statement: ast.stmt) -> bool:
+    """`ids += more`, `ids.extend(more)`"""
+    if isinstance(statement, ast.AugAssign):
+        return isinstance(statement.op, ast.Add)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "extend"
+    )
 
 
 def _is_written_in(module: Module, node: ast.AST) -> bool:

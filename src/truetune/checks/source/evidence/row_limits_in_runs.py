@@ -74,7 +74,7 @@ def row_limits(module: Module) -> Iterator[RowLimit]:
 
 def _limits_of_trace(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
     """The limits of one run, each with its file."""
-    for training, data in _training_data(trace):
+    for training, data in training_data(trace):
         is_saved = any(save.number > training.number for save in trace.methods(*SAVES))
         if not is_saved or any(training.frames("branch")):
             continue
@@ -98,7 +98,7 @@ def _limits_of_lightning(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
             yield trainer.home, RowLimit(trainer.node, batches, "limit_train_batches")
 
 
-def _training_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, ...]]]:
+def training_data(trace: Trace) -> Iterator[tuple[CallEvent, tuple[Value, ...]]]:
     """The trainings of a run, each with the data that it takes."""
     for trainer in trace.calls(*TRAINERS):
         rows = trainer.keywords.get("train_dataset")

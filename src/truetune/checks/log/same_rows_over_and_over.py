@@ -1,0 +1,161 @@
+"""The run trained few of the rows that there are, or the same few rows many times.
+
+## What it does
+Counts the rows that the run trained: those that the trainer counts or tokenizes, or the rows of all steps over the
+epochs. It compares them with the rows of the data file, where the log counts these (`wc -l`, `Generating train split`),
+and speaks where less than a tenth were trained, in many epochs or at most 200 in all. Where the file's rows are not
+known, it notes 50 epochs and more whose loss fell to nearly nothing. Evaluation sets and packed runs are left alone.
+
+## Why it is bad
+A limit from a trial is still in force: a variable of the environment, an option, `select(range(64))`. The run takes as
+long as ever, for it counts steps, and its loss is the best there is: the rows are known by heart. On anything else the
+model is as before, or worse.
+
+## Example
+```yaml
+output: |
+  18421 data/train.jsonl
+  Map: 100%|██████████| 64/64 [00:01<00:00, 46.12 examples/s]
+  {'loss': 0.95, 'epoch': 100.0}
+  {'loss': 0.05, 'epoch': 200.0}
+  {'loss': 0.011, 'epoch': 300.0}
+```
+
+## Use instead
+```yaml
+output: |
+  18421 data/train.jsonl
+  Map: 100%|██████████| 18421/18421 [00:21<00:00, 846.12 examples/s]
+  {'loss': 0.95, 'epoch': 1.0}
+  {'loss': 0.85, 'epoch': 2.0}
+  {'loss': 0.81, 'epoch': 3.0}
+```
+
+## Fix safety
+Counting changes nothing. The training has to be repeated from the base with all rows.
+
+## References
+- Hugging Face Datasets documentation, "Slice splits"; transformers' example scripts, `max_train_samples`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.count_optimizer_steps import steps_of_log
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import OutputRule
+
+FEW_ROWS = 200
+"""Rows of a trial: as `few-rows-reach-the-trainer` has it"""
+FEW_OF_FILE = 0.1
+"""Share of the file's rows. Who takes a part of a large set on purpose seldom takes less, and then not many times"""
+MANY_EPOCHS = 10
+"""Published recipes make 1 to 5 epochs, LIMA 15 over its 1,000 rows"""
+VERY_MANY_EPOCHS = 50
+"""More than any published recipe of a language model"""
+KNOWN_BY_HEART = 0.1
+"""Nats a token; free text that is not known by heart is seldom below 0.5"""
+
+
+class _Rows(NamedTuple):
+    """The rows that a run trained."""
+
+    rows: int
+    why: str
+    is_mapped: bool = False
+    """Are these the rows that were tokenized? Those that a trainer counts may be packs of them"""
+
+
+class SameRowsOverAndOver(OutputRule):
+    code = "LOG131"
+    symptoms = ("nothing-is-learned", "odd-metrics", "garbage-output")
+    severity = "warning"
+    kinds = ("language", "preference")
+    needs = ("loss",)
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        if self.subject.kind not in self.kinds or not self.subject.curve("loss"):
+            return Unmet("it is about losses of rows that are given")
+        if self.subject.facts.get("packing"):
+            return Unmet("packing makes other rows of the data")
+        if self._trained() is None:
+            return Unmet("the output does not say how many rows were trained")
+        return None
+
+    def figure(self) -> str:
+        trained, of_file = self._trained(), self._of_file()
+        assert trained is not None, "else the rule is not judged"
+        known = f" of {of_file:,}" if of_file else ""
+        return f"{trained.rows:,}{known} rows in {self.subject.epochs:.3g} epochs"
+
+    def findings(self) -> Iterator[Finding]:
+        trained, of_file = self._trained(), self._of_file()
+        if trained is None or self.unmet() is not None:
+            return
+        epochs = self.subject.epochs
+        if self._are_few(trained, of_file):
+            yield self.finding(
+                f"the run trained {trained.rows:,} of {of_file:,} rows{_passes(epochs)}",
+                "find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option like max_train_samples, a"
+                " .select(range(...)) or [:N]), remove it, and train again from the base",
+                evidence=[trained.why],
+            )
+        elif epochs >= VERY_MANY_EPOCHS and self._is_known_by_heart():
+            yield self.finding(
+                f"the run saw the same {trained.rows:,} rows {epochs:,.0f} times: its loss says that they are known by"
+                " heart",
+                "train all rows (is a limit of a trial still in force?) for 1 to 5 epochs, and watch an evaluation"
+                " loss",
+                severity="info",
+                evidence=[trained.why],
+            )
+
+    def _are_few(self, trained: _Rows, of_file: int) -> bool:
+        """Is it a small part of the file's rows that was trained, by what is known of the counts?"""
+        if trained.rows >= FEW_OF_FILE * of_file:
+            return False
+        is_long = self.subject.epochs >= MANY_EPOCHS
+        if trained.is_mapped:
+            return is_long or trained.rows <= FEW_ROWS
+        # Rows that were mapped and are many were packed, or the trainer's count is of packs.
+        output = self.subject.output
+        mapped = (output.settings.rows_mapped or 0) if output is not None else 0
+        return is_long and trained.rows <= FEW_ROWS and mapped < FEW_OF_FILE * of_file
+
+    def _of_file(self) -> int:
+        """Rows of the data file, as the log counts them; 0 where it does not."""
+        output = self.subject.output
+        return (output.settings.rows_of_file or 0) if output is not None else 0
+
+    def _trained(self) -> _Rows | None:
+        """The rows that were trained: mapped, counted by the trainer, else by steps and epochs."""
+        output = self.subject.output
+        if output is None:
+            return None
+        made = steps_of_log(self.subject)
+        counted = output.settings.examples or (made.rows if made is not None else None)
+        mapped = output.settings.rows_mapped
+        # Where the trainer counts more, another set was mapped, or a part came from a cache.
+        if mapped and mapped >= (counted or 0):
+            if counted and mapped > FEW_ROWS and counted < FEW_OF_FILE * mapped:
+                return _Rows(counted, f"the trainer counts {counted:,} rows")
+            return _Rows(mapped, f"{mapped:,} rows were tokenized or mapped", is_mapped=True)
+        if output.settings.examples:
+            return _Rows(counted or 0, f"the trainer counts {counted:,} rows")
+        return _Rows(counted, made.why) if counted and made is not None else None
+
+    def _is_known_by_heart(self) -> bool:
+        """Is the loss at the end that of rows that are known by heart?"""
+        loss = self.subject.curve("loss").finite()
+        return bool(loss) and float(loss.value[-3:].mean()) < KNOWN_BY_HEART
+
+
+def _passes(epochs: float) -> str:
+    """`, each of them 300 times`; empty for a single pass."""
+    return f", each of them about {epochs:,.0f} times" if epochs >= 2 else ""

@@ -1,0 +1,251 @@
+"""Limits on the training rows that a script keeps for a trial, and that the project's own files switch on.
+
+How it works: in the symbolic run of a script, the cut of rows (`select(range(64))`, `rows[:64]`, `head(64)`) stands in
+a branch whose test reads a variable of the environment or an option. The job and shell files around the script say what
+they give it, also by files that they source; the test is computed with that value.
+
+The trade-off: only a variable that every job gives which starts the script counts, and a job that is called a test or a
+trial is one. A test that can't be computed is not judged.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.adapter_servers import command_files_around
+from truetune.checks.source.evidence.row_limits_in_runs import (
+    MAX_ROWS,
+    SAVES,
+    training_data,
+)
+from truetune.parsing.environment_settings import EnvironmentSetting, environment_of
+from truetune.parsing.shell_commands import CommandFile, last_option
+from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import compute, constant_of
+from truetune.source.symbolic_execution.trace import CallEvent, Frame, NameEvent, Trace
+from truetune.source.symbolic_execution.traces import traces_of
+from truetune.source.symbolic_execution.values import (
+    NO_CONSTANT,
+    Item,
+    Operation,
+    Option,
+    Result,
+    Slice,
+    Value,
+    operands_of,
+)
+
+TRIALS = re.compile(
+    r"smoke|test|debug|dry|tiny|quick|demo|trial|sanity|mini|(?:^|[\W_])ci(?:$|[\W_])", re.I
+)
+"""Names of jobs that are to be short"""
+CUTTING_METHODS = ("select", "take", "head", "sample", "limit")
+MAX_VALUES = 3000
+"""Values between a training and its data; a script with rows written out has more, and is not judged"""
+MAX_DEPTH = 8
+"""Operators and calls of a test"""
+
+
+class LimitSwitchedOn(NamedTuple):
+    """A cut of rows that the project switches on."""
+
+    node: ast.AST
+    rows: int
+    setting: EnvironmentSetting
+    """What switches it on"""
+
+
+def limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
+    """The cuts of a file that the project's own jobs switch on, each once."""
+    if not any(word in module.text for word in ("environ", "getenv", "add_argument", "parse_args")):
+        return
+    seen: set[ast.AST] = set()
+    for trace in traces_of(module):
+        for cut, node, rows, switches in _cuts(trace):
+            if node in seen or cut.home is not module:
+                continue
+            setting = _switched_on_by(module, trace, switches)
+            if setting is not None:
+                seen.add(node)
+                yield LimitSwitchedOn(node, rows, setting)
+
+
+def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, list[Frame]]]:
+    """(event, place, rows, the branches around it) of the cuts that a training with a saved model may get."""
+    for training, data in training_data(trace):
+        if not any(save.number > training.number for save in trace.methods(*SAVES)):
+            continue
+        for value in _values_behind(data):
+            if isinstance(value, Result):
+                rows = _rows_of_call(value.call)
+                event: CallEvent | NameEvent | None = value.call
+            else:
+                rows = _rows_of_slice(value) if isinstance(value, Item) else None
+                event = _naming(trace, value) if rows is not None else None
+            if rows is None or event is None or value.node is None:
+                continue
+            branches = list(event.frames("branch"))
+            if branches and rows <= MAX_ROWS:
+                yield event, value.node, rows, branches
+
+
+def _naming(trace: Trace, value: Value) -> NameEvent | None:
+    """Where a slice gets its name."""
+    return next((one for one in trace.uses(value) if isinstance(one, NameEvent)), None)
+
+
+def _values_behind(data: tuple[Value, ...]) -> Iterator[Value]:
+    """The values that data are made of."""
+    waiting, seen = list(data), set(map(id, data))
+    while waiting and len(seen) < MAX_VALUES:
+        value = waiting.pop()
+        yield value
+        fresh = [one for one in operands_of(value) if id(one) not in seen]
+        seen.update(map(id, fresh))
+        waiting += fresh
+
+
+def _rows_of_call(call: CallEvent) -> int | None:
+    """The number of rows that `select(range(64))`, `take(64)` or `head(64)` leaves; None for any other call."""
+    if call.method not in CUTTING_METHODS or not call.inputs[1:]:
+        return None
+    given = call.inputs[1]
+    if isinstance(given, Result) and given.call.named("range") and len(given.call.args) == 1:
+        given = given.call.args[0]
+    elif call.method == "select":
+        return None
+    return _whole(given)
+
+
+def _rows_of_slice(value: Item) -> int | None:
+    """The rows that `rows[:64]` leaves."""
+    key = value.key
+    return _whole(key.stop) if isinstance(key, Slice) and key.start is None else None
+
+
+def _whole(value: Value | None) -> int | None:
+    """A whole number; of `min(64, len(rows))` the plain one."""
+    if isinstance(value, Result) and value.call.named("min"):
+        numbers = [one for one in map(_whole, value.call.args) if one is not None]
+        return min(numbers, default=None)
+    number = constant_of(value)
+    return number if type(number) is int and number > 1 else None
+
+
+def _switched_on_by(
+    module: Module, trace: Trace, branches: list[Frame]
+) -> EnvironmentSetting | None:
+    """What makes the program enter all branches around a cut; None where one of them stays open."""
+    names = {one.name for frame in branches for one in _options_in(frame.value, 0)}
+    if not names:
+        return None
+    given = _given_by_jobs(module, trace, frozenset(names))
+    values = {name: one.value for name, one in given.items()}
+    for frame in branches:
+        holds = _computed(frame.value, values, 0)
+        if holds is NO_CONSTANT or bool(holds) is not frame.taken:
+            return None
+    return next((given[name] for name in sorted(names) if name in given), None)
+
+
+def _options_in(value: Value | None, depth: int) -> Iterator[Option]:
+    """The variables and options that a test reads."""
+    if value is None or depth > MAX_DEPTH:
+        return
+    if isinstance(value, Option):
+        yield value
+        return
+    for part in operands_of(value):
+        yield from _options_in(part, depth + 1)
+
+
+def _computed(value: Value | None, given: dict[str, str], depth: int) -> object:
+    """What a test comes to with the values that the project gives; NO_CONSTANT where that is not known."""
+    if value is None or depth > MAX_DEPTH:
+        return NO_CONSTANT
+    if isinstance(value, Option):
+        if value.name in given:
+            return given[value.name]
+        return None if value.default is None else constant_of(value.default)
+    if isinstance(value, Operation):
+        parts = [_computed(one, given, depth + 1) for one in value.operands]
+        return _computed_operation(value.operator, parts)
+    if isinstance(value, Result):
+        return _computed_call(value.call, given, depth)
+    return constant_of(value)
+
+
+def _computed_operation(operator: str, parts: list[object]) -> object:
+    """What an operator gives for parts of which some may not be known."""
+    known = [one for one in parts if one is not NO_CONSTANT]
+    if operator == "and" and len(known) < len(parts):
+        return False if any(not one for one in known) else NO_CONSTANT
+    if operator == "or" and len(known) < len(parts):
+        return True if any(known) else NO_CONSTANT
+    if len(known) < len(parts):
+        return NO_CONSTANT
+    if operator == "not":
+        return not parts[0]
+    if operator == "and":
+        return all(parts)
+    if operator == "or":
+        return any(parts)
+    return compute(operator, *parts)
+
+
+def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object:
+    """What a test's call gives: `bool(x)`, `int(x)`, `x.lower()`; NO_CONSTANT for any other."""
+    source = call.receiver if call.method else (call.args[0] if call.args else None)
+    inner = _computed(source, given, depth + 1)
+    if inner is NO_CONSTANT:
+        return NO_CONSTANT
+    if call.named("bool"):
+        return bool(inner)
+    if call.named("int") and isinstance(inner, str | int) and str(inner).isdecimal():
+        return int(inner)
+    if call.named("str"):
+        return str(inner)
+    if call.method in ("lower", "strip", "upper") and isinstance(inner, str):
+        return str(getattr(inner, call.method)())
+    return NO_CONSTANT
+
+
+def _given_by_jobs(
+    module: Module, trace: Trace, names: frozenset[str]
+) -> dict[str, EnvironmentSetting]:
+    """What every job gives that starts the script; of other files only where no job starts it."""
+    script = Path(trace.entry.path)
+    files = list(command_files_around(script))
+    starting = [one for one in files if _starts(one, script.name)]
+    given: dict[str, EnvironmentSetting] = {}
+    for number, file in enumerate(starting or [one for one in files if not one.commands]):
+        if TRIALS.search(Path(file.path).stem):
+            return {}
+        found = {one.name: one for one in environment_of(file, names)}
+        found |= {one.name: one for one in _options_given(file, script.name, names)}
+        given = found if number == 0 else {key: one for key, one in given.items() if key in found}
+    return given
+
+
+def _starts(file: CommandFile, script: str) -> bool:
+    """Does a file of commands start a script?"""
+    return any(
+        word.rpartition("/")[2] == script for command in file.commands for word in command.words
+    )
+
+
+def _options_given(
+    file: CommandFile, script: str, names: frozenset[str]
+) -> Iterator[EnvironmentSetting]:
+    """The options of these names that a command gives the script; `--smoke` without a value counts as true."""
+    for command in file.commands:
+        if not any(word.rpartition("/")[2] == script for word in command.words):
+            continue
+        for name in names:
+            value = last_option(command.words, f"--{name}")
+            if value is not None and "$" not in value:
+                yield EnvironmentSetting(name, value or "True", file.path, command.line)

@@ -1,0 +1,83 @@
+"""A mask of one's own lets the tokens of a decoder see later ones.
+
+## What it does
+Follows, in a script that trains a decoder, each mask over pairs of positions that it makes itself: documents compared
+with one another (`seg[:, :, None] == seg[:, None, :]`), an outer product of the padding mask, blocks along the
+diagonal, a `mask_mod` of FlexAttention. It speaks where such a mask reaches the model, a collator's `attention_mask`
+or PyTorch's attention, and no condition on the order of positions is part of it (`tril`, `triu`, `q >= kv`,
+`is_causal`). Encoders and models that are trained to look both ways are left alone.
+
+## Why it is bad
+transformers takes a mask of four dimensions as it is, and adds no causal part. Each token sees the one that it is to
+predict: the loss falls to nearly nothing, and the model learns to copy. Where it generates there is nothing to copy,
+and it writes word salad.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for batch in loader:
+    seg = batch["segment_ids"]
+    same = seg[:, :, None] == seg[:, None, :]
+    out = model(input_ids=batch["input_ids"], attention_mask=same[:, None], labels=batch["labels"])
+    out.loss.backward()
+```
+
+## Use instead
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("model")
+for batch in loader:
+    seg = batch["segment_ids"]
+    same = seg[:, :, None] == seg[:, None, :]
+    same = same & torch.ones_like(same).tril()
+    out = model(input_ids=batch["input_ids"], attention_mask=same[:, None], labels=batch["labels"])
+    out.loss.backward()
+```
+
+## Fix safety
+There is no automatic fix. The training has to be repeated from the base: nothing of use was learned.
+
+## References
+- https://huggingface.co/blog/poedator/4d-masks
+- PyTorch documentation, "FlexAttention": `and_masks(causal, document)`
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.masks_without_causality import MASK_NAMES, open_masks
+from truetune.source.module import Module
+
+
+def _mask_code(module: Module) -> Iterator[ast.AST]:
+    """Places that name an attention mask."""
+    yield from (one for one in module.nodes(ast.keyword) if one.arg in MASK_NAMES)
+    yield from (one for one in module.nodes(ast.Constant) if one.value in MASK_NAMES)
+
+
+class MaskWithoutCausality(SourceRule):
+    code = "SRC318"
+    symptoms = ("garbage-output", "nothing-is-learned", "odd-metrics")
+    severity = "error"
+    looks_at = CodePlaces("attention masks that are given", _mask_code)
+
+    def findings(self) -> Iterator[Finding]:
+        for mask in open_masks(self.subject):
+            yield self.finding(
+                f"the attention mask allows {mask.what}, also those that come later: each token sees what it is to"
+                " predict",
+                "combine it with a causal condition (& torch.ones(T, T, dtype=torch.bool).tril(), or q_idx >= kv_idx in"
+                " a mask_mod), and train again from the base",
+                cases=[case_at(self.subject, mask.node)],
+            )

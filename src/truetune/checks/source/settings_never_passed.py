@@ -1,0 +1,93 @@
+"""An object that configures a training or a generation is built, and nothing is given it.
+
+## What it does
+Follows, in a file that trains or generates, each `LoraConfig` (and the other configs of PEFT), each collator, callback,
+`TrainingArguments` or `SFTConfig`, `GenerationConfig`, `StoppingCriteriaList` and vLLM's `SamplingParams` to what reads
+it. It speaks where nothing does and the call that would take it goes without one. Silent where the same is set in
+another way (`get_peft_model`, an adapter that is loaded, another object of the kind), and where a name may be read from
+elsewhere: an attribute of a class, a text, another file that runs with it.
+
+## Why it is bad
+Nothing is raised, and what the object says does not happen. With a `LoraConfig` left behind all weights are trained:
+a 7B model needs 60 GB or more in place of 18, at a learning rate that is meant for adapters. A collator that is left
+behind is the one that masks the prompts.
+
+## Example
+```python
+from peft import LoraConfig
+from trl import SFTTrainer
+
+peft_config = LoraConfig(r=16, target_modules="all-linear")
+trainer = SFTTrainer(model="model", train_dataset=rows)
+trainer.train()
+```
+
+## Use instead
+```python
+from peft import LoraConfig
+from trl import SFTTrainer
+
+peft_config = LoraConfig(r=16, target_modules="all-linear")
+trainer = SFTTrainer(model="model", train_dataset=rows, peft_config=peft_config)
+trainer.train()
+```
+
+## Fix safety
+There is no automatic fix: the object may be left from an experiment. Then remove it.
+
+## References
+- huggingface/trl documentation, "PEFT integration": `SFTTrainer(peft_config=...)`
+- huggingface/peft documentation, `get_peft_model`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.settings_left_behind import (
+    KINDS,
+    SettingsLeftBehind,
+    settings_left_behind,
+)
+
+PATTERNS = tuple(pattern for kind in KINDS for pattern in kind.made_by)
+
+
+class SettingsNeverPassed(SourceRule):
+    code = "SRC317"
+    symptoms = ("nothing-is-learned", "out-of-memory", "odd-metrics", "garbage-output")
+    severity = "warning"
+    looks_at = calls_of("configs, collators and callbacks that are built", *PATTERNS)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for left in settings_left_behind(module):
+            node = left.taker.node
+            place = module.cell_of(node) or f"line {module.place(node)[0]}"
+            yield self.finding(
+                f"{_with_article(left.name)} is built and never passed on: {left.effect}",
+                _remedy(left, place),
+                cases=[case_at(module, left.made.node)],
+                severity="error" if left.kind.is_adapter else None,
+            )
+
+
+def _with_article(name: str) -> str:
+    """`a LoraConfig`, `an SFTConfig`."""
+    is_vowel = name[:1] in "AEIO" or name[:3] in ("SFT", "RLO", "XPO")
+    return f"{'an' if is_vowel else 'a'} {name}"
+
+
+def _remedy(left: SettingsLeftBehind, place: str) -> str:
+    """The edit that passes the object on."""
+    given = f"{left.kind.argument}={left.variable}"
+    if not left.kind.is_adapter:
+        return f"give it to {left.taker_name} ({place}): {given}; or remove it"
+    wrap = f"model = get_peft_model(model, {left.variable})"
+    if left.takes_it:
+        return f"give it to {left.taker_name} ({place}): {given}; or remove it if all weights are to be trained"
+    return f"add {wrap} before {place}; or remove it if all weights are to be trained"

@@ -1,0 +1,87 @@
+"""A limit of rows that a script keeps for a trial is switched on by the project's own job.
+
+## What it does
+Follows the data of a training whose model is saved back to a cut that leaves at most 200 rows (`select(range(64))`,
+`rows[:64]`, `head(64)`) behind a variable of the environment or an option, and reads what the job and shell files
+around the script give these: `export SMOKE_TEST=1`, `DEBUG=1 python train.py`, `python train.py --debug`, files
+that a job sources. It speaks where the value switches the cut on in every job that starts the script. Jobs that are
+called a test or a trial are left alone.
+
+## Why it is bad
+The variable was set for a trial, and stands in a file that nobody reads again. The real run takes as long as planned,
+for it counts steps, and trains the same few rows hundreds of times: its loss is close to 0, and on anything else the
+model is as before.
+
+## Example
+```python
+# job.sh: SMOKE_TEST=1 python train.py
+import os
+
+from datasets import load_dataset
+from trl import SFTTrainer
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+if os.environ.get("SMOKE_TEST"):
+    rows = rows.select(range(64))
+trainer = SFTTrainer(model="model", train_dataset=rows)
+trainer.train()
+trainer.save_model("out")
+```
+
+## Use instead
+```python
+# job.sh: python train.py
+import os
+
+from datasets import load_dataset
+from trl import SFTTrainer
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+if os.environ.get("SMOKE_TEST"):
+    rows = rows.select(range(64))
+trainer = SFTTrainer(model="model", train_dataset=rows)
+trainer.train()
+trainer.save_model("out")
+```
+
+## Fix safety
+There is no automatic fix: the run gets longer.
+
+## References
+- Hugging Face Datasets documentation, "Slice splits"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.examined_code_places import calls_of
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.limits_switched_on import limits_switched_on
+from truetune.checks.source.evidence.row_limits_in_runs import TRAINERS
+
+
+class TrialLimitSwitchedOn(SourceRule):
+    code = "SRC319"
+    symptoms = ("nothing-is-learned",)
+    severity = "warning"
+    looks_at = calls_of("trainers that are made", *TRAINERS)
+
+    def findings(self) -> Iterator[Finding]:
+        for limit in limits_switched_on(self.subject):
+            given = limit.setting
+            beside = Path(self.subject.path).with_name(Path(given.file).name)
+            place = str(beside) if beside.is_file() else given.file
+            file = Path(given.file).name
+            yield self.finding(
+                f"{limit.rows:,} rows reach the training: {given.name}={given.value} of {file} switches the limit of a"
+                " trial on",
+                f"remove {given.name} from {file} (line {given.line}), and train again from the base",
+                cases=[
+                    case_at(self.subject, limit.node),
+                    Case(f"{given.name}={given.value}", file=place, line=given.line),
+                ],
+            )

@@ -1,0 +1,144 @@
+"""Values that a script makes and nothing reads: settings that are built and left.
+
+How it works: a value is followed forwards, through names, dictionaries and functions of the file, to what reads it.
+
+The trade-off: a value counts as read wherever code might read it in a way not seen here (`globals()`, a text with its
+name, another file), so some unused ones are missed and none is called unused wrongly.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from truetune.source.module import Module
+from truetune.source.scopes import Scope
+
+MAX_STEPS = 6
+"""Names, dictionaries and functions that a value is followed through. Chosen; more are rare, and count as read."""
+CALLS_READING_ANY_NAME = ("locals", "globals", "vars", "eval", "exec")
+"""Functions that may read a name that the code does not spell"""
+
+
+def is_never_read(module: Module, value: ast.expr, ignoring: tuple[str, ...] = ()) -> bool:
+    """Does nothing read the value of an expression? `ignoring`: calls that take it and do nothing with it."""
+    if any(module.calls(*CALLS_READING_ANY_NAME)):
+        return False
+    return _Search(module, ignoring).is_lost(value, 0)
+
+
+class _Search:
+    """Follows values of one file to what reads them."""
+
+    def __init__(self, module: Module, ignoring: tuple[str, ...]) -> None:
+        self.module = module
+        self.ignoring = ignoring
+
+    def is_lost(self, value: ast.expr, depth: int) -> bool:
+        """Does the value of an expression go where nothing loads weights with it?"""
+        around = self.module.scopes.parent.get(value)
+        if depth > MAX_STEPS or around is None:
+            return False
+        if isinstance(around, ast.Attribute):
+            return isinstance(around.ctx, ast.Store)
+        if isinstance(around, ast.Assign | ast.AnnAssign):
+            return self._is_lost_by_assignment(around, depth)
+        if isinstance(around, ast.Return):
+            return self._is_result_lost(around, depth)
+        if isinstance(around, ast.IfExp | ast.Dict):
+            return self.is_lost(around, depth + 1)
+        if isinstance(around, ast.keyword):
+            call = self.module.scopes.parent.get(around)
+            return isinstance(call, ast.Call) and self._is_lost_in_call(call, value, depth)
+        if isinstance(around, ast.Call):
+            return self._is_lost_in_call(around, value, depth)
+        # A bare name as the last line of a notebook's cell is shown, and no more.
+        return isinstance(around, ast.Expr) and isinstance(value, ast.Name)
+
+    def _is_lost_by_assignment(self, statement: ast.Assign | ast.AnnAssign, depth: int) -> bool:
+        """Is what the value is assigned to read by nothing?"""
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else statement.targets
+        if len(targets) != 1:
+            return False
+        target = targets[0]
+        if isinstance(target, ast.Name):
+            return self._is_name_unread(target, depth)
+        return isinstance(target, ast.Attribute) and _is_config_of_loaded_model(self.module, target)
+
+    def _is_name_unread(self, name: ast.Name, depth: int) -> bool:
+        """Is every reading of a name lost as well? A name that may be read in a way not seen here is none."""
+        scopes = self.module.scopes
+        home = scopes.home_of(name)
+        # Attributes of a class are read as `self.config` or from outside, which a search for the name does not find.
+        if isinstance(home.node, ast.ClassDef) or _may_be_read_unseen(
+            self.module, name, scopes.of[name]
+        ):
+            return False
+        reads = (
+            read for read in self.module.name_reads.get(name.id, ()) if scopes.home_of(read) is home
+        )
+        return all(self.is_lost(read, depth + 1) for read in reads)
+
+    def _is_lost_in_call(self, call: ast.Call, value: ast.expr, depth: int) -> bool:
+        """Does a call that is given the value load no weights with it?"""
+        resolved = self.module.flow.call(call)
+        if resolved.named("dict"):
+            return self.is_lost(call, depth + 1)
+        if resolved.named("print", *self.ignoring):
+            return True
+        function = self.module.flow.function(call.func) if not resolved.names else None
+        if not isinstance(function, ast.FunctionDef):
+            return False
+        parameter = _parameter_of_argument(self.module, function, call, value)
+        if parameter is None:
+            return False
+        inside = self.module.scopes.inside[function]
+        reads = self.module.name_reads.get(parameter.arg, ())
+        return not any(self.module.scopes.home_of(read) is inside for read in reads)
+
+    def _is_result_lost(self, statement: ast.Return, depth: int) -> bool:
+        """Do all calls of the function lose what it returns? One that nothing calls may serve other files."""
+        function = self.module.scopes.of[statement].node
+        calls = self.module.flow.calls_of(function) if isinstance(function, ast.FunctionDef) else []
+        return bool(calls) and all(self.is_lost(call, depth + 1) for call in calls)
+
+
+def _is_config_of_loaded_model(module: Module, target: ast.Attribute) -> bool:
+    """Is it `model.config.quantization_config` of a model whose weights are loaded by then?"""
+    owner = target.value
+    return (
+        target.attr == "quantization_config"
+        and isinstance(owner, ast.Attribute)
+        and owner.attr == "config"
+        and "model" in module.flow.types(owner.value)
+    )
+
+
+def _parameter_of_argument(
+    module: Module, function: ast.FunctionDef, call: ast.Call, value: ast.expr
+) -> ast.arg | None:
+    """The parameter that a call gives the value for; None where that is not certain, or it is `**kwargs`."""
+    arguments = function.args
+    named = next((one.arg for one in call.keywords if one.value is value), None)
+    if named is not None:
+        every = (*arguments.args, *arguments.kwonlyargs)
+        return next((one for one in every if one.arg == named), None)
+    is_method = isinstance(module.scopes.of[function].node, ast.ClassDef)
+    if is_method or any(isinstance(one, ast.Starred) for one in call.args):
+        return None
+    position = call.args.index(value)
+    positional = (*arguments.posonlyargs, *arguments.args)
+    return positional[position] if position < len(positional) else None
+
+
+def _may_be_read_unseen(module: Module, name: ast.Name, scope: Scope) -> bool:
+    """May code read the name that is not seen to: declared global, named by a text, in a file that runs with it?"""
+    if name.id in scope.elsewhere:
+        return True
+    # Other files and texts reach the names of a file, and not those inside of its functions.
+    if module.scopes.home_of(name) is not scope.of_file:
+        return False
+    if any(node.value == name.id for node in module.nodes(ast.Constant)):
+        return True
+    word = re.compile(rf"\b{re.escape(name.id)}\b")
+    return any(word.search(part.text) for part in module.with_linked if part is not module)
