@@ -496,6 +496,13 @@ ROWS: tuple[Row, ...] = (
     make_row(r"^(?:the nodes wait at MASTER_ADDR)", _master_is_a_node),
     make_row(r"^(?:torchrun for several nodes|each node or task starts)", _one_node),
     make_row(
+        r"^each node or task starts a run of its own",
+        _if_a_line_has(
+            r"--(?:nnodes|num_machines)[= ][\"']?(?:\$|[2-9]|1\d)",
+            "the launchers are told of one another",
+        ),
+    ),
+    make_row(
         r"^torchrun for several nodes stands in the batch script without srun",
         lambda evidence: "srun starts it" if evidence.has(BY_SRUN) else "",
     ),

@@ -500,6 +500,11 @@ GUIDES = (
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
+            Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np above 1 around torchrun or"
+                  " accelerate launch), and all open the same port: one task on each node",
+                  "address already in use on any port and any node; EADDRINUSE in a new Slurm job; port is taken although"
+                  " nothing else runs there",
+                  ("launcher-started-by-each-task",)),
             Cause("the container has 64 MB of shared memory (/dev/shm): `shm_size: 16gb` or `ipc: host`",
                   "Error while creating shared memory segment; No space left on device in docker; bus error,"
                   " insufficient shared memory (shm); ncclSystemError in a container",

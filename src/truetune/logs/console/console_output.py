@@ -25,6 +25,7 @@ from truetune.logs.console.messages import (
 )
 from truetune.logs.console.missing_markers import MissingMarkerReader
 from truetune.logs.console.nccl_transports import NcclTransports, TransportReader
+from truetune.logs.console.port_conflicts import PortConflict, PortConflictReader
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress_bars import ProgressBar
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
@@ -180,6 +181,8 @@ class ConsoleOutput:
     """Numbers of the run's own processes, as far as the launcher prints them"""
     meeting: tuple[str, ...] = ()
     """Why the machines of the run could not meet, as far as their launchers print it"""
+    port_conflict: PortConflict | None = None
+    """The port that several processes of the run tried to open at once"""
     rank_differences: tuple[RankDifference, ...] = ()
     """Sums and norms of weights and gradients that differ from process to process"""
     step_seconds: float | None = None
@@ -256,6 +259,7 @@ class ConsoleReader:
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
     _rank_lines: RankLineReader = field(default_factory=RankLineReader)
     _meeting: RendezvousReader = field(default_factory=RendezvousReader)
+    _ports: PortConflictReader = field(default_factory=PortConflictReader)
     _markers: MissingMarkerReader = field(default_factory=MissingMarkerReader)
     _weights: WeightReportReader = field(default_factory=WeightReportReader)
     _started: set[str] = field(default_factory=set)
@@ -288,6 +292,7 @@ class ConsoleReader:
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
         self._rank_lines.add_line(line.text, line.process, number)
         self._meeting.add_line(line.text)
+        self._ports.add_line(text[:MAX_LINE_CHARACTERS], line.process)
         self._markers.add_line(line.text)
         self._weights.add_line(line.text)
         started = STARTED_PROCESS.search(line.text)
@@ -349,6 +354,7 @@ class ConsoleReader:
             rank_lines=self._rank_lines.finish(),
             started=frozenset(self._started),
             meeting=self._meeting.finish(),
+            port_conflict=self._ports.finish(),
             rank_differences=self._ranks.finish(),
             step_seconds=self._step_seconds,
             served=self._served.finish(),
