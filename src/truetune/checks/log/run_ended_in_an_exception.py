@@ -47,6 +47,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
 from truetune.checks.log.best_metric_missing import MissingMetric, missing_metric
 from truetune.checks.log.message_evidence import (
+    EVEN_SHARES,
+    UNEVEN,
     describe_message,
     describe_steps,
     lines_of_one_rank,
@@ -84,6 +86,7 @@ from truetune.logs.console.out_of_memory_story import (
     is_first_step_after_evaluation,
 )
 from truetune.logs.console.port_conflicts import PortConflict
+from truetune.logs.console.rank_counts import RankCounts
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU after the training"
@@ -196,6 +199,9 @@ class RunEndedInAnException(OutputRule):
             return metric.title
         if self._rivals(known) is not None:
             return RIVALS
+        uneven = self._uneven(known)
+        if uneven is not None:
+            return UNEVEN.format(uneven.unit)
         if known.name == OUT_OF_MEMORY:
             figures = self._memory_figures(failure)
             if figures.is_shared_by_ranks:
@@ -212,6 +218,13 @@ class RunEndedInAnException(OutputRule):
         if known is None or known.name != PORT_TAKEN or output is None or self.subject.server:
             return None
         return output.port_conflict
+
+    def _uneven(self, known: KnownMessage | None) -> RankCounts | None:
+        """The unequal numbers of batches by which processes parted, where the exception is about their waiting."""
+        output = self.subject.output
+        if known is None or known.name != COLLECTIVE_TIMEOUT_RAISED or output is None:
+            return None
+        return output.uneven
 
     def _missing_metric(self, failure: Failure) -> MissingMetric | None:
         """The metric that an evaluation of the log did not give, where the exception is about that."""
@@ -235,6 +248,8 @@ class RunEndedInAnException(OutputRule):
             return ": ".join(part for part in (figures.advice(), advice) if part)
         if known.name == PORT_TAKEN and self.subject.server:
             return OLD_SERVER_REMEDY
+        if self._uneven(known) is not None:
+            return EVEN_SHARES
         rivals = self._rivals(known)
         if rivals is not None:
             return ONE_LAUNCHER if rivals.launchers else ONE_FIRST_PROCESS
@@ -334,7 +349,8 @@ class RunEndedInAnException(OutputRule):
             rivals = self._rivals(known)
             if rivals is not None:
                 yield _describe_rivals(rivals)
-            yield from describe_message(known, cause=not is_server and rivals is None)
+            is_proved = is_server or rivals is not None or self._uneven(known) is not None
+            yield from describe_message(known, cause=not is_proved)
 
     def _earlier_launch(self) -> Iterator[str]:
         """That steps of an earlier launch stand in the same output."""

@@ -28,6 +28,7 @@ from truetune.logs.console.nccl_transports import NcclTransports, TransportReade
 from truetune.logs.console.port_conflicts import PortConflict, PortConflictReader
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress_bars import ProgressBar
+from truetune.logs.console.rank_counts import RankCounts
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
 from truetune.logs.console.recompilations import RecompilationReader, Recompilations
 from truetune.logs.console.rendezvous import RendezvousReader
@@ -175,6 +176,8 @@ class ConsoleOutput:
     """What it says of the run's settings"""
     collectives: tuple[str, ...] = ()
     """The operations in which processes waited for one another until their time ran out"""
+    uneven: RankCounts | None = None
+    """Unequal numbers of batches, by which processes came to wait for one another"""
     rank_lines: tuple[RankLine, ...] = ()
     """What one process alone printed of a batch that it left out, or of an error"""
     started: frozenset[str] = frozenset()
@@ -351,6 +354,7 @@ class ConsoleReader:
             last_lines=self._last_texts(),
             settings=self._settings.finish(),
             collectives=self._collectives.finish(),
+            uneven=self._collectives.uneven(),
             rank_lines=self._rank_lines.finish(),
             started=frozenset(self._started),
             meeting=self._meeting.finish(),
