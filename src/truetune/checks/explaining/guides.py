@@ -565,7 +565,7 @@ GUIDES = (
             Cause("a call that all processes must make, made by one", "hangs in evaluation or in saving; NCCL timeout",
                   ("collective-call-on-one-rank",)),
             Cause("unequal numbers of batches", "hangs at the end of an epoch",
-                  ("ranks-out-of-step", "ddp-hang-or-uneven-ranks")),
+                  ("ranks-out-of-step", "ddp-hang-or-uneven-ranks", "shards-filtered-apart")),
             Cause("the batch grew with the processes: rows on a GPU x accumulation x processes, and as many "
                   "fewer optimizer"
                   " steps at an unchanged rate",
