@@ -172,8 +172,8 @@ def _inner_commands(
         yield one.words, command.text + inner_text
     script = _shell_script(command, file)
     if script is not None:
-        for one in script.commands:
-            yield one.words, script.text
+        for inner in script.commands:
+            yield inner.words, script.text
 
 
 def _shell_script(command: ShellCommand, file: CommandFile) -> CommandFile | None:

@@ -34,10 +34,12 @@ FAULTY = {
 HEALTHY = {
     "whole": SLICE.replace("    if len(row) > 512:\n        continue\n", ""),
     "before": "items = [row for row in rows if len(row) < 9][rank::world]\n",
-    "sampler": SLICE + "from torch.utils.data import DistributedSampler\nsampler = DistributedSampler(rows)\n",
+    "sampler": SLICE
+    + "from torch.utils.data import DistributedSampler\nsampler = DistributedSampler(rows)\n",
     "agreed": SLICE
     + "n = torch.tensor(len(items))\ndist.all_reduce(n, op=dist.ReduceOp.MIN)\nitems = items[:int(n)]\n",
-    "join": SLICE + "from torch.distributed.algorithms.join import Join\nwith Join([model]):\n    pass\n",
+    "join": SLICE
+    + "from torch.distributed.algorithms.join import Join\nwith Join([model]):\n    pass\n",
     "steps": SLICE + "max_steps = 100\n",
     "blank lines": "items = []\nfor line in open('a.jsonl').readlines()[rank::world]:\n"
     "    if not line.strip():\n        continue\n    items.append(line)\n",

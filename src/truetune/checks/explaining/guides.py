@@ -667,6 +667,9 @@ GUIDES = (
                   "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
                   "in a loop of one's own",
                   ("metric-divided-by-another-count", "loss-is-a-sum")),
+            Cause("the score of extracted fields goes over those that the answer gives: what is left out is not counted",
+                  "field accuracy is 98 % and half of the fields are missing in use; precision shown as accuracy",
+                  ("answers-leave-fields-out", "score-over-the-fields-given")),
             Cause("the options of a multiple choice are one token: the first id of each letter is the tokenizer's BOS, "
                   "or the letter has no space before it",
                   "multiple choice accuracy is exactly 25 % or chance for every model; always predicts A",

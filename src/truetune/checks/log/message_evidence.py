@@ -9,7 +9,6 @@ from truetune.logs.console.lines_of_one_rank import describe_rank_line
 from truetune.logs.console.messages import KnownMessage
 from truetune.logs.run_log import RunLog
 
-
 UNEVEN = "the ranks have different numbers of {}, and those with more waited for those with fewer"
 EVEN_SHARES = (
     "give all ranks equally many batches: filter rows before they are divided among the ranks, not after it, and divide"

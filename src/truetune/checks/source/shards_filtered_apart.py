@@ -88,7 +88,7 @@ class ShardsFilteredApart(SourceRule):
             yield self.finding(
                 "each process takes its part of the rows and then leaves some out: the ranks have different numbers of"
                 " batches, and at the end of an epoch those with more wait for the others until NCCL's time is over",
-                "filter the rows before they are divided, and divide them by DistributedSampler(drop_last=True); or stop"
-                " all ranks at the least number of batches (all_reduce of len(loader) with ReduceOp.MIN)",
+                "filter the rows before they are divided, and divide them by DistributedSampler(drop_last=True); or"
+                " stop all ranks at the least number of batches (all_reduce of len(loader) with ReduceOp.MIN)",
                 cases=[case_at(module, found.part), case_at(module, found.condition)],
             )

@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from truetune.logs.console.lines_of_one_rank import DIGITS, RANK_IN_TEXT
 
 BATCHES = r"(?:(?:micro|mini)[_-]?)?batch(?:es)?|steps(?:_per_epoch)?|iterations|iters"
-ROWS = r"rows|examples|samples|items|sequences|documents|instances|records|conversations|chunks|blocks"
+ROWS = (
+    r"rows|examples|samples|items|sequences|documents|instances|records|conversations|chunks|blocks"
+)
 NUMBER = r"\d{1,3}(?:,\d{3}){1,4}|\d{1,12}"
-COUNT_BEFORE = re.compile(rf"(?<![\w./])(?P<number>{NUMBER}) (?:\w{{1,12}} )?(?P<unit>{BATCHES}|{ROWS})\b", re.I)
+COUNT_BEFORE = re.compile(
+    rf"(?<![\w./])(?P<number>{NUMBER}) (?:\w{{1,12}} )?(?P<unit>{BATCHES}|{ROWS})\b", re.I
+)
 """`1502 batches`, `12,022 training examples`"""
 COUNT_BEHIND = re.compile(
     rf"(?:\b|_)(?P<unit>{BATCHES}|{ROWS}|(?:data)?loader|dataset)\)?(?:\s(?:per epoch|total))?\s{{0,3}}[:=]\s{{0,3}}"

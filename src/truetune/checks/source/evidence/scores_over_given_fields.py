@@ -75,6 +75,7 @@ def _scores_of_comprehensions(module: Module) -> Iterator[FieldScore]:
 
 def _mean_of_comprehension(node: ast.AST) -> tuple[ast.GeneratorExp | ast.ListComp | None, str]:
     """The comprehension that a mean is made of, and the divisor, empty where a function divides."""
+    call: ast.AST
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         call, counter = node.left, ast.unparse(node.right)
         is_sum = isinstance(call, ast.Call) and ast.unparse(call.func) == "sum"

@@ -22,7 +22,9 @@ from truetune.checks.source.evidence.twice_divided_rows import (
 )
 from truetune.source.module import Module
 
-WRAPS_MODEL = re.compile(r"\b(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)\(")
+WRAPS_MODEL = re.compile(
+    r"\b(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)\("
+)
 BACKWARD = re.compile(r"\.backward\(")
 EVENS_OUT = re.compile(
     r"DistributedSampler|\bJoin\(|\bMIN\b|all_gather|broadcast|\bcycle\(|\bnext\(|StopIteration|max_steps|max_iters"
@@ -30,7 +32,9 @@ EVENS_OUT = re.compile(
 )
 """What may give all processes the same number of steps"""
 OF_EVALUATION = re.compile(r"eval|valid|\bdev|_dev|test|infer|predict|generat|score", re.I)
-BLANK_LINE = re.compile(r"not (?:line|ln|l|raw|s)(?:\.strip\(\))?$|(?:line|ln|l|raw|s)\.strip\(\) == ''$")
+BLANK_LINE = re.compile(
+    r"not (?:line|ln|l|raw|s)(?:\.strip\(\))?$|(?:line|ln|l|raw|s)\.strip\(\) == ''$"
+)
 """A test that leaves out empty lines of a file, of which sound files have none"""
 LOOPS = (ast.For, ast.AsyncFor)
 ADDS = ("append", "extend", "add", "write")
