@@ -129,7 +129,8 @@ class AnswersLeaveFieldsOut(AnswersRule):
         if _is_frequent(scores, scores.missing, scores.incomplete):
             yield self.finding(
                 f"{len(scores.incomplete)} of {scores.rows} answers leave out fields that their references have"
-                f" ({scores.missing.total():,} of {scores.expected.total():,}): {_name(scores.missing, scores.expected)}",
+                f" ({scores.missing.total():,} of {scores.expected.total():,}):"
+                f" {_name(scores.missing, scores.expected)}",
                 "score over the fields of the reference (for key in gold), where a field that is left out is a wrong"
                 " one; then see how many training rows have these fields, and whether the prompt asks for them",
                 evidence=[_describe(scores)],

@@ -500,8 +500,8 @@ GUIDES = (
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
-            Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np above 1 around torchrun or"
-                  " accelerate launch), and all open the same port: one task on each node",
+            Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np above 1 around torchrun"
+                  " or accelerate launch), and all open the same port: one task on each node",
                   "address already in use on any port and any node; EADDRINUSE in a new Slurm job; port is taken although"
                   " nothing else runs there",
                   ("launcher-started-by-each-task",)),
@@ -667,7 +667,7 @@ GUIDES = (
                   "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
                   "in a loop of one's own",
                   ("metric-divided-by-another-count", "loss-is-a-sum")),
-            Cause("the score of extracted fields goes over those that the answer gives: what is left out is not counted",
+            Cause("the score of extracted fields goes over those that the answer gives: what is missing is not counted",
                   "field accuracy is 98 % and half of the fields are missing in use; precision shown as accuracy",
                   ("answers-leave-fields-out", "score-over-the-fields-given")),
             Cause("the options of a multiple choice are one token: the first id of each letter is the tokenizer's BOS, "

@@ -59,7 +59,11 @@ from truetune.source.module import Module
 
 
 def _places(module: Module) -> Iterator[ast.AST]:
-    """The loops and comprehensions of such scores."""
+    """Loops over the fields of a mapping, and the places that are found."""
+    for loop in module.nodes(ast.For):
+        view = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+        if isinstance(view, ast.Attribute) and view.attr in ("items", "keys"):
+            yield loop
     yield from (score.node for score in scores_over_given_fields(module))
 
 
@@ -67,7 +71,7 @@ class ScoreOverTheFieldsGiven(SourceRule):
     code = "SRC313"
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces("scores over the fields of a prediction", _places)
+    looks_at = CodePlaces("loops over fields", _places)
 
     def findings(self) -> Iterator[Finding]:
         for score in scores_over_given_fields(self.subject):

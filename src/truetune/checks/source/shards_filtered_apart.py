@@ -67,12 +67,14 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.shards_filtered_apart import filtered_shards
+from truetune.checks.source.evidence.shards_filtered_apart import WRAPS_MODEL, filtered_shards
 from truetune.source.module import Module
 
 
 def _places(module: Module) -> Iterator[ast.AST]:
-    """Parts that a process filters."""
+    """Loops of a script that wraps a model for several processes, and the parts that are found."""
+    if any(WRAPS_MODEL.search(part.text) for part in module.with_linked):
+        yield from module.nodes(ast.For)
     yield from (found.part for found in filtered_shards(module))
 
 
@@ -80,7 +82,7 @@ class ShardsFilteredApart(SourceRule):
     code = "SRC314"
     symptoms = ("several-gpus",)
     severity = "warning"
-    looks_at = CodePlaces("rows of a process that are filtered", _places)
+    looks_at = CodePlaces("loops over rows in scripts of several processes", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
