@@ -500,7 +500,7 @@ GUIDES = (
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
-            Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np above 1 around torchrun"
+            Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np N around torchrun"
                   " or accelerate launch), and all open the same port: one task on each node",
                   "address already in use on any port and any node; EADDRINUSE in a new Slurm job; port is taken although"
                   " nothing else runs there",
