@@ -502,7 +502,7 @@ GUIDES = (
                   ("nodes-train-apart",)),
             Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np N around torchrun"
                   " or accelerate launch), and all open the same port: one task on each node",
-                  "address already in use on any port and any node; EADDRINUSE in a new Slurm job; port is taken although"
+                  "address already in use on any port and any node; EADDRINUSE in a new job; port is taken although"
                   " nothing else runs there",
                   ("launcher-started-by-each-task",)),
             Cause("the container has 64 MB of shared memory (/dev/shm): `shm_size: 16gb` or `ipc: host`",
