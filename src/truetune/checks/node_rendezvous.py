@@ -69,7 +69,7 @@ class NodeRendezvous(NamedTuple):
     """Is what the address is made of evaluated on each node, and not once for all?"""
 
 
-class _StartedCommand(NamedTuple):
+class StartedCommand(NamedTuple):
     """The words of a launch, and how they come to the nodes."""
 
     words: tuple[str, ...]
@@ -84,7 +84,7 @@ def find_node_rendezvous(file: CommandFile) -> Iterator[NodeRendezvous]:
     assigned = variables_set_once(text)
     job_nodes = node_count_of_job(file)
     for command in parse_commands(text, file.path).commands:
-        for start in _started_commands(file, command, assigned):
+        for start in started_commands(file, command, assigned):
             meeting = _meeting_of(file, command, start, assigned, job_nodes)
             if meeting is not None and meeting.nodes > 1:
                 yield meeting
@@ -129,25 +129,25 @@ def node_count_of_job(file: CommandFile) -> int | None:
     return None
 
 
-def _started_commands(
+def started_commands(
     file: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
-) -> Iterator[_StartedCommand]:
+) -> Iterator[StartedCommand]:
     """A command, its variables that hold several words taken apart; and the commands of a `bash -c '...'` in it."""
-    words = _split_variables(command.words, assigned)
+    words = split_variables(command.words, assigned)
     programs = {word.rpartition("/")[2] for word in words}
     # Without #SBATCH lines and srun nothing says how often a command runs: it is taken for one on each node.
     is_each = not file.requests and "srun" not in programs
     inner = next((word for word in words if " " in word and LAUNCHERS.search(word)), None)
     if inner is None or STARTERS.isdisjoint(programs):
-        yield _StartedCommand(words, is_each)
+        yield StartedCommand(words, is_each)
         return
     # In single quotes the variables of the inner command are read by each node's own shell.
     is_quoted = re.search(rf"'\s*{LAUNCHERS.pattern}", file.text) is not None
     for one in parse_commands(inner, "command.sh").commands:
-        yield _StartedCommand(_split_variables(one.words, assigned), is_each or is_quoted)
+        yield StartedCommand(split_variables(one.words, assigned), is_each or is_quoted)
 
 
-def _split_variables(words: Iterable[str], assigned: Mapping[str, str]) -> tuple[str, ...]:
+def split_variables(words: Iterable[str], assigned: Mapping[str, str]) -> tuple[str, ...]:
     """The words of a command, those of its variables that hold several one by one."""
     return tuple(part for word in words for part in _split_variable(word, assigned))
 
@@ -177,7 +177,7 @@ def _resolve_variables(word: str, assigned: Mapping[str, str]) -> str:
 def _meeting_of(
     file: CommandFile,
     command: ShellCommand,
-    start: _StartedCommand,
+    start: StartedCommand,
     assigned: Mapping[str, str],
     job_nodes: int | None,
 ) -> NodeRendezvous | None:
@@ -268,7 +268,7 @@ def _count_hosts(path: Path) -> int:
 def _script_meeting(
     file: CommandFile,
     command: ShellCommand,
-    start: _StartedCommand,
+    start: StartedCommand,
     assigned: Mapping[str, str],
     job_nodes: int | None,
 ) -> NodeRendezvous | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.answers.most_answers_are_wrong import describe_labels
+from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Subject
@@ -31,7 +32,12 @@ from truetune.data.predictions import (
 from truetune.errors import UsageError
 from truetune.evaluation.judge_answer_files import count_scored_right, judge_twins_of
 from truetune.evaluation.sample_report import SampleReport
-from truetune.evaluation.scores_beside import compare_figures, figures_beside, readings_of
+from truetune.evaluation.scores_beside import (
+    compare_figures,
+    figures_beside,
+    is_same_share,
+    readings_of,
+)
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_row_order import row_order_of
@@ -67,6 +73,7 @@ from truetune.settings.settings_files import spec_of
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
+PART_RULE = "reference-stands-in-another-label"
 FORM_RULE = "exact-match-measures-form"
 READ_AS_JSON = (
     "the references are JSON, so the answers are read as JSON (--parser json), and one that is none counts as"
@@ -172,7 +179,7 @@ def score(
     return ScoreReport(
         spec=spec.model_copy(update={"data": files}),
         subjects=(_describe_subject(name, all_predictions, read),),
-        findings=judgement.findings,
+        findings=_with_scores_beside(judgement.findings, labels, Path(name) if is_file else None),
         examined=judgement.examined,
         not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
@@ -418,17 +425,33 @@ def _describe_readings(
     """How many are right by the usual readings, and what a script wrote beside the predictions."""
     if labels is not None:
         yield describe_labels(labels)
-    if labels is not None and labels.contained and labels.wrong_in_text:
-        one, other = labels.contained[0]
-        yield (
-            f"`reference in answer` counts {labels.right_by_text} of {labels.rows} as right, and"
-            f" {labels.wrong_in_text} of them say another label first: {one!r} stands in {other!r}"
-            " (compare whole words, or the first label)"
-        )
     if path is not None:
         answers = [sample.answer.text for sample in look.samples]
         references = [sample.prompt.reference for sample in look.samples]
         yield from compare_figures(figures_beside(path), readings_of(answers, references, labels))
+
+
+def _with_scores_beside(
+    findings: Sequence[Finding], labels: LabelScores | None, path: Path | None
+) -> tuple[Finding, ...]:
+    """The findings; that labels stand in one another is a fault of the score where a figure beside is made that way."""
+    figures = figures_beside(path) if path is not None and labels is not None else []
+    if labels is None or not figures:
+        return tuple(findings)
+    in_text, by_first = (
+        right / labels.rows for right in (labels.right_by_text, labels.right_by_first)
+    )
+    # Where both readings give the same figure, nothing tells which one made it.
+    made = [one for one in figures if is_same_share(one.value, in_text)]
+    if not made or is_same_share(in_text, by_first):
+        return tuple(findings)
+    told = f"{made[0].file} says {made[0].name} {made[0].value:.3g}, which is what `reference in answer` gives"
+    return tuple(
+        replace(one, severity="warning", evidence=(*one.evidence, told))
+        if one.rule == PART_RULE
+        else one
+        for one in findings
+    )
 
 
 def _make_notes(

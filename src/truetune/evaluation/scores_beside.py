@@ -17,6 +17,13 @@ FIGURE_NAME = re.compile(
     r"(?:^|[_\s/.-])(?:acc|accuracy|exact_?match|em|correct|pass_?rate|score)(?:$|[_\s/.-])", re.I
 )
 """Names of figures that count right answers"""
+PRINTED_FIGURE = re.compile(
+    r"(?:^|[\s,;|])(?P<name>(?:[a-z]{1,20}[_ -])?(?:accuracy|acc|exact[_ ]match|em|pass[_ ]rate))"
+    r"\s{0,3}[:=|]?\s{1,3}(?P<value>\d{1,3}(?:\.\d{1,6})?)\s?(?P<percent>%)?(?!\S)",
+    re.IGNORECASE,
+)
+"""`accuracy 0.988`, `acc: 98.8%` in what a script printed"""
+PRINTED_SUFFIXES = frozenset((".log", ".txt", ".out"))
 MAX_FILES, MAX_BYTES, MAX_DEPTH = 20, 1 << 20, 4
 """Files that are read, the largest of them, and how deep a figure may stand"""
 # Half a row of a hundred: figures are written with two to four digits.
@@ -31,6 +38,8 @@ class FigureBeside(NamedTuple):
     name: str
     value: float
     """0 to 1"""
+    is_printed: bool = False
+    """It stands in a log, which may be that of other answers"""
 
 
 class Reading(NamedTuple):
@@ -60,7 +69,31 @@ def figures_beside(path: Path) -> list[FigureBeside]:
         except (OSError, ValueError):
             continue
         found += [FigureBeside(file.name, name, value) for name, value in _shares_in(values)]
-    return found
+    return found + _printed_figures(folder)
+
+
+def _printed_figures(folder: Path) -> list[FigureBeside]:
+    """The shares that logs of a folder print, each once."""
+    found: dict[FigureBeside, None] = {}
+    names = sorted(folder.iterdir()) if folder.is_dir() else []
+    logs = [one for one in names if one.suffix in PRINTED_SUFFIXES and FILE_NAME.search(one.stem)]
+    for file in logs[:MAX_FILES]:
+        try:
+            if not file.is_file() or file.stat().st_size > MAX_BYTES:
+                continue
+            text = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        for match in PRINTED_FIGURE.finditer(text):
+            value = float(match["value"]) / (100 if match["percent"] else 1)
+            if 0 <= value <= 1 and len(found) < MAX_FILES:
+                found[FigureBeside(file.name, match["name"], value, is_printed=True)] = None
+    return list(found)
+
+
+def is_same_share(one: float, other: float) -> bool:
+    """Are two shares one figure, as they are written?"""
+    return abs(one - other) <= TOLERANCE
 
 
 def readings_of(
@@ -92,7 +125,10 @@ def compare_figures(figures: Sequence[FigureBeside], readings: Sequence[Reading]
     if not readings:
         return
     for figure in figures:
-        same = [one for one in readings if abs(one.share - figure.value) <= TOLERANCE]
+        same = [one for one in readings if is_same_share(one.share, figure.value)]
+        # A log may be that of another run: what it prints tells something where it is a count of these answers.
+        if figure.is_printed and (not same or same[0] is readings[0]):
+            continue
         says = f"{figure.file} says {figure.name} {figure.value:.3g}"
         own = ", ".join(
             f"{one.right} of {one.of} ({one.share:.3g}) by {one.name}" for one in readings

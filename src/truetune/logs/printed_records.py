@@ -27,6 +27,12 @@ from truetune.parsing.python_reader import parse_literal
 PRINTED_DICT = re.compile(r"\{'[^{}]*\}")
 # Loops of one's own print `json.dumps(record)`. Servers print JSON with numbers too, so a record needs a loss.
 PRINTED_JSON = re.compile(r"\{\"[^{}]*\}")
+FIGURE_OF_TRAINING = re.compile(
+    r"loss|acc|grad|\blr\b|learning_rate|epoch|step|iter|reward|metric|f1|score|bleu|rouge|perplexity|ppl|margin"
+    r"|entropy|\bkl\b|samples|tokens_per|runtime|time",
+    re.IGNORECASE,
+)
+"""In the name of a value that a training logs"""
 STEP_WITH_PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
 NAME_AND_VALUE = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
 STEP_OF_TOTAL = re.compile(
@@ -294,7 +300,7 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
             if isinstance(record, dict):
                 numbers = [v for v in record.values() if parse_number(v) is not None]
                 # one number alone is as likely a setting, or a row of the data that a script prints
-                if len(numbers) > 1:
+                if len(numbers) > 1 and not _are_settings(record):
                     return record
     if '{"' in text:
         record = _parse_json_record(text)
@@ -379,6 +385,15 @@ def _counter_of_line(text: str) -> dict[str, str]:
         return {} if epoch is None else {"epoch": epoch[1]}
     bare = STEP_OF_TOTAL.match(text)
     return bare.groupdict() if bare is not None and int(bare[1]) <= int(bare[2]) else {}
+
+
+def _are_settings(record: Mapping[str, Any]) -> bool:
+    """Are these the arguments of a model or a run, as programs print them at their start? They hold words besides
+    numbers, and no figure of a training."""
+    has_words = any(
+        isinstance(value, str) and parse_number(value) is None for value in record.values()
+    )
+    return has_words and not any(FIGURE_OF_TRAINING.search(str(name)) for name in record)
 
 
 def _parse_json_record(text: str) -> dict[str, Any] | None:

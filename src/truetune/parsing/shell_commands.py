@@ -286,7 +286,7 @@ def _commands_of_words(
     arrays: Mapping[str, list[str]],
 ) -> Iterator[ShellCommand]:
     """The commands that words make, with those in `$(...)`."""
-    words, substituted = _join_substitutions(words)
+    words, substituted = _join_substitutions(_without_joined_streams(words))
     part: list[str] = []
     # The semicolon ends the last command like all others.
     for word in (*words, ";"):
@@ -301,6 +301,24 @@ def _commands_of_words(
         part = []
     for inner in substituted:
         yield from _commands_of_words(inner, number, variables, arrays)
+
+
+def _without_joined_streams(words: list[str]) -> list[str]:
+    """Words without `2>&1`, which the lexer gives as three, and which is no argument of any command."""
+    kept: list[str] = []
+    number = 0
+    while number < len(words):
+        is_joined = words[number] == ">&" and words[number + 1 : number + 2] in (
+            ["1"],
+            ["2"],
+            ["-"],
+        )
+        if is_joined and kept and kept[-1] in ("1", "2"):
+            kept.pop()
+        if not is_joined:
+            kept.append(words[number])
+        number += 1 + is_joined
+    return kept
 
 
 def _join_substitutions(words: list[str]) -> tuple[list[str], list[list[str]]]:

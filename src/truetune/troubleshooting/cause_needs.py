@@ -140,6 +140,15 @@ BUILDS_PAIRS = re.compile(r"['\"](?:chosen|rejected)['\"]\]?\s*[:=]|\b(?:chosen|
 LABELLED_LOSS = 0.05
 """A loss that never is below has labels. Chosen: a row without a label has 0 or NaN"""
 
+OVER_GPUS = re.compile(r"Training with DataParallel|Was asked to gather along dimension 0")
+"""What the Trainer and PyTorch print where one process runs a model on several GPUs"""
+GPU_AT_WORK = re.compile(
+    r"\s*(?P<index>\d{1,2}), [^,]{1,60}, (?P<memory>\d{1,6}) MiB, \d{1,6} MiB, (?P<load>\d{1,3}) %"
+)
+"""A line of nvidia-smi --query-gpu=index,name,memory.used,memory.total,utilization.gpu"""
+# Chosen: a desktop takes less of either, and a copy of a model more.
+MIN_BUSY_MIB, MIN_BUSY_PERCENT = 2_000, 5
+
 
 def _unless(pattern: str, label: str, *, of: str = "training") -> Callable[[Evidence], str]:
     """A row's test: the cause needs a thing that no line and no word names.
@@ -265,6 +274,20 @@ def _many_processes_run(evidence: Evidence) -> str:
     if counts and min(counts) > 1 and not evidence.has(SINGLE_PROCESS):
         return f"{max(counts)} processes are started"
     return ""
+
+
+def _several_gpus_work(evidence: Evidence) -> str:
+    """Do two GPUs or more work, by what nvidia-smi or the Trainer prints?"""
+    if evidence.has(OVER_GPUS):
+        return "the model is run on several GPUs"
+    busy = {
+        match["index"]
+        for line in evidence.lines
+        if (match := GPU_AT_WORK.match(line)) is not None
+        and int(match["memory"]) >= MIN_BUSY_MIB
+        and int(match["load"]) >= MIN_BUSY_PERCENT
+    }
+    return f"{len(busy)} GPUs work" if len(busy) > 1 else ""
 
 
 def _one_gpu_is_there(evidence: Evidence) -> str:
@@ -449,6 +472,11 @@ ROWS: tuple[Row, ...] = (
         _one_gpu_is_there,
     ),
     make_row(r"^one GPU of several", _many_processes_run),
+    make_row(r"^one process was started, and the other GPUs", _several_gpus_work),
+    make_row(
+        r"^gradient checkpointing is inactive: the model is in eval mode",
+        _if_a_line_has(r"\.train\((?:True)?\)|Trainer\(", "the model is put in training mode"),
+    ),
     make_row(r"^every process puts its model on GPU 0", _each_process_has_its_gpu),
     make_row(r"^the best model is to be loaded", _no_best_is_loaded),
     make_row(r"before the first step|transformers stops where", _run_went_through),
@@ -495,6 +523,13 @@ ROWS: tuple[Row, ...] = (
     make_row(r"^answers are sampled", _answers_are_greedy),
     make_row(r"^(?:the nodes wait at MASTER_ADDR)", _master_is_a_node),
     make_row(r"^(?:torchrun for several nodes|each node or task starts)", _one_node),
+    make_row(
+        r"^each node or task starts a run of its own",
+        _if_a_line_has(
+            r"--(?:nnodes|num_machines)[= ][\"']?(?:\$|[2-9]|1\d)",
+            "the launchers are told of one another",
+        ),
+    ),
     make_row(
         r"^torchrun for several nodes stands in the batch script without srun",
         lambda evidence: "srun starts it" if evidence.has(BY_SRUN) else "",

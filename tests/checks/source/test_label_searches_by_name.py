@@ -23,7 +23,29 @@ FAULTY = {
     '    {"gold": "supported", "pred": "b"}, {"gold": "unsupported", "pred": "c"}]\n'
     'right = sum(row["gold"] in row["pred"] for row in ROWS)\n',
 }
+ROWS = FAULTY["rows"].partition("right =")[0]
+CLEAN = "def clean(text):\n    return text.strip().lower().rstrip('.')\n"
+LOOP = (
+    "hits = 0\nfor row in ROWS:\n    gold = clean(row['gold'])\n    pred = clean(row['pred'])\n"
+    "    ok = gold in pred\n    hits += ok\n"
+)
+FAULTY |= {
+    "normalised": ROWS + CLEAN + LOOP,
+    "normalised in place": ROWS
+    + CLEAN
+    + "right = [clean(row['gold']) in clean(row['pred']) for row in ROWS]\n",
+    "translated": ROWS
+    + "import string\ndef clean(text):\n    text = str(text).casefold()\n"
+    + "    return text.translate({}).strip()\n"
+    + LOOP,
+    "in a function": ROWS
+    + CLEAN
+    + "def is_right(row):\n    label = clean(row['gold'])\n    return label in row['pred'].lower()\n",
+}
 HEALTHY = {
+    "normalised, equal": ROWS + CLEAN + LOOP.replace("gold in pred", "gold == pred"),
+    "normalised, words": ROWS + CLEAN + LOOP.replace("gold in pred", "gold in pred.split()"),
+    "marked": ROWS + "def clean(text):\n    return f'<{text}>'.join(mark(text))\n" + LOOP,
     "longer first": FAULTY["elif"]
     .replace("female", "x")
     .replace('"male', '"female')

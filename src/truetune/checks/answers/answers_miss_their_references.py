@@ -54,6 +54,7 @@ from truetune.checks.bad_answer_share_rule import BadAnswerShareRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
+from truetune.generation.field_scores import share_of_right_fields
 from truetune.generation.final_answers import MAX_ANSWER_WORDS, holds_final_answer
 from truetune.generation.split_words import split_words
 
@@ -63,6 +64,9 @@ TOLERATED = 0.8
 # Share of the references from which a word of theirs is one of the language or of the form. At half, words of the topic
 # would be dropped; at double, function words of short references would count as agreement.
 FREQUENT_SHARE = 1 / 3
+# Chosen: an object whose values are half right is about its question. Fields of few values (a currency) are often
+# right by chance, so that one right field is not enough.
+RIGHT_FIELDS_SHARE = 0.5
 
 
 class AnswersMissTheirReferences(BadAnswerShareRule):
@@ -74,6 +78,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
     untold = Unmet("no answer has a reference", "name the references (--map reference=COLUMN)")
     moot_where = (
         "answers-are-cut-off",
+        "answers-leave-fields-out",
         "labels-are-exchanged",
         "answers-are-empty",
         "answers-are-garbage",
@@ -94,7 +99,7 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         if not reference.strip():
             return None
         if scores.agrees is not None:
-            return not scores.agrees
+            return not scores.agrees and not _has_right_fields(sample)
         if scores.exact or holds_final_answer(sample.answer.text, reference):
             return False
         return not self._shared_words(sample)
@@ -144,3 +149,9 @@ class AnswersMissTheirReferences(BadAnswerShareRule):
         # One more than the share: of three references a word that one has is not frequent.
         limit = FREQUENT_SHARE * len(references) + 1
         return {word for word, rows in counts.items() if rows > limit}
+
+
+def _has_right_fields(sample: Sample) -> bool:
+    """Are most of the values right that a JSON answer gives? Then it is wrong in others, and not about another row."""
+    share = share_of_right_fields(sample.answer.text, sample.prompt.reference)
+    return share is not None and share >= RIGHT_FIELDS_SHARE

@@ -97,6 +97,7 @@ class MostAnswersAreWrong(BadAnswerShareRule):
         "answers-are-cut-off",
         "answers-are-empty",
         "answers-are-garbage",
+        "answers-leave-fields-out",
         "answers-belong-to-other-rows",
         "answers-change-language",
         "answers-do-not-parse",

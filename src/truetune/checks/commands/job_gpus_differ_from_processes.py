@@ -174,6 +174,11 @@ def _needs_several_gpus(command: ShellCommand) -> bool:
 
 def _what_happens(launch: ProcessLaunch, wanted: int) -> str:
     """What becomes of a job's GPUs, where the processes are more or fewer."""
+    if launch.tasks > 1 and launch.processes > wanted:
+        return (
+            f"srun starts the launcher {launch.tasks} times on a node: all open one port (EADDRINUSE), or a rank has no"
+            " GPU of its own"
+        )
     if launch.processes > wanted:
         return "a rank has no GPU of its own"
     if launch.processes == 1 and launch.shares_one_model:

@@ -533,6 +533,11 @@ GUIDES = (
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
+            Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np N around torchrun"
+                  " or accelerate launch), and all open the same port: one task on each node",
+                  "address already in use on any port and any node; EADDRINUSE in a new job; port is taken although"
+                  " nothing else runs there",
+                  ("launcher-started-by-each-task",)),
             Cause("the container has 64 MB of shared memory (/dev/shm): `shm_size: 16gb` or `ipc: host`",
                   "Error while creating shared memory segment; No space left on device in docker; bus error,"
                   " insufficient shared memory (shm); ncclSystemError in a container",
@@ -593,7 +598,7 @@ GUIDES = (
             Cause("a call that all processes must make, made by one", "hangs in evaluation or in saving; NCCL timeout",
                   ("collective-call-on-one-rank",)),
             Cause("unequal numbers of batches", "hangs at the end of an epoch",
-                  ("ranks-out-of-step", "ddp-hang-or-uneven-ranks")),
+                  ("ranks-out-of-step", "ddp-hang-or-uneven-ranks", "shards-filtered-apart")),
             Cause("the batch grew with the processes: rows on a GPU x accumulation x processes, and as many "
                   "fewer optimizer"
                   " steps at an unchanged rate",
@@ -728,6 +733,9 @@ GUIDES = (
                   "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
                   "in a loop of one's own",
                   ("metric-divided-by-another-count", "loss-is-a-sum")),
+            Cause("the score of extracted fields goes over those that the answer gives: what is missing is not counted",
+                  "field accuracy is 98 % and half of the fields are missing in use; precision shown as accuracy",
+                  ("answers-leave-fields-out", "score-over-the-fields-given")),
             Cause("the options of a multiple choice are one token: the first id of each letter is the tokenizer's BOS, "
                   "or the letter has no space before it",
                   "multiple choice accuracy is exactly 25 % or chance for every model; always predicts A",

@@ -9,6 +9,14 @@ from truetune.logs.console.lines_of_one_rank import describe_rank_line
 from truetune.logs.console.messages import KnownMessage
 from truetune.logs.run_log import RunLog
 
+UNEVEN = "the ranks have different numbers of {}, and those with more waited for those with fewer"
+EVEN_SHARES = (
+    "give all ranks equally many batches: filter rows before they are divided among the ranks, not after it, and divide"
+    " them by DistributedSampler(drop_last=True); or stop every rank at the least number (all_reduce of len(loader)"
+    " with ReduceOp.MIN); or run the loop under torch.distributed.algorithms.join.Join. A longer time limit does not"
+    " help"
+)
+
 
 def steps_made(log: RunLog, output: ConsoleOutput) -> float:
     """Optimizer steps as far as they are known: by the records' own numbers, else by the training's bar; else 0.

@@ -47,6 +47,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.answers_fail_to_parse import is_about_an_answer
 from truetune.checks.log.best_metric_missing import MissingMetric, missing_metric
 from truetune.checks.log.message_evidence import (
+    EVEN_SHARES,
+    UNEVEN,
     describe_message,
     describe_steps,
     lines_of_one_rank,
@@ -83,6 +85,8 @@ from truetune.logs.console.out_of_memory_story import (
     MemoryStory,
     is_first_step_after_evaluation,
 )
+from truetune.logs.console.port_conflicts import PortConflict
+from truetune.logs.console.rank_counts import RankCounts
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU after the training"
@@ -97,6 +101,15 @@ OLD_SERVER_ANSWERS = (
 OLD_SERVER_REMEDY = (
     "find the process that holds the port (`ss -ltnp`) and end it, then start the server again, and compare the name"
     " that GET /v1/models gives; or start it on another port and send the requests there"
+)
+RIVALS = "several processes of this run try to open the same port"
+ONE_LAUNCHER = (
+    "start the launcher once on each node (#SBATCH --ntasks-per-node=1, `srun --ntasks-per-node=1`, mpirun --map-by"
+    " ppr:1:node): it starts the processes of its node itself; another port or another node does not help"
+)
+ONE_FIRST_PROCESS = (
+    "give each process its own number (RANK from SLURM_PROCID or OMPI_COMM_WORLD_RANK, or rank= of"
+    " init_process_group): each takes itself for the first one; another port does not help"
 )
 DIFFERENT_VALUES = re.compile(r"^- (ds \S.{0,200} vs hf .{1,200})$", re.MULTILINE)
 """The lines in which the Trainer says which values of the DeepSpeed file are not its own"""
@@ -184,6 +197,11 @@ class RunEndedInAnException(OutputRule):
         metric = self._missing_metric(failure)
         if metric is not None:
             return metric.title
+        if self._rivals(known) is not None:
+            return RIVALS
+        uneven = self._uneven(known)
+        if uneven is not None:
+            return UNEVEN.format(uneven.unit)
         if known.name == OUT_OF_MEMORY:
             figures = self._memory_figures(failure)
             if figures.is_shared_by_ranks:
@@ -193,6 +211,20 @@ class RunEndedInAnException(OutputRule):
             if self._is_second_load(failure):
                 return SECOND_LOAD
         return known.title
+
+    def _rivals(self, known: KnownMessage | None) -> PortConflict | None:
+        """The port that processes of the run itself compete for, where the exception is about a port."""
+        output = self.subject.output
+        if known is None or known.name != PORT_TAKEN or output is None or self.subject.server:
+            return None
+        return output.port_conflict
+
+    def _uneven(self, known: KnownMessage | None) -> RankCounts | None:
+        """The unequal numbers of batches by which processes parted, where the exception is about their waiting."""
+        output = self.subject.output
+        if known is None or known.name != COLLECTIVE_TIMEOUT_RAISED or output is None:
+            return None
+        return output.uneven
 
     def _missing_metric(self, failure: Failure) -> MissingMetric | None:
         """The metric that an evaluation of the log did not give, where the exception is about that."""
@@ -216,6 +248,11 @@ class RunEndedInAnException(OutputRule):
             return ": ".join(part for part in (figures.advice(), advice) if part)
         if known.name == PORT_TAKEN and self.subject.server:
             return OLD_SERVER_REMEDY
+        if self._uneven(known) is not None:
+            return EVEN_SHARES
+        rivals = self._rivals(known)
+        if rivals is not None:
+            return ONE_LAUNCHER if rivals.launchers else ONE_FIRST_PROCESS
         metric = self._missing_metric(failure)
         return metric.advice if metric is not None else known.advice.replace("{gpu}", "SIZE")
 
@@ -309,7 +346,11 @@ class RunEndedInAnException(OutputRule):
             is_server = known.name == PORT_TAKEN and bool(self.subject.server)
             if is_server:
                 yield OLD_SERVER_ANSWERS
-            yield from describe_message(known, cause=not is_server)
+            rivals = self._rivals(known)
+            if rivals is not None:
+                yield _describe_rivals(rivals)
+            is_proved = is_server or rivals is not None or self._uneven(known) is not None
+            yield from describe_message(known, cause=not is_proved)
 
     def _earlier_launch(self) -> Iterator[str]:
         """That steps of an earlier launch stand in the same output."""
@@ -345,6 +386,16 @@ class RunEndedInAnException(OutputRule):
         if known.name == COLLECTIVE_TIMEOUT_RAISED:
             return (*output.collectives, *lines_of_one_rank(output))
         return output.meeting if known.name == NODES_APART else ()
+
+
+def _describe_rivals(rivals: PortConflict) -> str:
+    """Who competes for the port, as a line of evidence."""
+    how = (
+        "each task started a launcher (torchrun), and one of them holds the port"
+        if rivals.launchers
+        else "one process opens the port of a run, and these each do"
+    )
+    return f"{rivals.who} failed to open port {rivals.port} at the same time: {how}"
 
 
 def _loads_tensors(failure: Failure) -> bool:

@@ -46,6 +46,8 @@ from truetune.checks.log.host_memory_evidence import (
     held_by_killed_process,
 )
 from truetune.checks.log.message_evidence import (
+    EVEN_SHARES,
+    UNEVEN,
     describe_message,
     describe_steps,
     lines_of_one_rank,
@@ -108,8 +110,12 @@ class RunWasKilled(OutputRule):
             advice = memory.advice
         if explained:
             advice = f"see first to what stands before it: {before[0].message.advice}"
+        uneven = output.uneven if first.message.name == COLLECTIVE_TIMEOUT else None
+        if uneven is not None:
+            advice, explained = EVEN_SHARES, True
+        title = UNEVEN.format(uneven.unit) if uneven is not None else _title_of_end(first)
         yield self.finding(
-            f"the run was ended{after}: {_title_of_end(first)}",
+            f"the run was ended{after}: {title}",
             advice.replace("{gpu}", "SIZE"),
             severity=first.message.severity,
             evidence=(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from truetune.logs.console.progress_bars import ProgressBar
+from truetune.logs.console.rank_counts import RankCountReader, RankCounts
 
 TIMEOUT_LINE = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\("
@@ -75,6 +76,7 @@ class CollectiveTimeoutReader:
     _work_before: str = ""
     _last_of: dict[int, str] = field(default_factory=dict)
     """The last line that each process printed under its own number, before the first time-out"""
+    _counts: RankCountReader = field(default_factory=RankCountReader)
 
     def add_line(self, text: str, process: str, *, is_printed: bool) -> None:
         """One line without its prefixes, and the process that they name; `is_printed` where the script itself printed
@@ -85,6 +87,8 @@ class CollectiveTimeoutReader:
                 self._last = text.strip()
                 self._work = ""
                 self._add_line_of_process(process)
+                if not self._is_over:
+                    self._counts.add_line(text, process)
             return
         # What was printed before the first time-out names the code that one rank ran alone. Later ones only follow.
         if not self._is_over:
@@ -115,17 +119,52 @@ class CollectiveTimeoutReader:
             return ()
         return tuple(self._lines())
 
-    def _lines(self) -> Iterator[str]:
-        """Who waited in what, who printed nothing, and what was printed before."""
+    def uneven(self) -> RankCounts | None:
+        """The unequal numbers of batches by which processes parted; None where nothing printed shows that they did.
+
+        The rank that has the fewest leaves the loop first: it waits in another operation than most, or in none.
+        """
+        counts = self._counts.finish() if self._waiting else None
+        if counts is None or not counts.of_batches:
+            return None
+        if not self._odd_ranks().intersection(counts.fewest):
+            return None
+        return counts
+
+    def _odd_ranks(self) -> set[int]:
+        """Ranks that waited in another operation than most others, or that printed no time-out."""
+        ranks_of = self._ranks_by_operation()
+        most = max(ranks_of.values(), key=len)
+        everyone = set(range(max(self._waiting) + 1)) | self._counted_ranks()
+        return everyone - set(most)
+
+    def _counted_ranks(self) -> set[int]:
+        """Ranks that printed a count."""
+        counts = self._counts.finish()
+        return set(counts.of) if counts is not None else set()
+
+    def _ranks_by_operation(self) -> dict[PendingCollective, list[int]]:
+        """Operation -> the ranks that waited in it."""
         ranks_of: dict[PendingCollective, list[int]] = {}
         for rank, waiting in sorted(self._waiting.items()):
             ranks_of.setdefault(waiting, []).append(rank)
+        return ranks_of
+
+    def _lines(self) -> Iterator[str]:
+        """Who waited in what, who printed nothing, and what was printed before."""
+        ranks_of = self._ranks_by_operation()
+        counts = self._counts.finish()
+        uneven = self.uneven()
+        if counts is not None:
+            yield _describe_counts(counts, is_proved=uneven is not None)
         for waiting, ranks in ranks_of.items():
             meaning = _meaning_of(waiting)
             yield f"{_name_ranks(ranks)} waited in {waiting}" + (f": {meaning}" if meaning else "")
         # a rank that printed no time-out was not waiting: it is where to look
         missing = sorted(set(range(max(self._waiting) + 1)) - self._waiting.keys())
-        if len(ranks_of) > 1:
+        if uneven is not None:
+            yield from self._last_lines(sorted(self._odd_ranks()), is_explained=True)
+        elif len(ranks_of) > 1:
             yield (
                 "these operations differ: one rank runs code that the others don't (a save, an evaluation under"
                 " `is_main_process` or `rank == 0`, an early stop of its own), or has another number of batches"
@@ -157,7 +196,7 @@ class CollectiveTimeoutReader:
                 yield f"{_name_ranks(ranks)} {_verb(ranks)} at another place of the code than most others"
             yield from self._last_lines(ranks)
 
-    def _last_lines(self, ranks: list[int]) -> Iterator[str]:
+    def _last_lines(self, ranks: list[int], *, is_explained: bool = False) -> Iterator[str]:
         """What these ranks printed last, where most others printed something else; decisions are named as such."""
         for rank in ranks[:MAX_NAMED_RANKS]:
             text = self._last_of.get(rank, "")
@@ -167,10 +206,20 @@ class CollectiveTimeoutReader:
             alone = (
                 ": it left the loop or skipped a step by itself, and the others wait for it; all_reduce what decides"
                 " this"
-                if DECISION.search(text)
+                if DECISION.search(text) and not is_explained
                 else ""
             )
             yield f"rank {rank} printed last before it: {text}{alone}"
+
+
+def _describe_counts(counts: RankCounts, *, is_proved: bool) -> str:
+    """Unequal counts, as a line of evidence."""
+    what = (
+        "the rank with the fewest leaves the loop first, and the others wait for it"
+        if is_proved
+        else "where that makes other numbers of batches, the rank with the fewest leaves the loop first"
+    )
+    return f"the ranks have different numbers of {counts.unit}: {counts}; {what}"
 
 
 def _meaning_of(waiting: PendingCollective) -> str | None:

@@ -25,8 +25,10 @@ from truetune.logs.console.messages import (
 )
 from truetune.logs.console.missing_markers import MissingMarkerReader
 from truetune.logs.console.nccl_transports import NcclTransports, TransportReader
+from truetune.logs.console.port_conflicts import PortConflict, PortConflictReader
 from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
 from truetune.logs.console.progress_bars import ProgressBar
+from truetune.logs.console.rank_counts import RankCounts
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
 from truetune.logs.console.recompilations import RecompilationReader, Recompilations
 from truetune.logs.console.rendezvous import RendezvousReader
@@ -175,12 +177,16 @@ class ConsoleOutput:
     """What it says of the run's settings"""
     collectives: tuple[str, ...] = ()
     """The operations in which processes waited for one another until their time ran out"""
+    uneven: RankCounts | None = None
+    """Unequal numbers of batches, by which processes came to wait for one another"""
     rank_lines: tuple[RankLine, ...] = ()
     """What one process alone printed of a batch that it left out, or of an error"""
     started: frozenset[str] = frozenset()
     """Numbers of the run's own processes, as far as the launcher prints them"""
     meeting: tuple[str, ...] = ()
     """Why the machines of the run could not meet, as far as their launchers print it"""
+    port_conflict: PortConflict | None = None
+    """The port that several processes of the run tried to open at once"""
     rank_differences: tuple[RankDifference, ...] = ()
     """Sums and norms of weights and gradients that differ from process to process"""
     step_seconds: float | None = None
@@ -260,6 +266,7 @@ class ConsoleReader:
     _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
     _rank_lines: RankLineReader = field(default_factory=RankLineReader)
     _meeting: RendezvousReader = field(default_factory=RendezvousReader)
+    _ports: PortConflictReader = field(default_factory=PortConflictReader)
     _markers: MissingMarkerReader = field(default_factory=MissingMarkerReader)
     _weights: WeightReportReader = field(default_factory=WeightReportReader)
     _started: set[str] = field(default_factory=set)
@@ -293,6 +300,7 @@ class ConsoleReader:
         self._collectives.add_line(line.text, line.process, is_printed=not line.level)
         self._rank_lines.add_line(line.text, line.process, number)
         self._meeting.add_line(line.text)
+        self._ports.add_line(text[:MAX_LINE_CHARACTERS], line.process)
         self._markers.add_line(line.text)
         self._weights.add_line(line.text)
         started = STARTED_PROCESS.search(line.text)
@@ -351,9 +359,11 @@ class ConsoleReader:
             last_lines=self._last_texts(),
             settings=self._settings.finish(),
             collectives=self._collectives.finish(),
+            uneven=self._collectives.uneven(),
             rank_lines=self._rank_lines.finish(),
             started=frozenset(self._started),
             meeting=self._meeting.finish(),
+            port_conflict=self._ports.finish(),
             rank_differences=self._ranks.finish(),
             step_seconds=self._step_seconds,
             served=self._served.finish(),

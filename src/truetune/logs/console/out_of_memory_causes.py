@@ -153,7 +153,7 @@ LOGITS_CAST = MemoryCause(
 )
 CHECKPOINT_RESUMED = MemoryCause(
     "checkpoint-resumed",
-    "a checkpoint is loaded onto the GPU beside the model and its states that lie there already, before any row: a run"
+    "a checkpoint is loaded onto the GPU beside what lies there already, before any row: a run"
     " that fits from its start may not fit when it is resumed",
     'load it to the CPU (torch.load(..., map_location="cpu")), and drop what it gave before the first step; of the'
     " Trainer: optim=paged_adamw_8bit, sharded states (FSDP, ZeRO), or start from the saved weights without"

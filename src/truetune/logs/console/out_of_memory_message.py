@@ -132,8 +132,8 @@ class MemoryFigures:
         if self.is_shared_by_ranks and loads_checkpoint:
             return (
                 'load it to the CPU (torch.load(..., map_location="cpu")): without it each process reads the'
-                " tensors back to the GPU that they were saved from, which is GPU 0 for all; and give each process"
-                ' a GPU of its own (torch.cuda.set_device(int(os.environ["LOCAL_RANK"])))'
+                " tensors back to the GPU that they were saved from, which is GPU 0 for all, whatever"
+                " torch.cuda.set_device says"
             )
         if self.is_shared_by_ranks:
             return (

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
+from truetune.parsing.shell_commands import variables_set_once
 from truetune.settings.config import Stack
 from truetune.settings.release_pins import project_folders
 from truetune.settings.stacks import trl
@@ -102,6 +103,11 @@ PROCESS_COUNT = re.compile(
 CONFIG_OF_ACCELERATE = re.compile(r"accelerate\s+launch\b.*?--config[-_]file(?:\s+|=)([^\s$\"']+)")
 COUNT_IN_CONFIG = re.compile(r"^num_processes:\s*(\d{1,4})\b", re.MULTILINE)
 """The processes of accelerate's configuration, of all machines together"""
+STARTS_BY_VARIABLES = re.compile(
+    r"\b(?:llamafactory-cli\s+train|lmf\s+train|swift\s+(?:sft|pt|rlhf))\b"
+)
+"""Commands that start as many processes as NPROC_PER_NODE says"""
+SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 NODE_COUNT = re.compile(r"--nnodes(?: +|=)([1-9]\d{0,3})\b")
 
 
@@ -112,13 +118,24 @@ def launches_of(script: Path) -> Iterator[str]:
     another folder is not meant: the command's path must lead to it from the command's file, or from one of the folders
     above the script.
     """
+    for file, number, line in _launch_lines(script):
+        yield _describe_launch(file, number, line)
+
+
+def _launch_lines(script: Path) -> Iterator[tuple[Path, int, str]]:
+    """The same commands: file, line, text."""
     if not script.is_file():
         return
     wanted = script.resolve()
     for file in files_around(script):
         for number, line in _command_lines(str(file), file.stat().st_mtime_ns):
             if any(word_names_script(word, file, wanted) for word in line.split()):
-                yield f"{' '.join(line.split())} ({file.name}, line {number})"
+                yield file, number, line
+
+
+def _describe_launch(file: Path, number: int, line: str) -> str:
+    """A command with where it stands."""
+    return f"{' '.join(line.split())} ({file.name}, line {number})"
 
 
 def launches_of_several(path: Path) -> Iterator[str]:
@@ -148,13 +165,38 @@ def launched_processes(path: Path) -> tuple[int, str] | None:
     None where no command says it, or two say different numbers.
     """
     counts: dict[int, str] = {}
-    for command in launches_of(path):
-        number = PROCESS_COUNT.search(command)
-        if number is None:
+    for file, number, line in _launch_lines(path):
+        count = _processes_of(line) or _processes_of_variables(file, line)
+        if count is None:
             return None
-        nodes = NODE_COUNT.search(command) if "nproc" in number[0] else None
-        counts[int(number[1]) * (int(nodes[1]) if nodes is not None else 1)] = command
+        counts[count] = _describe_launch(file, number, line)
     return next(iter(counts.items())) if len(counts) == 1 else None
+
+
+def _processes_of(command: str) -> int | None:
+    """The processes that a command's own options name; None where they name none."""
+    number = PROCESS_COUNT.search(command)
+    if number is None:
+        return None
+    nodes = NODE_COUNT.search(command) if "nproc" in number[0] else None
+    return int(number[1]) * (int(nodes[1]) if nodes is not None else 1)
+
+
+def _processes_of_variables(file: Path, command: str) -> int | None:
+    """The processes that LLaMA-Factory and ms-swift start by NPROC_PER_NODE and NNODES, in front of the command or set
+    once in its script; None where they are not set, or are no numbers."""
+    if STARTS_BY_VARIABLES.search(command) is None:
+        return None
+    is_script = file.suffix in SHELL_SUFFIXES
+    set_once = variables_set_once(read_project_text(str(file))) if is_script else {}
+    counts = []
+    for name, default in (("NPROC_PER_NODE", ""), ("NNODES", "1")):
+        own = re.search(rf"\b{name}=[\"']?([^\s\"']+)", command)
+        value = own[1] if own is not None else set_once.get(name, default)
+        if not value.isdecimal() or not int(value):
+            return None
+        counts.append(int(value))
+    return counts[0] * counts[1]
 
 
 def word_names_script(word: str, file: Path, script: Path) -> bool:
@@ -204,7 +246,11 @@ def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
         continued = ""
         if any(command.search(whole) for command in (*_stack_commands().values(), LAUNCHERS)):
             lines.append((number, whole))
-    return tuple(lines)
+    if not path.endswith(SHELL_SUFFIXES):
+        return tuple(lines)
+    # A comment of a script says how it was once started, or may be; what it runs counts first.
+    run = tuple(one for one in lines if not one[1].lstrip().startswith("#"))
+    return run or tuple(lines)
 
 
 def _consumers_by_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigConsumer]:

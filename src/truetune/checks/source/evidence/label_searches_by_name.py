@@ -33,6 +33,13 @@ WORD_LISTS = frozenset(("split", "findall", "tokenize", "word_tokenize", "keys",
 """Methods that make a list of a text, or give what is none"""
 
 
+TEXT_METHODS = frozenset(("strip", "lstrip", "rstrip", "lower", "casefold", "upper"))
+MARK_METHODS = frozenset(
+    ("replace", "sub", "translate", "removeprefix", "removesuffix", "join", "split")
+)
+"""What a function that makes texts comparable calls besides"""
+
+
 class LabelSearch(NamedTuple):
     """`label in answer`, with the labels that it looks for, in the order in which it asks."""
 
@@ -104,18 +111,18 @@ def _is_answer_text(module: Module, node: ast.expr) -> bool:
             return False
         if isinstance(origin, ast.Call) and (module.flow.call(origin).method or "") in WORD_LISTS:
             return False
-    column = _column_of(module, _without_text_methods(node)) or ""
+    column = _column_of(module, _without_text_methods(module, node)) or ""
     return bool(ANSWER_NAME.search(f"{ast.unparse(node)} {column}"))
 
 
 def _labels_of(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, bool] | None:
     """(labels, where they stand, is the first taken) of what is looked for; None where they are not known."""
-    inner = _without_text_methods(label)
+    inner = _without_text_methods(module, label)
     listed = _listed_labels(module, inner)
     if listed is not None:
         return listed, "this file", True
     column = _column_of(module, inner)
-    if column is None or not REFERENCE.search(ast.unparse(inner) + column):
+    if column is None or not REFERENCE.search(f"{ast.unparse(inner)} {column}"):
         return None
     rows = scored_rows(module, (column,))
     if rows is None:
@@ -128,20 +135,33 @@ def _labels_of(module: Module, label: ast.expr) -> tuple[tuple[str, ...], str, b
     return tuple(labels), f"`{column}` of {rows.source}", False
 
 
-def _without_text_methods(node: ast.expr) -> ast.expr:
-    """`gold` of `gold.strip().lower()`, `str(gold)`."""
+def _without_text_methods(module: Module, node: ast.expr) -> ast.expr:
+    """`gold` of `gold.strip().lower()`, `str(gold)`, and of `norm(gold)` where the file's own function does no more."""
     while isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in (
-            "strip",
-            "lower",
-            "casefold",
-        ):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS:
             node = node.func.value
-        elif isinstance(node.func, ast.Name) and node.func.id == "str" and node.args:
+        elif isinstance(node.func, ast.Name) and node.args and _keeps_text(module, node.func.id):
             node = node.args[0]
         else:
             break
     return node
+
+
+def _keeps_text(module: Module, name: str) -> bool:
+    """Is it `str`, or a function of the file that only strips its text, folds its case and replaces marks?"""
+    if name == "str":
+        return True
+    functions = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
+    if len(functions) != 1 or not functions[0].args.args:
+        return False
+    calls = [node.func for node in ast.walk(functions[0]) if isinstance(node, ast.Call)]
+    return all(
+        (isinstance(one, ast.Attribute) and one.attr in (*TEXT_METHODS, *MARK_METHODS))
+        or (isinstance(one, ast.Name) and one.id == "str")
+        for one in calls
+    ) and any(
+        isinstance(node, ast.Return) and node.value is not None for node in ast.walk(functions[0])
+    )
 
 
 def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
@@ -191,8 +211,13 @@ def _column_of(module: Module, node: ast.expr) -> str | None:
     """The column that a value is read from: `row["label"]`, or a name that was given it."""
     zipped = _zipped_with(module, node) if isinstance(node, ast.Name) else None
     origins = module.flow.origins(zipped or node)
-    nodes = (zipped or node, *(origin.node for origin in origins))
-    for one in nodes:
+    # A value that a function of the file gives back is followed into it, where the column is no longer named.
+    assigned = _assigned_value(module, node) if isinstance(node, ast.Name) else None
+    nodes = (zipped or node, *([assigned] if assigned else []), *(one.node for one in origins))
+    for one in (
+        _without_text_methods(module, node) if isinstance(node, ast.expr) else node
+        for node in nodes
+    ):
         if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant):
             if isinstance(one.slice.value, str):
                 return one.slice.value
@@ -201,6 +226,20 @@ def _column_of(module: Module, node: ast.expr) -> str | None:
             if one.func.attr == "get" and isinstance(first, ast.Constant):
                 return first.value if isinstance(first.value, str) else None
     return None
+
+
+def _assigned_value(module: Module, name: ast.Name) -> ast.expr | None:
+    """What a name is given in its function, where that is one assignment."""
+    around = module.scopes.of[name]
+    values = [
+        node.value
+        for node in module.nodes(ast.Assign)
+        if len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == name.id
+        and module.scopes.of[node.targets[0]] is around
+    ]
+    return values[0] if len(values) == 1 else None
 
 
 def _zipped_with(module: Module, name: ast.Name) -> ast.expr | None:

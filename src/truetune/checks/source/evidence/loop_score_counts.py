@@ -125,13 +125,13 @@ def _skipped_in_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
         if skip is not None:
             counted += [(skip, statement)]
         for cause, counting in counted:
-            name = _counter_of(counting)
+            name = counter_of(counting)
             is_alone = name is not None and not _is_counted_elsewhere(loop, counting, name)
-            if name is not None and is_alone and _is_divisor(module, loop, name):
+            if name is not None and is_alone and is_divisor(module, loop, name):
                 yield SkippedRows(name, cause, counting)
 
 
-def _counter_of(statement: ast.stmt) -> str | None:
+def counter_of(statement: ast.stmt) -> str | None:
     """The count or list that a statement adds a row to: `total += 1`, `right.append(...)`."""
     if isinstance(statement, ast.AugAssign) and _increments_by_one(statement):
         return ast.unparse(statement.target)
@@ -146,7 +146,7 @@ def _counter_of(statement: ast.stmt) -> str | None:
 def _is_counted_elsewhere(loop: Loop, counting: ast.stmt, name: str) -> bool:
     """Does the loop count the row in another place too, such as a wrong one in the `except`?"""
     return any(
-        isinstance(node, ast.stmt) and node is not counting and _counter_of(node) == name
+        isinstance(node, ast.stmt) and node is not counting and counter_of(node) == name
         for node in ast.walk(loop)
     )
 
@@ -296,7 +296,7 @@ def _increments_by_one(statement: ast.stmt) -> bool:
     )
 
 
-def _is_divisor(module: Module, loop: Loop, name: str) -> bool:
+def is_divisor(module: Module, loop: Loop, name: str) -> bool:
     """Is a score divided by this count behind the loop?
 
     A precision is over what was said, and a share `total / len(rows)` tells what was left out.

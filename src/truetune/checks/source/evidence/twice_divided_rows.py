@@ -131,7 +131,7 @@ def _switches_off(call: Call) -> bool:
 def _parts_of_process(module: Module, rows: ast.expr) -> Iterator[ast.AST]:
     """Where the part of this process is taken, in what rows are made of."""
     for node in backward_slice(module, rows):
-        if _takes_part(module, node):
+        if takes_part(module, node):
             yield node
         if isinstance(node, ast.Call):
             yield from _parts_in_class(module, node)
@@ -145,23 +145,23 @@ def _parts_in_class(module: Module, made: ast.Call) -> Iterator[ast.AST]:
         for number, node in enumerate(ast.walk(origin.node)):
             if number > MAX_CLASS_PARTS:
                 break
-            if _takes_part(module, node):
+            if takes_part(module, node):
                 yield node
 
 
-def _takes_part(module: Module, node: ast.AST) -> bool:
+def takes_part(module: Module, node: ast.AST) -> bool:
     """Does an expression choose rows by the number of this process?"""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         bounds = (node.slice.lower, node.slice.upper, node.slice.step)
-        return any(_names_process(module, one) for one in bounds if one is not None)
+        return any(names_process(module, one) for one in bounds if one is not None)
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
-        return any(_names_process(module, test) for one in node.generators for test in one.ifs)
+        return any(names_process(module, test) for one in node.generators for test in one.ifs)
     if isinstance(node, ast.For | ast.AsyncFor):
-        return any(_leaves_rows_out(module, statement) for statement in node.body)
+        return any(leaves_rows_out(module, statement) for statement in node.body)
     return isinstance(node, ast.Call) and _call_takes_part(module, module.flow.call(node))
 
 
-def _leaves_rows_out(module: Module, statement: ast.stmt) -> bool:
+def leaves_rows_out(module: Module, statement: ast.stmt) -> bool:
     """`if i % world != rank: continue`, or `if i % world == rank: yield row`"""
     if not isinstance(statement, ast.If):
         return False
@@ -172,7 +172,7 @@ def _leaves_rows_out(module: Module, statement: ast.stmt) -> bool:
         isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
         for part in ast.walk(statement.test)
     )
-    return ends and has_remainder and _names_process(module, statement.test)
+    return ends and has_remainder and names_process(module, statement.test)
 
 
 def _call_takes_part(module: Module, call: Call) -> bool:
@@ -193,10 +193,10 @@ def _call_takes_part(module: Module, call: Call) -> bool:
         chosen = [function.body if isinstance(function, ast.Lambda) else None]
     elif call.named(*FILE_READERS) or call.method in READER_METHODS:
         chosen = [*call.args[:2], call.keywords.get("data_files")]
-    return any(_names_process(module, one) for one in chosen if one is not None)
+    return any(names_process(module, one) for one in chosen if one is not None)
 
 
-def _names_process(module: Module, expression: ast.expr) -> bool:
+def names_process(module: Module, expression: ast.expr) -> bool:
     """Is an expression computed from the number of this process?"""
     return any(_is_process_number(module, part) for part in backward_slice(module, expression))
 

@@ -222,14 +222,15 @@ MESSAGES = (
     ),
     define_message(
         "port-in-use",
-        "the port of the run is taken, often by an earlier run that has not ended",
+        "another process holds the port of the run",
         r"[Aa]ddress already in use|EADDRINUSE|errno: 98\b|\[Errno 98\]|server socket has failed to"
         r" (?:listen"
         r"|bind)",
-        "a second run on the same machine with the default port 29500, or a process of an"
-        " earlier run",
-        "end the earlier process, or start with another port: `torchrun --master-port 0` (or"
-        " --standalone), `accelerate launch --main_process_port 0`",
+        "another run or server on the same machine with the same port, or a process of an earlier run; or several"
+        " tasks of one job that each start the launcher",
+        "end the process that holds it (`ss -ltnp` names it), or take another port: on one machine"
+        " `torchrun --master-port 0` (or --standalone), `accelerate launch --main_process_port 0`; for several"
+        " machines a fixed one, the same on all",
         "pytorch/pytorch#73320",
         "torch/csrc/distributed/c10d/socket.cpp",
     ),

@@ -1,0 +1,184 @@
+"""JSON answers leave fields out that their references have, or add others.
+
+## What it does
+
+Where answers and references are JSON objects, compares them field by field. It fires where 3 answers or more leave
+fields out that are, together, at least 1 of 20 of those of the references; null and empty values count as left out.
+It says which fields they are, and the share of right values twice: over the fields that the answers give, and over
+those of the references. Fields that references have not are named in the same way.
+
+## Why it is bad
+
+A score that goes over the fields of the answer (`for key, value in pred.items()`) counts a field that is left out
+neither as wrong nor in the total. It shows 98 % where a user gets 77 % of the values. A score over the fields of the
+reference does not see what was invented.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers:
+      - '{"a": 1}'
+      - '{"a": 2}'
+      - '{"a": 3}'
+      - '{"a": 4}'
+      - '{"a": 5, "b": 1}'
+      - '{"a": 6, "b": 1}'
+      - '{"a": 7, "b": 1}'
+      - '{"a": 8, "b": 1}'
+    references:
+      - '{"a": 1, "b": 1}'
+      - '{"a": 2, "b": 1}'
+      - '{"a": 3, "b": 1}'
+      - '{"a": 4, "b": 1}'
+      - '{"a": 5, "b": 1}'
+      - '{"a": 6, "b": 1}'
+      - '{"a": 7, "b": 1}'
+      - '{"a": 8, "b": 1}'
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers:
+      - '{"a": 1, "b": 1}'
+      - '{"a": 2, "b": 1}'
+      - '{"a": 3, "b": 1}'
+      - '{"a": 4, "b": 1}'
+      - '{"a": 5, "b": 1}'
+      - '{"a": 6, "b": 1}'
+      - '{"a": 7, "b": 1}'
+      - '{"a": 8, "b": 1}'
+    references:
+      - '{"a": 1, "b": 1}'
+      - '{"a": 2, "b": 1}'
+      - '{"a": 3, "b": 1}'
+      - '{"a": 4, "b": 1}'
+      - '{"a": 5, "b": 1}'
+      - '{"a": 6, "b": 1}'
+      - '{"a": 7, "b": 1}'
+      - '{"a": 8, "b": 1}'
+```
+
+## Fix safety
+
+There is no automatic fix. Whether the training rows have the fields is a question to the data: a model leaves out what
+its rows leave out.
+
+## References
+
+- Chinchor 1992, MUC-4 Evaluation Metrics: slots that are missing count in recall, spurious ones in precision
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import AnswersRule
+from truetune.generation.answer_samples import Sample
+from truetune.generation.field_scores import FieldScores, score_fields
+
+MIN_BAD_ANSWERS = 3
+# Chosen: one field of a hundred is what any extraction loses; half of it would be within the noise of small files.
+MIN_SHARE = 0.05
+# Chosen: with fewer right values the answers are about other rows, or in other fields altogether, which is no matter of
+# fields left out.
+MIN_PRECISION = 0.2
+MAX_NAMED = 8
+
+
+class AnswersLeaveFieldsOut(AnswersRule):
+    code = "ANS031"
+    symptoms = ("odd-metrics",)
+    severity = "warning"
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        with_reference = self._with_reference()
+        if len(with_reference) < MIN_ANSWERS:
+            return Unmet(
+                f"{len(with_reference)} answers have a reference: too few to judge",
+                "name references, of 8 answers or more",
+            )
+        if self._scores(with_reference) is None:
+            return Unmet("answers and references are no JSON objects")
+        return None
+
+    def figure(self) -> str:
+        scores = self._scores(self._with_reference())
+        return _describe(scores) if scores is not None else ""
+
+    def findings(self) -> Iterator[Finding]:
+        if self.unmet() is not None or not self.subject.finished:
+            return
+        samples = self._with_reference()
+        scores = self._scores(samples)
+        if scores is None or scores.precision < MIN_PRECISION:
+            return
+        if _is_frequent(scores, scores.missing, scores.incomplete):
+            yield self.finding(
+                f"{len(scores.incomplete)} of {scores.rows} answers leave out fields that their references have"
+                f" ({scores.missing.total():,} of {scores.expected.total():,}):"
+                f" {_name(scores.missing, scores.expected)}",
+                "score over the fields of the reference (for key in gold), where a field that is left out is a wrong"
+                " one; then see how many training rows have these fields, and whether the prompt asks for them",
+                evidence=[_describe(scores)],
+                cases=sample_cases([samples[number] for number in scores.incomplete]),
+                count=len(scores.incomplete),
+                total=scores.rows,
+            )
+        if _is_frequent(scores, scores.added, scores.overfull):
+            yield self.finding(
+                f"{len(scores.overfull)} of {scores.rows} answers have fields that their references have not"
+                f" ({scores.added.total():,}): {_name(scores.added, Counter())}",
+                "count them as wrong: a score over the fields of the reference alone does not see them; where a field"
+                " has another name there, use one name",
+                evidence=[_describe(scores)],
+                cases=sample_cases([samples[number] for number in scores.overfull]),
+                count=len(scores.overfull),
+                total=scores.rows,
+            )
+
+    def _with_reference(self) -> list[Sample]:
+        """Answers of the last pass that have a reference."""
+        return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
+
+    def _scores(self, samples: list[Sample]) -> FieldScores | None:
+        """Their fields."""
+        return score_fields(
+            [one.answer.text for one in samples], [one.prompt.reference for one in samples]
+        )
+
+
+def _is_frequent(scores: FieldScores, fields: Counter[str], rows: list[int]) -> bool:
+    """Do enough answers and fields show it?"""
+    return len(rows) >= MIN_BAD_ANSWERS and fields.total() >= MIN_SHARE * scores.expected.total()
+
+
+def _name(fields: Counter[str], of: Counter[str]) -> str:
+    """`due_date 70 of 140, iban 64 of 140`"""
+    named = [
+        f"{name} {count}" + (f" of {of[name]}" if of else "")
+        for name, count in fields.most_common(MAX_NAMED)
+    ]
+    return ", ".join(named) + (", ..." if len(fields) > MAX_NAMED else "")
+
+
+def _describe(scores: FieldScores) -> str:
+    """The share of right values, over what is given and over what was asked."""
+    right = scores.right.total()
+    return (
+        f"{right:,} values are right: {scores.precision:.0%} of the {scores.given:,} fields that the answers give,"
+        f" {scores.recall:.0%} of the {scores.expected.total():,} of the references"
+    )

@@ -1,0 +1,122 @@
+"""Answers say another label that holds the one of their reference as a part.
+
+## What it does
+
+Where references are a few labels, and one of them stands in another as a text (`safe` in `unsafe`), counts the answers
+that hold their reference as a text and say another label first. It fires where these are 3 or more, and at least 1 of
+20. It is a note, and a warning where a figure that stands in a file beside the predictions is the one that
+`reference in answer` gives.
+
+## Why it is bad
+
+`reference in answer` counts each of these answers as right: the score is that of a model which always gives the longer
+label, and says nothing of the shorter one.
+
+## Example
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers: [unsafe, unsafe, unsafe, safe, unsafe, unsafe, unsafe, unsafe]
+    references: [safe, safe, safe, safe, unsafe, unsafe, unsafe, unsafe]
+```
+
+## Use instead
+
+```yaml
+finished: true
+looks:
+  - step: 0
+    answers: [safe, safe, safe, unsafe, unsafe, unsafe, unsafe, unsafe]
+    references: [safe, safe, safe, safe, unsafe, unsafe, unsafe, unsafe]
+```
+
+## Fix safety
+
+There is no automatic fix. The score changes, and can't be compared with earlier ones of the same script.
+
+## References
+
+- EleutherAI/lm-evaluation-harness, `exact_match`: whole texts are compared, and not parts of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.answers.bad_answer_counts import MIN_ANSWERS, sample_cases
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import AnswersRule
+from truetune.generation.answer_samples import Sample
+from truetune.generation.label_scores import LabelScores, score_labels
+
+MIN_BAD_ANSWERS = 3
+# Chosen: a score that is off by less is within the noise of most test sets.
+MIN_SHARE = 0.05
+
+
+class ReferenceStandsInAnotherLabel(AnswersRule):
+    code = "ANS032"
+    symptoms = ("odd-metrics",)
+    severity = "info"
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        if len(self._samples()) < MIN_ANSWERS:
+            return Unmet(
+                "too few answers have a reference", "name references, of 8 answers or more"
+            )
+        labels = self._labels()
+        if labels is None:
+            return Unmet("the references are no labels")
+        return None if labels.contained else Unmet("no label stands in another")
+
+    def figure(self) -> str:
+        labels = self._labels()
+        if labels is None:
+            return ""
+        return f"{labels.wrong_in_text} of {labels.rows} answers say another label that holds their reference"
+
+    def findings(self) -> Iterator[Finding]:
+        labels = self._labels()
+        if self.unmet() is not None or labels is None or not self.subject.finished:
+            return
+        wrong = labels.wrong_in_text
+        if wrong < MIN_BAD_ANSWERS or wrong < MIN_SHARE * labels.rows:
+            return
+        one, other = labels.contained[0]
+        yield self.finding(
+            f"`reference in answer` counts {labels.right_by_text} of {labels.rows} as right, and {wrong} of them say"
+            f" another label first: {one!r} stands in {other!r}; by the first label {labels.right_by_first} of"
+            f" {labels.rows} ({labels.right_by_first / labels.rows:.0%}) are right",
+            'compare whole words: re.search(rf"\\b{re.escape(label)}\\b", answer), or the first label of the answer;'
+            " and report recall by label",
+            cases=sample_cases([sample for sample in self._samples() if _is_part(sample, labels)]),
+            count=wrong,
+            total=labels.rows,
+        )
+
+    def _samples(self) -> list[Sample]:
+        """Answers of the last pass that have a reference."""
+        return [one for one in self.subject.looks[-1].samples if one.prompt.reference.strip()]
+
+    def _labels(self) -> LabelScores | None:
+        """The answers by label."""
+        samples = self._samples()
+        return score_labels(
+            [one.answer.text for one in samples], [one.prompt.reference for one in samples]
+        )
+
+
+def _is_part(sample: Sample, labels: LabelScores) -> bool:
+    """Does the answer hold its reference inside of a longer label?"""
+    reference, answer = (
+        text.strip().casefold() for text in (sample.prompt.reference, sample.answer.text)
+    )
+    return reference in answer and any(
+        one == reference and other in answer for one, other in labels.contained
+    )

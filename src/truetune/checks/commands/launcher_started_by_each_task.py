@@ -1,0 +1,105 @@
+"""Each task of a node starts the launcher that starts all processes of the node.
+
+## What it does
+Takes the commands that srun or mpirun start, in the line itself, in `bash -c '...'`, in a variable or in a script
+beside the job, and looks for torchrun, `accelerate launch` and DeepSpeed in them. It compares how often they run on a
+node (`--ntasks-per-node`, `--ntasks` over `--nodes`, `-npernode`, `ppr:4:node`) with the one time that is right.
+Silent where the tasks have GPUs of their own (`--gpus-per-task`), where one of them alone launches
+(`SLURM_LOCALID`), where each starts one process, and where a number is not plain.
+
+## Why it is bad
+The launchers of one node all open the same port for the meeting of the processes: all but one end with "address
+already in use" (EADDRINUSE), on any port and on any node. Where each takes a free port, several times as many
+processes as GPUs train.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gres=gpu:4
+srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$HEAD train.py'
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:4
+srun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 --node_rank=$SLURM_NODEID --master_addr=$HEAD train.py'
+```
+
+## Fix safety
+Safe: the launcher starts the processes. Raise `--cpus-per-task` by the same factor, or they share the CPUs of one task.
+
+## References
+- pytorch.org/docs/stable/elastic/run.html: "Multi-node"; slurm.schedmd.com/srun.html: `--ntasks-per-node`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Finding
+from truetune.checks.job_gpus_and_processes import find_launches, gpus_requested_by_job
+from truetune.checks.rule import CommandRule
+from truetune.checks.tasks_around_launchers import TaskLaunch, find_task_launches, is_direct
+from truetune.parsing.shell_commands import CommandFile
+
+
+class LauncherStartedByEachTask(CommandRule):
+    code = "CMD107"
+    symptoms = ("several-gpus",)
+    severity = "error"
+    stability = "preview"
+    what = "launchers that srun or mpirun starts more than once on a node"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[TaskLaunch]:
+        yield from find_task_launches(file)
+
+    def findings(self) -> Iterator[Finding]:
+        for launch in self.places(self.subject):
+            if _is_judged_by_processes(launch, self.subject):
+                continue
+            port = f"the port {launch.port}" if launch.port.isdecimal() else "the same port"
+            yield self.finding(
+                f"{launch.starter} starts {launch.launcher} {launch.tasks} ({launch.setting}), and each starts"
+                f" {launch.processes} by itself: those of one node all open {port}, and all but one end with address"
+                " already in use (EADDRINUSE), whatever the port",
+                _advice(launch),
+                cases=[
+                    self.case_at(launch.line, launch.setting),
+                    self.case(launch.command, launch.command.text[:300]),
+                ],
+            )
+
+
+def _is_judged_by_processes(launch: TaskLaunch, file: CommandFile) -> bool:
+    """Do job-gpus-differ-from-processes or nodes-train-apart say it: a plain command with more processes than GPUs, or
+    one whose launches know nothing of each other?"""
+    if launch.starter != "srun" or not is_direct(launch.command):
+        return False
+    granted = gpus_requested_by_job(file)
+    lines = [
+        one.command.line
+        for one in find_launches(file)
+        if granted is not None and one.processes > granted.gpus
+    ]
+    is_apart = not any(
+        word.startswith(("--nnodes", "--num", "deepspeed")) for word in launch.command.words
+    )
+    return launch.command.line in lines or is_apart
+
+
+def _advice(launch: TaskLaunch) -> str:
+    """The edit that leaves one launcher on each node."""
+    if launch.setting.startswith("#SBATCH"):
+        nodes = f" (and no --ntasks, or --ntasks={launch.nodes})" if launch.nodes else ""
+        return (
+            f"set #SBATCH --ntasks-per-node=1{nodes}: the launcher starts the processes of its node"
+        )
+    option = "--ntasks-per-node=1" if launch.starter == "srun" else "--map-by ppr:1:node"
+    nodes = f" --ntasks={launch.nodes}" if launch.nodes and launch.starter == "srun" else ""
+    return f"start it once on each node: {launch.starter}{nodes} {option}"

@@ -1,0 +1,182 @@
+"""Scores of fields that go over the fields of a prediction, so that what it leaves out is not counted.
+
+How it works: names say which of two mappings is the model's (`pred`, `answer`). Silent wherever the file uses the other
+one for more than looking fields up: it may count what is missing there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.loop_score_counts import (
+    ANSWER_READER_NAME,
+    ANSWER_VALUE_NAME,
+    MEAN_NAME,
+    REFERENCE_NAME,
+    counter_of,
+    is_divisor,
+)
+from truetune.source.module import Module
+
+FILLS_FIELDS = ("setdefault", "fromkeys", "model_dump", "asdict", "model_validate")
+"""Calls after which a mapping has all fields"""
+
+
+class FieldScore(NamedTuple):
+    """A score over the fields of a prediction."""
+
+    node: ast.AST
+    """The loop, or the comprehension"""
+    given: str
+    """The mapping of the prediction"""
+    reference: str
+    counter: str
+    """What the score is divided by"""
+
+
+def scores_over_given_fields(module: Module) -> Iterator[FieldScore]:
+    """The scores of a file that count the fields of a prediction and no others."""
+    for loop in module.nodes(ast.For):
+        fields = _fields_of(loop.target, loop.iter)
+        if fields is None or not _may_lack_fields(module, fields[0]):
+            continue
+        reference = _looked_up(loop.body, fields[1], fields[0])
+        if reference is None or not _is_only_looked_up(module, reference):
+            continue
+        for statement in ast.walk(loop):
+            name = counter_of(statement) if isinstance(statement, ast.stmt) else None
+            if name is not None and is_divisor(module, loop, name):
+                yield FieldScore(loop, ast.unparse(fields[0]), ast.unparse(reference), name)
+                break
+    yield from _scores_of_comprehensions(module)
+
+
+def _scores_of_comprehensions(module: Module) -> Iterator[FieldScore]:
+    """`sum(gold.get(k) == v for k, v in pred.items()) / len(pred)`, and the mean of such a list."""
+    for node in module.nodes(ast.BinOp, ast.Call):
+        made, counter = _mean_of_comprehension(node)
+        if made is None or len(made.generators) != 1:
+            continue
+        generator = made.generators[0]
+        fields = _fields_of(generator.target, generator.iter)
+        if fields is None or not _may_lack_fields(module, fields[0]):
+            continue
+        given = ast.unparse(fields[0])
+        reference = _looked_up([made.elt], fields[1], fields[0])
+        statement = module.statement(node)
+        if statement is not None and "prec" in ast.unparse(statement).lower():
+            continue
+        is_own = counter in ("", f"len({given})")
+        if reference is not None and is_own and _is_only_looked_up(module, reference):
+            yield FieldScore(made, given, ast.unparse(reference), f"len({given})")
+
+
+def _mean_of_comprehension(node: ast.AST) -> tuple[ast.GeneratorExp | ast.ListComp | None, str]:
+    """The comprehension that a mean is made of, and the divisor, empty where a function divides."""
+    call: ast.AST
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        call, counter = node.left, ast.unparse(node.right)
+        is_sum = isinstance(call, ast.Call) and ast.unparse(call.func) == "sum"
+    else:
+        call, counter = node, ""
+        is_sum = isinstance(call, ast.Call) and bool(MEAN_NAME.search(ast.unparse(call.func)))
+    if not is_sum or not isinstance(call, ast.Call) or not call.args:
+        return None, ""
+    made = call.args[0]
+    return (made, counter) if isinstance(made, ast.GeneratorExp | ast.ListComp) else (None, "")
+
+
+def _fields_of(target: ast.expr, rows: ast.expr) -> tuple[ast.expr, str] | None:
+    """(mapping, name of the key) of `for key, value in pred.items()` and `for key in pred`; None of other loops."""
+    mapping: ast.expr | None = rows
+    key: ast.expr | None = target
+    if isinstance(rows, ast.Call):
+        is_view = isinstance(rows.func, ast.Attribute) and not rows.args
+        if not is_view or not isinstance(rows.func, ast.Attribute):
+            return None
+        if rows.func.attr not in ("items", "keys"):
+            return None
+        mapping = rows.func.value
+        if rows.func.attr == "items":
+            key = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
+    if not isinstance(key, ast.Name) or not isinstance(mapping, ast.Name | ast.Subscript):
+        return None
+    text = ast.unparse(mapping)
+    is_answer = ANSWER_VALUE_NAME.search(text) and not REFERENCE_NAME.search(text)
+    return (mapping, key.id) if is_answer else None
+
+
+def _looked_up(body: list[ast.stmt] | list[ast.expr], key: str, given: ast.expr) -> ast.Name | None:
+    """The other mapping in which the key is looked up; None where there is none, or another one than a name."""
+    own = ast.unparse(given)
+    for node in (part for one in body for part in ast.walk(one)):
+        holder: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            holder = node.value if ast.unparse(node.slice) == key else None
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            is_get = node.func.attr == "get" and ast.unparse(node.args[0]) == key
+            holder = node.func.value if is_get else None
+        if isinstance(holder, ast.Name) and holder.id != own and REFERENCE_NAME.search(holder.id):
+            return holder
+    return None
+
+
+def _is_only_looked_up(module: Module, reference: ast.Name) -> bool:
+    """Is the reference nowhere gone through, counted or compared as a whole, where missing fields would show?"""
+    around = module.scopes.of[reference]
+    for node in module.nodes(ast.Name):
+        if node.id != reference.id or not isinstance(node.ctx, ast.Load):
+            continue
+        if module.scopes.of[node] is not around and not _is_inner(module, node, reference):
+            continue
+        parent = module.scopes.parent.get(node)
+        is_key = isinstance(parent, ast.Subscript) and parent.value is node
+        is_get = isinstance(parent, ast.Attribute) and parent.attr == "get"
+        is_test = isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.In | ast.NotIn)
+        if not (is_key or is_get or is_test):
+            return False
+    return True
+
+
+def _is_inner(module: Module, node: ast.Name, reference: ast.Name) -> bool:
+    """Does one of the two stand in a comprehension of the other's function?"""
+    around = {id(part) for part in module.parents(reference)}
+    return any(
+        isinstance(part, ast.FunctionDef) and id(part) in around for part in module.parents(node)
+    ) or not any(isinstance(part, ast.FunctionDef) for part in module.parents(node))
+
+
+def _may_lack_fields(module: Module, given: ast.expr) -> bool:
+    """Is a mapping what was read out of an answer, with no step that gives it all fields?"""
+    if isinstance(given, ast.Subscript):
+        return True
+    if not isinstance(given, ast.Name):
+        return False
+    values = [
+        node.value
+        for node in module.nodes(ast.Assign)
+        if any(isinstance(one, ast.Name) and one.id == given.id for one in node.targets)
+    ]
+    return all(_is_read(module, value) for value in values)
+
+
+def _is_read(module: Module, value: ast.expr) -> bool:
+    """`json.loads(...)`, `parse(text)`, `row["prediction"]`, and none that fills in fields."""
+    if isinstance(value, ast.Subscript | ast.Name):
+        return True
+    if isinstance(value, ast.Dict):
+        return not value.keys  # {} where nothing could be read
+    if not isinstance(value, ast.Call) or any(one in ast.unparse(value) for one in FILLS_FIELDS):
+        return False
+    name = ast.unparse(value.func)
+    bodies = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
+    is_filled = any(
+        isinstance(node, ast.DictComp | ast.For)
+        or (isinstance(node, ast.Attribute) and node.attr in FILLS_FIELDS)
+        for body in bodies
+        for node in ast.walk(body)
+    )
+    is_reader = ANSWER_READER_NAME.search(name) is not None or name.endswith(".get")
+    return is_reader and not is_filled
