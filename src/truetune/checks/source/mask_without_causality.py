@@ -20,8 +20,8 @@ from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained("model")
 for batch in loader:
     seg = batch["segment_ids"]
-    same = seg[:, :, None] == seg[:, None, :]
-    out = model(input_ids=batch["input_ids"], attention_mask=same[:, None], labels=batch["labels"])
+    mask = seg[:, :, None] == seg[:, None, :]
+    out = model(input_ids=batch["input_ids"], attention_mask=mask[:, None], labels=batch["labels"])
     out.loss.backward()
 ```
 
@@ -33,9 +33,9 @@ from transformers import AutoModelForCausalLM
 model = AutoModelForCausalLM.from_pretrained("model")
 for batch in loader:
     seg = batch["segment_ids"]
-    same = seg[:, :, None] == seg[:, None, :]
-    same = same & torch.ones_like(same).tril()
-    out = model(input_ids=batch["input_ids"], attention_mask=same[:, None], labels=batch["labels"])
+    mask = seg[:, :, None] == seg[:, None, :]
+    mask = mask & torch.ones_like(mask).tril()
+    out = model(input_ids=batch["input_ids"], attention_mask=mask[:, None], labels=batch["labels"])
     out.loss.backward()
 ```
 
@@ -77,7 +77,7 @@ class MaskWithoutCausality(SourceRule):
             yield self.finding(
                 f"the attention mask allows {mask.what}, also those that come later: each token sees what it is to"
                 " predict",
-                "combine it with a causal condition (& torch.ones(T, T, dtype=torch.bool).tril(), or q_idx >= kv_idx in"
-                " a mask_mod), and train again from the base",
+                "combine it with & torch.ones_like(mask).tril() (FlexAttention: q_idx >= kv_idx in the mask_mod), and"
+                " train again from the base",
                 cases=[case_at(self.subject, mask.node)],
             )
