@@ -56,6 +56,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
         "eos-not-appended-by-tokenizer",
         "plain-string-pair-skips-template",
     ),
+    "answers-stripped-to-words": ("answers-nearly-all-alike", "duplicate-rows"),
     "answers-are-no-json": ("eos-not-appended-by-tokenizer", "plain-string-pair-skips-template"),
     "answers-in-two-languages": (
         "eos-not-appended-by-tokenizer",

@@ -39,6 +39,7 @@ PROSE = {
     "pretokenized-rows-bypass-masking", "prompts-are-learned", "stale-map-cache", "served-template-differs",
     "pad-masks-eos-in-pretraining", "rows-not-shuffled", "output-dir-is-the-model", "answers-not-trained",
     "run-losses-not-comparable", "template-marks-not-in-vocabulary", "own-rows-are-rare",
+    "settings-name-missing-layers", "positions-scaled-in-training-only",
     "dataset-listed-twice", "pad-set-to-stop-token", "dataset-not-described", "length-left-to-default",
     "best-model-cannot-be-picked", "trained-adapter-not-used", "full-training-beyond-the-named-gpu", "rows-surely-cut",
 }  # fmt: skip

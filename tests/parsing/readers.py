@@ -523,6 +523,7 @@ OWN = {
     "settings.stacks.command_options": TYPES_ALONE,
     "checks.source.evidence.published_families": SWALLOWS,
     "checks.source.evidence.model_folder_settings": SWALLOWS,
+    "checks.source.evidence.limits_switched_on": SWALLOWS,
     "checks.commands.server_offers_no_adapter": TYPES_ALONE,
     "checks.commands.server_template_of_another_family": SWALLOWS,
     "checks.config.evidence.run_rows": SWALLOWS,

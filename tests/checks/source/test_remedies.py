@@ -53,6 +53,7 @@ UNNAMED = frozenset(
         "several-gpus-in-one-process",
         "prompts-labelled-in-place-of-answers",
         "margin-prefers-the-rejected",
+        "score-over-the-fields-given",
     )
 )
 """What ends them is no name: brackets, a comma, another indent, another place, another number"""

@@ -87,7 +87,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
 from truetune.settings.config import WeightUse
 
-NO_OVERRIDE = Unmet("the training changes neither positions nor attention of the model")
+NO_OVERRIDE = Unmet("it is about trainings that change positions or attention of the model")
 NO_USES = Unmet(
     "it is about a training that is given together with a file that merges, loads or serves its adapter",
     "give both: truetune check TRAINING EXPORT",

@@ -59,7 +59,7 @@ LISTS_OF_NAMES = ("unfrozen_parameters", "lora_target_modules", "target_modules"
 ROWS_OF_A_WEIGHT = re.compile(r"\[\d*:\d*\]$")
 """What Axolotl takes behind a name: `model.embed_tokens.weight$[:32000]`"""
 NO_LAYERS = Unmet(
-    "no setting chooses layers by number, or the model's number of layers is not known"
+    "it is about settings that choose layers by number, of a model whose number of layers is known"
 )
 
 

@@ -46,7 +46,8 @@ for row in rows:
     if len(ids) > 1024:
         continue
     items.append(ids)
-for batch in DataLoader(items, batch_size=8, collate_fn=collate, sampler=DistributedSampler(items)):
+sampler = DistributedSampler(items, drop_last=True)
+for batch in DataLoader(items, batch_size=8, collate_fn=collate, sampler=sampler):
     model(**batch).loss.backward()
 ```
 
