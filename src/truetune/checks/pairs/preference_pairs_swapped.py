@@ -111,8 +111,9 @@ class PreferencePairsSwapped(PairRule):
         # Whether an answer without a full stop was cut is known when all of its side were read.
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
         self.open_cases: dict[str, list[Case]] = {}
-        self.cut_lengths = Counter[int]()
-        """Characters of the chosen answers that alone end in the middle"""
+        self.cut_texts: set[tuple[int, int]] = set()
+        """Characters and hash of the chosen answers that alone end in the middle: one text that comes again and again
+        has one length without any slice"""
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
@@ -148,7 +149,7 @@ class PreferencePairsSwapped(PairRule):
         if ends_open(bad):
             self.open_rejected.add(bad)
             return
-        self.cut_lengths[len(texts.chosen)] += 1
+        self.cut_texts.add((len(texts.chosen), hash(texts.chosen)))
         cases = self.open_cases.setdefault(self.open_chosen.add(good), [])
         if len(cases) < MAX_CASES:
             cases.append(case_in_row(batch, row, SIGNS["cut"]))
@@ -167,8 +168,8 @@ class PreferencePairsSwapped(PairRule):
 
     def _is_side_sliced(self) -> bool:
         """Were the chosen answers cut at one number of characters? Then a script did it, whichever side is better."""
-        total = self.cut_lengths.total()
-        most = max(self.cut_lengths.values(), default=0)
+        total = len(self.cut_texts)
+        most = max(Counter(length for length, _ in self.cut_texts).values(), default=0)
         return total >= MIN_PAIRS and most >= MIN_SHARE_AT_ONE_LENGTH * total
 
     def _evidence(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
@@ -193,7 +194,8 @@ class PreferencePairsSwapped(PairRule):
             yield "refused", refused
         stopped = is_cut(good)
         if stopped != is_cut(bad):
-            self.cut_lengths[len(texts.chosen)] += stopped
+            if stopped:
+                self.cut_texts.add((len(texts.chosen), hash(texts.chosen)))
             yield "cut", stopped
         ended = good.endswith(self.stops)
         # Of chats the template writes the stop tokens.
