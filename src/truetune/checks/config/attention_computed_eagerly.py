@@ -47,8 +47,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement
 from truetune.checks.rule import ConfigRule
 
-NEEDS_EAGER = re.compile(r"gemma|gpt[-_]?oss|(?:^|[-_/])(?:m?t5|ul2|t5gemma)", re.IGNORECASE)
-"""Names of models that are trained with eager attention on purpose, or have no other"""
+HAS_KERNELS = re.compile(
+    r"llama|qwen|qwq|mi[sx]tral|ministral|zephyr|phi[-_]?[1-4]|smollm|olmo|falcon|granite|yi[-_]|vicuna|hermes|deepseek-r1-distill",
+    re.IGNORECASE,
+)
+"""Names of models that transformers computes with sdpa and flash attention"""
+NEEDS_EAGER = re.compile(r"gemma|gpt[-_]?oss|deepseek-v", re.IGNORECASE)
+"""Names of models that are trained with eager attention on purpose, or have no other, whatever else their names say"""
 READS_WEIGHTS = "output_attentions"
 FIELD = "training.attn_implementation"
 # At 2,048 many sound runs of small models are told; at 8,192 a run of 4,096, where half of the time is attention's, is
@@ -75,7 +80,8 @@ class AttentionComputedEagerly(ConfigRule):
         key = self._eager_key()
         if key is None or READS_WEIGHTS in config.text:
             return
-        if NEEDS_EAGER.search(config.spec.model or ""):
+        model = config.spec.model or ""
+        if NEEDS_EAGER.search(model) or not HAS_KERNELS.search(model):
             return
         limit = config.limit
         length = f" at rows of up to {limit:,} tokens" if limit else ""
