@@ -449,3 +449,15 @@ def test_the_losses_that_a_notebook_shows_as_html(tmp_path: Path) -> None:
     assert "saw 480 of 9,812 rows, 4.9%" in " ".join(f.message for f in diagnose(path).findings)
     write("512")
     assert not diagnose(path).findings
+
+
+def test_a_saved_report_on_a_log_without_records_is_no_log(tmp_path: Path) -> None:
+    """What a check says of a file that holds no record is no record itself."""
+    empty = tmp_path / "eval.log"
+    empty.write_text("The evaluation has begun.\n")
+    with pytest.raises(DataError) as refused:
+        read_run(empty)
+    saved = tmp_path / "out1.txt"
+    saved.write_text(f"folder of Python sources .\n\nnot judged: {refused.value}\n")
+    with pytest.raises(DataError, match="no record of a run"):
+        read_run(saved)

@@ -165,9 +165,10 @@ def _read_file(path: Path) -> RunLog:
         if any(path.match(glob) for glob in globs) and (globs != ("*",) or looks_like_text(path)):
             log = _read_files(path, "transformers" if path.name == STATE_FILE else format, [path])
             if not log.curves and not log.facts and not shows_how_run_went(log.output):
+                # Letters for the numbers: users save this text beside the run, where a record would be read as one.
                 raise DataError(
                     f"{path}: no record of a run is in it, nor a traceback or progress; one like"
-                    f' {{"step": 1, "loss": 2.3}} was expected{_generation_hint(path)}'
+                    f' {{"step": N, "loss": X}} was expected{_generation_hint(path)}'
                 )
             return log
     raise DataError(f"{path}: not known as a log; looked for {SEARCHED_NAMES}")
