@@ -193,7 +193,10 @@ def test_copies_and_leaks(tmp_path: Path) -> None:
         [0, 2, 3],
         [1, 4],
     ]
-    assert data["leaks"] == {"of": 2, "rows": {"exact": 1, "normal": 0, "conversation": 0, "prompt": 0, "near": 0}}
+    assert data["leaks"] == {
+        "of": 2,
+        "rows": {"exact": 1, "normal": 0, "conversation": 0, "prompt": 0, "near": 0},
+    }
 
 
 def test_views_are_the_first_rows_and_those_of_findings(tmp_path: Path) -> None:
