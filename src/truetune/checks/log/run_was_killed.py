@@ -56,6 +56,7 @@ from truetune.checks.log.message_evidence import (
 from truetune.checks.rule import OutputRule
 from truetune.logs.compare_runs import outline_run
 from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, ConsoleOutput, Notice
+from truetune.logs.console.rank_counts import RankCounts
 from truetune.logs.console.step_pace import parse_clock
 from truetune.logs.files_beside import (
     HOST_GIB,
@@ -94,43 +95,50 @@ class RunWasKilled(OutputRule):
         output = self.subject.output
         if output is None or output.failure is not None:
             return
-        # The first that is a cause: what launchers print about one another comes behind it.
-        causes = [end for end in output.ends if not end.message.is_consequence] or list(output.ends)
-        if not causes:
+        end = _find_end(output)
+        if end is None:
             return
-        first = _root_of_end(min(causes, key=lambda end: end.line), output)
-        others = [f"{end.text} (line {end.line:,})" for end in output.ends if end is not first]
-        after = describe_steps(self.subject, output)
-        before = self._faults_before(first)
-        # A launcher that ends its processes only reports a fault that the output names: that one has the advice.
-        explained = bool(before) and first.message.is_consequence
-        memory = self._memory_cause(first)
-        advice = self._advice_of_loading(first) or first.message.advice
-        if memory is not None and memory.advice:
-            advice = memory.advice
-        if explained:
-            advice = f"see first to what stands before it: {before[0].message.advice}"
-        uneven = output.uneven if first.message.name == COLLECTIVE_TIMEOUT else None
-        if uneven is not None:
-            advice, explained = EVEN_SHARES, True
-        title = UNEVEN.format(uneven.unit) if uneven is not None else _title_of_end(first)
+        before = self._faults_before(end)
+        uneven = output.uneven if end.message.name == COLLECTIVE_TIMEOUT else None
+        reported = _fault_reported_by_launcher(end, before)
+        is_explained = uneven is not None or reported is not None
+        others = [
+            f"{other.text} (line {other.line:,})" for other in output.ends if other is not end
+        ]
         yield self.finding(
-            f"the run was ended{after}: {title}",
-            advice.replace("{gpu}", "SIZE"),
-            severity=first.message.severity,
+            f"the run was ended{describe_steps(self.subject, output)}: {_title_of_end(end, uneven)}",
+            EVEN_SHARES if uneven is not None else self._advice(end, reported),
+            severity=end.message.severity,
             evidence=(
                 *map(_describe_notice, before),
-                *_what_was_waited_for(first, output),
-                *self._pace_before(first),
-                *self._loading(first),
-                *_what_was_held(first),
-                *(memory.lines if memory is not None else ()),
-                *describe_message(first.message, cause=not explained and not self._is_known(first)),
+                *self._what_led_to(end, output),
+                *describe_message(end.message, cause=not is_explained and not self._is_known(end)),
                 *others[:5],
             ),
-            cases=(Case(first.text, file=output.file, line=first.line),),
-            count=first.count,
+            cases=(Case(end.text, file=output.file, line=end.line),),
+            count=end.count,
         )
+
+    def _advice(self, end: Notice, reported: Notice | None) -> str:
+        """What to do about an end; `reported` is the fault before it that the end is only a report of."""
+        memory = self._memory_cause(end)
+        if reported is not None:
+            advice = f"fix first what the output says before it: {reported.message.advice}"
+        elif memory is not None and memory.advice:
+            advice = memory.advice
+        else:
+            advice = self._advice_of_loading(end) or end.message.advice
+        return advice.replace("{gpu}", "SIZE")
+
+    def _what_led_to(self, end: Notice, output: ConsoleOutput) -> Iterator[str]:
+        """What processes waited for, how the steps came, and what took the machine's memory."""
+        yield from _what_was_waited_for(end, output)
+        yield from self._pace_before(end)
+        yield from self._loading(end)
+        yield from _what_was_held(end)
+        memory = self._memory_cause(end)
+        if memory is not None:
+            yield from memory.lines
 
     def _is_even(self, end: Notice) -> bool:
         """Was a job cancelled whose steps come at an even pace, so that nothing says that it stood still?"""
@@ -242,6 +250,18 @@ def _is_same_job(file: str, other: str) -> bool:
     return Path(file) != Path(other) and Path(file).stem == Path(other).stem
 
 
+def _find_end(output: ConsoleOutput) -> Notice | None:
+    """The line that ended the run; None where no line did."""
+    # What launchers print about one another comes after the cause.
+    causes = [end for end in output.ends if not end.message.is_consequence] or list(output.ends)
+    return _root_of_end(min(causes, key=lambda end: end.line), output) if causes else None
+
+
+def _fault_reported_by_launcher(end: Notice, before: list[Notice]) -> Notice | None:
+    """The first fault that the output names, where the end is a launcher's report of it; None elsewhere."""
+    return before[0] if before and end.message.is_consequence else None
+
+
 def _root_of_end(end: Notice, output: ConsoleOutput) -> Notice:
     """What the end itself comes from, where the output says it; else the end.
 
@@ -275,8 +295,10 @@ def _what_was_held(end: Notice) -> Iterator[str]:
         yield f"the process held {held:,.0f} GiB when the kernel killed it (anon-rss)"
 
 
-def _title_of_end(end: Notice) -> str:
+def _title_of_end(end: Notice, uneven: RankCounts | None) -> str:
     """What ended the run, with the exit code as the output prints it: Python's -9, or the shell's 137."""
+    if uneven is not None:
+        return UNEVEN.format(uneven.unit)
     says_python = re.search(r"(?<![\w.])-9\b", end.text) is not None
     return end.message.title.replace(
         "exit code 137", "exit code -9" if says_python else "exit code 137"
