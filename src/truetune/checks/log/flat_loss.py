@@ -90,7 +90,7 @@ CLASS_METRIC = re.compile(
 )
 """Names of what is measured of classifiers; TRL's `mean_token_accuracy` is none"""
 CAUSES_OF_UNMOVED_WEIGHTS = (
-    "does the optimizer hold the weights that are trained (made behind get_peft_model, over the same model:"
+    "does the optimizer hold the weights that are trained (made after get_peft_model, over the same model:"
     " truetune check SCRIPT)",
     "is the adapter in the forward pass and are its weights trained (print_trainable_parameters, not disabled,"
     " is_trainable=True)",
@@ -168,9 +168,7 @@ class FlatLoss(LogRule):
             f"the loss stays at {fall.level:.4g} over {loss.step.size:,} records (the line through it falls by"
             f" {fall.drop / fall.level:.1%})"
         )
-        if evaluated:
-            value, count = evaluated
-            text += f", and {count:,} evaluations give {value:.6g} in every digit that is logged"
+        text += _of_evaluations(evaluated)
         if classes:
             text += (
                 f": {math.log(classes):.4g} is that of a model that guesses among {classes} classes"
@@ -193,28 +191,13 @@ class FlatLoss(LogRule):
 
     def _finding(self, loss: Curve, fall: Fall) -> Finding:
         log, line = self.subject, fall.line
-        is_certain = fall.stays or fall.has_no_rate
-        is_too_low = _is_rate_too_low(log, fall.peak_rate)
-        if fall.peak_rate == 0:
-            why = ": the learning rate is 0"
-        elif fall.has_no_rate or is_too_low:
-            why = f": the learning rate is at most {fall.peak_rate:.3g}"
-        else:
-            why = f" although the rows were seen {log.epochs:.3g} times"
-        # At an ordinary rate, and under gradients, rows that are seen again are always learned a little.
-        moves_nothing = not is_certain and not is_too_low and _has_rate_and_gradient(log, fall)
-        names_cause = is_certain or is_too_low or moves_nothing
-        severity: Severity = "warning" if names_cause else "info"
-        if fall.peak_rate == 0:
-            severity = "error"
+        moves_nothing = _moves_nothing_at_ordinary_rate(log, fall)
         evaluated = _unmoved_evaluations(log) if fall.stays and not fall.has_no_rate else None
-        if evaluated is not None:
-            why += f", and {evaluated[1]:,} evaluations give {evaluated[0]:.6g} in every digit that is logged"
         return self.finding(
-            f"the loss {'stays' if is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
-            f" {loss.step.size:,} records{why}",
+            f"the loss {'stays' if fall.is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
+            f" {loss.step.size:,} records{_why_it_should_fall(log, fall)}{_of_evaluations(evaluated)}",
             _remedy(log, fall) if evaluated is None else _why_no_weight_moves(log),
-            severity=severity,
+            severity=_severity(log, fall),
             evidence=(
                 f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
                 f"{line.high * fall.span:+.3g}), noise {fall.noise:.3g}",
@@ -267,6 +250,11 @@ class Fall:
         )
 
     @property
+    def is_certain(self) -> bool:
+        """Is it certain that the loss does not move, or that the rate moves nothing?"""
+        return self.stays or self.has_no_rate
+
+    @property
     def hardly_falls(self) -> bool:
         """Did it fall by less than runs that learn, although the rows were seen again?"""
         # A line that may as well rise (its 95 % interval holds 0) falls by chance: there the noise alone decides.
@@ -295,6 +283,38 @@ class Fall:
             return False
         never_moved = self.has_no_rate and self.drop < max(MOVES * self.level, self.noise)
         return self.stays or self.hardly_falls or never_moved
+
+
+def _moves_nothing_at_ordinary_rate(log: RunLog, fall: Fall) -> bool:
+    """Does the loss hardly fall under an ordinary rate and gradients, where rows seen again are always learned?"""
+    may_be_rate = fall.is_certain or _is_rate_too_low(log, fall.peak_rate)
+    return not may_be_rate and _has_rate_and_gradient(log, fall)
+
+
+def _severity(log: RunLog, fall: Fall) -> Severity:
+    """An error without any learning rate, a note where nothing names a cause."""
+    if fall.peak_rate == 0:
+        return "error"
+    is_too_low = _is_rate_too_low(log, fall.peak_rate)
+    names_cause = fall.is_certain or is_too_low or _moves_nothing_at_ordinary_rate(log, fall)
+    return "warning" if names_cause else "info"
+
+
+def _why_it_should_fall(log: RunLog, fall: Fall) -> str:
+    """Why the loss does not fall, where the rate is the reason; else why it should."""
+    if fall.peak_rate == 0:
+        return ": the learning rate is 0"
+    if fall.has_no_rate or _is_rate_too_low(log, fall.peak_rate):
+        return f": the learning rate is at most {fall.peak_rate:.3g}"
+    return f" although the rows were seen {log.epochs:.3g} times"
+
+
+def _of_evaluations(unmoved: tuple[float, int] | None) -> str:
+    """`, and 4 evaluations give 1.5 ...`; empty where evaluations differ."""
+    if unmoved is None:
+        return ""
+    value, count = unmoved
+    return f", and {count:,} evaluations give {value:.6g} in every digit that is logged"
 
 
 def _is_mostly_without_rate(log: RunLog) -> bool:
@@ -395,14 +415,12 @@ def _trains_adapter(log: RunLog) -> bool:
 
 def _may_train_adapter(log: RunLog) -> bool:
     """Is an adapter trained, or is it not known what is?"""
-    share = log.output.settings.share if log.output is not None else None
-    return _trains_adapter(log) or share is None
+    return _trains_adapter(log) or _share_of_weights(log) is None
 
 
-def _printed_share(log: RunLog) -> str:
-    """Of the weights, as the output prints it."""
-    share = log.output.settings.share if log.output is not None else None
-    return f"; {share:.2g} of all weights" if share is not None else ""
+def _share_of_weights(log: RunLog) -> float | None:
+    """The share of the weights that is trained, as the output prints it."""
+    return log.output.settings.share if log.output is not None else None
 
 
 def _has_rate_and_gradient(log: RunLog, fall: Fall) -> bool:
@@ -469,8 +487,10 @@ def _remaining_causes(log: RunLog, peak: float | None) -> list[str]:
         )
     frozen = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
     if frozen is not None:
+        share = _share_of_weights(log)
+        of_all = f"; {share:.2g} of all weights" if share is not None else ""
         causes.append(
-            f"are the right weights trained ({frozen.place} chooses them{_printed_share(log)}: print the names with"
+            f"are the right weights trained ({frozen.place} chooses them{of_all}: print the names with"
             " requires_grad, and see that they are layers of this model)"
         )
     elif _may_train_adapter(log):
