@@ -66,7 +66,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from truetune.checks.architecture_overrides import (
     ONLY_FAR_POSITIONS,
@@ -93,6 +93,13 @@ NO_USES = Unmet(
     "give both: truetune check TRAINING EXPORT",
 )
 VERBS = {"merges": "merges it", "loads": "loads it", "serves": "serves it"}
+
+
+class _MergedConfig(NamedTuple):
+    """config.json of a merged model."""
+
+    file: Path
+    values: Mapping[str, Any]
 
 
 class PositionsScaledInTrainingOnly(ConfigRule):
@@ -136,29 +143,18 @@ class PositionsScaledInTrainingOnly(ConfigRule):
         ]
 
     def _finding(self, override: Override, use: WeightUse) -> Finding | None:
-        config = self.subject
-        merged = next(
-            (found for one in use.writes if (found := config_of_folder(one, Path(use.file)))), None
-        )
-        stored = stored_value(merged[1], override.key) if merged is not None else None
+        merged = _merged_config(use)
+        stored = stored_value(merged.values, override.key) if merged is not None else None
         is_other = stored is not None and is_other_value(override, stored)
-        is_set = override.key in (use.overrides or ()) or self._is_set_by_server(override, use)
-        if not is_other and (is_set or stored is not None or self._is_no_change(override, merged)):
+        if not is_other and (stored is not None or self._is_met(override, use, merged)):
             return None
-        known = self._known_positions(merged)
-        limit = config.spec.max_length
-        lines = written_scaling(override, limit if type(limit) is int else None, known)
+        lines = written_scaling(override, self._max_length(), self._known_positions(merged))
         has = "none" if stored is None else str(stored)
-        holds = f" ({merged[0].as_posix()} has {has})" if merged is not None else ""
-        where = (
-            f"config.json in {use.writes[0]}"
-            if use.writes
-            else f"the config of the base there ({use.text})"
-        )
+        holds = f" ({merged.file.as_posix()} has {has})" if merged is not None else ""
         return self.finding(
             f"the adapter was trained with {override.key}: {override.kind}, and {PurePath(use.file).name}"
             f" {VERBS[use.verb]} {'with another' if is_other else 'without'}{holds}. {_effect(override)}",
-            f"write {lines} into {where}; then ask the same prompt before and after",
+            f"write {lines} into {_config_to_edit(use)}; then ask the same prompt before and after",
             severity="warning" if override.kind in ONLY_FAR_POSITIONS else "error",
             cases=[
                 self._case_of_override(override),
@@ -166,6 +162,16 @@ class PositionsScaledInTrainingOnly(ConfigRule):
                 *_case_of_merged(override, merged, has),
             ],
         )
+
+    def _is_met(self, override: Override, use: WeightUse, merged: _MergedConfig | None) -> bool:
+        """Does the use compute as the training did: by its own setting, a server's, or the base as it is?"""
+        is_set = override.key in (use.overrides or ()) or self._is_set_by_server(override, use)
+        return is_set or self._is_no_change(override, merged)
+
+    def _max_length(self) -> int | None:
+        """The length of rows in the training, where it is a number."""
+        limit = self.subject.spec.max_length
+        return limit if type(limit) is int else None
 
     def _is_set_by_server(self, override: Override, use: WeightUse) -> bool:
         """Does a server of the merged model set it: `--hf-overrides`?"""
@@ -183,21 +189,19 @@ class PositionsScaledInTrainingOnly(ConfigRule):
             )
         return setting_case(self.subject, override.kind, override.place)
 
-    def _known_positions(self, merged: tuple[Path, Mapping[str, Any]] | None) -> int | None:
+    def _known_positions(self, merged: _MergedConfig | None) -> int | None:
         """The positions that the base knows, by its own config.json or that of the merged model."""
         return known_positions(model_config(self.subject)) or (
-            known_positions(merged[1]) if merged is not None else None
+            known_positions(merged.values) if merged is not None else None
         )
 
-    def _is_no_change(
-        self, override: Override, merged: tuple[Path, Mapping[str, Any]] | None
-    ) -> bool:
+    def _is_no_change(self, override: Override, merged: _MergedConfig | None) -> bool:
         """Does the base compute so already, or does LLaMA-Factory leave the scaling out for rows that fit?"""
         base = model_config(self.subject)
         if base and str(stored_value(base, override.key)) == str(override.value):
             return True
-        limit, known = self.subject.spec.max_length, self._known_positions(merged)
-        is_short = type(limit) is int and known is not None and limit <= known
+        limit, known = self._max_length(), self._known_positions(merged)
+        is_short = limit is not None and known is not None and limit <= known
         return self.subject.stack == "llama-factory" and override.key == POSITIONS and is_short
 
 
@@ -209,8 +213,19 @@ def _effect(override: Override) -> str:
     return "Every position is another one than in training: the answers are word salad, to short prompts too"
 
 
-def _case_of_merged(
-    override: Override, merged: tuple[Path, Mapping[str, Any]] | None, has: str
-) -> Iterator[Case]:
+def _merged_config(use: WeightUse) -> _MergedConfig | None:
+    """config.json of the model that a use writes, where there is one."""
+    found = (config_of_folder(folder, Path(use.file)) for folder in use.writes)
+    return next((_MergedConfig(*one) for one in found if one), None)
+
+
+def _config_to_edit(use: WeightUse) -> str:
+    """Where the scaling has to be written: into the model that the use writes, else into its base."""
+    if use.writes:
+        return f"config.json in {use.writes[0]}"
+    return f"the config of the base there ({use.text})"
+
+
+def _case_of_merged(override: Override, merged: _MergedConfig | None, has: str) -> Iterator[Case]:
     if merged is not None:
-        yield Case(f"{override.key}: {has}", file=str(merged[0]))
+        yield Case(f"{override.key}: {has}", file=str(merged.file))
