@@ -34,6 +34,7 @@ under Adam do so, whatever the learning rate. Train in bf16 instead of fp16; dro
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,24 +48,27 @@ from truetune.checks.unmet_reasons import LOGGED_BY
 from truetune.logs.run_log import Curve, RunLog
 
 LOSSES = ("loss", "eval_loss")
-AT_ONCE = (
+
+
+class _Cause(NamedTuple):
+    """Why a loss is not finite, as its curve shows it."""
+
+    evidence: str
+    advice: str
+
+
+FIRST_UPDATE = _Cause(
+    "the loss before the first update is finite and each after it is not: that update made the"
+    " weights NaN",
     "load the weights as float32 or bfloat16, where they are float16: Adam's eps of 1e-8 is 0 in"
     " float16, so that its first step divides by 0 (`truetune lint SCRIPT` checks it); then look"
-    " for rows without a label, and for a learning rate without warm-up"
+    " for rows without a label, and for a learning rate without warm-up",
 )
-THE_FIRST_UPDATE = (
-    "the loss before the first update is finite and each after it is not: that update made the"
-    " weights NaN"
-)
-
-
-EVALUATION_ALONE = (
+EVALUATION_ALONE = _Cause(
+    "the losses of the training are finite: what fails are the evaluation's rows or its precision",
     "count the labels of each evaluation batch ((labels != -100).sum()): where prompts fill max_length, or the mask"
     " hides all, none is left, and the mean over none is nan. Raise max_length, or leave such rows out; with"
-    " fp16_full_eval=True, take that out first"
-)
-OF_EVALUATION_ALONE = (
-    "the losses of the training are finite: what fails are the evaluation's rows or its precision"
+    " fp16_full_eval=True, take that out first",
 )
 
 
@@ -94,29 +98,26 @@ class LossNotFinite(LogRule):
             first = float(curve.step[bad][0])
             stays = bool(bad[np.argmax(bad) :].all())
             count, total = int(bad.sum()), int(curve.step.size)
-            at_once = name == "loss" and stays and _fails_at_the_first_update(curve)
-            unlabelled = name == "eval_loss" and _only_evaluation_fails(self.subject)
-            older = [step for step in self.subject.checkpoints if step < first]
+            known = self._known_cause(curve, name, stays=stays)
             yield self.finding(
                 f"{name} is not finite at {count:,} of {total:,} logged steps"
                 + (f", and never again from step {first:,.0f} on" if stays else ""),
-                AT_ONCE
-                if at_once
-                else EVALUATION_ALONE
-                if unlabelled
-                else _remedy(self.subject, first),
-                evidence=(describe_steps(curve.step[bad]),)
-                + ((THE_FIRST_UPDATE,) if at_once else ())
-                + ((OF_EVALUATION_ALONE,) if unlabelled else ())
-                + (
-                    (f"the last checkpoint before it: checkpoint-{older[-1]}",)
-                    if older and name == "loss"
-                    else ()
+                known.advice if known is not None else _remedy(self.subject, first),
+                evidence=(
+                    describe_steps(curve.step[bad]),
+                    *((known.evidence,) if known is not None else ()),
+                    *(_last_checkpoint(self.subject, first) if name == "loss" else ()),
                 ),
                 count=count,
                 total=total,
                 figure=draw_curves(name, {name: curve}, {"not finite": first}),
             )
+
+    def _known_cause(self, curve: Curve, name: str, *, stays: bool) -> _Cause | None:
+        """Why the values are not finite, where the curves themselves say it."""
+        if name == "eval_loss":
+            return EVALUATION_ALONE if _only_evaluation_fails(self.subject) else None
+        return FIRST_UPDATE if stays and _fails_at_the_first_update(curve) else None
 
 
 def _remedy(log: RunLog, first: float) -> str:
@@ -128,8 +129,15 @@ def _remedy(log: RunLog, first: float) -> str:
     return f"{advise_restart(log, first)}; lower the learning rate{precision}, and look for rows without a label"
 
 
+def _last_checkpoint(log: RunLog, first: float) -> Iterator[str]:
+    """The last checkpoint before step `first`, where there is one."""
+    older = [step for step in log.checkpoints if step < first]
+    if older:
+        yield f"the last checkpoint before it: checkpoint-{older[-1]}"
+
+
 def _only_evaluation_fails(log: RunLog) -> bool:
-    """Is each loss of the evaluation no number, and each of the training one, up to the last evaluation and behind?"""
+    """Is no loss of the evaluation finite, and each loss of the training?"""
     training, evaluation = log.curve("loss"), log.curve("eval_loss")
     if not training.value.size or np.isfinite(evaluation.value).any():
         return False

@@ -47,6 +47,7 @@ from truetune.checks.count_optimizer_steps import steps_of_log
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
+from truetune.logs.console.console_output import ConsoleOutput
 
 FEW_ROWS = 200
 """Rows of a trial: as `few-rows-reach-the-trainer` has it"""
@@ -138,22 +139,34 @@ class SameRowsOverAndOver(OutputRule):
         output = self.subject.output
         if output is None:
             return None
-        made = steps_of_log(self.subject)
-        counted = output.settings.examples or (made.rows if made is not None else None)
+        counted = self._counted(output)
         mapped = output.settings.rows_mapped
-        # Where the trainer counts more, another set was mapped, or a part came from a cache.
-        if mapped and mapped >= (counted or 0):
-            if counted and mapped > FEW_ROWS and counted < FEW_OF_FILE * mapped:
-                return _Rows(counted, f"the trainer counts {counted:,} rows")
+        if mapped and _are_those_trained(mapped, counted):
             return _Rows(mapped, f"{mapped:,} rows were tokenized or mapped", is_mapped=True)
-        if output.settings.examples:
-            return _Rows(counted or 0, f"the trainer counts {counted:,} rows")
-        return _Rows(counted, made.why) if counted and made is not None else None
+        return counted
+
+    def _counted(self, output: ConsoleOutput) -> _Rows | None:
+        """The rows that the trainer counts, else those of the steps; None where the output says neither."""
+        examples = output.settings.examples
+        if examples:
+            return _Rows(examples, f"the trainer counts {examples:,} rows")
+        made = steps_of_log(self.subject)
+        return _Rows(made.rows, made.why) if made is not None and made.rows else None
 
     def _is_known_by_heart(self) -> bool:
         """Is the loss at the end that of rows that are known by heart?"""
         loss = self.subject.curve("loss").finite()
         return bool(loss) and float(loss.value[-3:].mean()) < KNOWN_BY_HEART
+
+
+def _are_those_trained(mapped: int, counted: _Rows | None) -> bool:
+    """Are the rows that were mapped those that the run trained?"""
+    if counted is None:
+        return True
+    # Where the trainer counts more, another set was mapped, or a part came from a cache. Where it counts few of many,
+    # most were left out after the mapping, or packed.
+    are_few_of_many = mapped > FEW_ROWS and counted.rows < FEW_OF_FILE * mapped
+    return mapped >= counted.rows and not are_few_of_many
 
 
 def _passes(epochs: float) -> str:
