@@ -32,7 +32,7 @@ BYTES_OF_STATES = 12
 top: DeepSpeed's own estimate (estimate_zero3_model_states_mem_needs) is 16 to 18 bytes"""
 GIB = 1 << 30
 ADAPTERS = ("peft", "lora")
-"""Words one of which stands in each script that trains an adapter: then few weights have states"""
+"""Each script that trains an adapter has one of these words"""
 ADAPTER_FILE = "adapter_config.json"
 LOADS = ("transformers.AutoModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 MODEL_OPTIONS = ("model_name_or_path", "model_name", "model_id", "base_model", "model")
@@ -72,26 +72,37 @@ def fully_trained(config: Config) -> TrainedModel | None:
 
 def model_of_launch(launch: LaunchFiles) -> TrainedModel | None:
     """The model that a launch trains whole; None where it trains an adapter, or nothing says which it is."""
-    words = " ".join(launch.command.words).lower()
-    if any(word in words for word in ADAPTERS) or launch.settings is not None:
+    if _names_adapter(" ".join(launch.command.words)) or launch.settings is not None:
         return None
     given = launch.option(*MODEL_OPTIONS)
+    name = str(given.value) if given is not None else ""
     if launch.script is None:
-        return _named_model(str(given.value)) if given is not None else None
+        return _named_model(name)
     try:
-        module = read_module(launch.script)
-        if any(word in module.text.lower() for word in ADAPTERS):
-            return None
-        config = next(iter(extract_configs(module)), None)
-        found = fully_trained(config) if config is not None else None
-        name = str(given.value) if given is not None else find_model_name(module)
+        return _model_of_script(read_module(launch.script), name)
     except (TruetuneError, OSError, ValueError):
         return None
-    return found or (_named_model(name) if name and config is None else None)
+
+
+def _model_of_script(module: Module, name: str) -> TrainedModel | None:
+    """The model that a script trains whole, by its settings; without any, that of the option `name`, or its own."""
+    if _names_adapter(module.text):
+        return None
+    config = next(iter(extract_configs(module)), None)
+    if config is not None:
+        return fully_trained(config)
+    return _named_model(name or find_model_name(module) or "")
+
+
+def _names_adapter(text: str) -> bool:
+    """Does a script or a command name an adapter? Then few weights have states."""
+    return any(word in text.lower() for word in ADAPTERS)
 
 
 def _named_model(name: str) -> TrainedModel | None:
-    """The model of that name, where its size is known."""
+    """The model of that name, where its size is known; None for an empty one."""
+    if not name:
+        return None
     parameters = parameters_of_model(Path(name).as_posix())
     return TrainedModel(name, parameters) if parameters is not None else None
 
@@ -105,7 +116,7 @@ def states_of_config(config: Config) -> Iterator[SettingBeside]:
 
 def states_of_script(module: Module, configs: Sequence[Config]) -> Iterator[SettingBeside]:
     """The same of a script that names no adapter."""
-    if not any(word in module.text.lower() for word in ADAPTERS):
+    if not _names_adapter(module.text):
         for config in configs:
             yield from states_of_config(config)
 

@@ -337,12 +337,7 @@ class ConsoleReader:
         if not self._lines:
             return None
         ended, survived = self._failures()
-        if self._markers.finish() and LABELS_MASKED in self._noticed:
-            self._noticed[MARKER_TOKENS] = self._noticed.pop(LABELS_MASKED)
-        if self._weights.is_of_heads:
-            self._leave_out_new_heads()
-        notices = [self._notice(name, printed) for name, printed in self._noticed.items()]
-        notices += self._notices_of_layers()
+        notices = self._all_notices()
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
         if ended is not None and _is_report_of(ended, ends):
             ended = None  # the launcher's own exception, on a process that was killed
@@ -374,6 +369,15 @@ class ConsoleReader:
             prepared=self._prepared.finish(),
             is_relaunched=self._steps_at_launch == (self._now.records, self._done),
         )
+
+    def _all_notices(self) -> list[Notice]:
+        """The known messages, by what the whole output says of them."""
+        if self._markers.finish() and LABELS_MASKED in self._noticed:
+            self._noticed[MARKER_TOKENS] = self._noticed.pop(LABELS_MASKED)
+        if self._weights.is_of_heads:
+            self._leave_out_new_heads()
+        notices = [self._notice(name, printed) for name, printed in self._noticed.items()]
+        return [*notices, *self._notices_of_layers()]
 
     def _leave_out_new_heads(self) -> None:
         """Takes reports on heads out of the messages, where the training that teaches them follows."""

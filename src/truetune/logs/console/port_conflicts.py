@@ -8,6 +8,7 @@ each takes itself for the first process. No other run and no other port has a pa
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 TAKEN_PORT = re.compile(
@@ -99,19 +100,28 @@ class PortConflictReader:
         """The port that several processes of the run tried to open; None where it was one, or at other times."""
         if self._seconds and self._seconds[1] - self._seconds[0] > MAX_SECONDS:
             return None
-        for port, labels in self._tasks_of.items():
-            tasks = sorted(map(int, labels))
-            host = next(
-                (name for name, own in self._hosts.items() if len(own.intersection(tasks)) > 1), ""
-            )
-            if self._hosts and not host:
-                continue  # one on each machine: something of another run may hold the port on all of them
-            here = tuple(one for one in tasks if not host or one in self._hosts[host])
-            failures = self._failures.get(port, 0)
-            is_unnumbered = not tasks and failures > 1 and len(self._launchers) > 1
-            if len(here) > 1 or is_unnumbered:
-                return PortConflict(port, here, failures, host, len(self._launchers))
-        return None
+        conflicts = (self._conflict_at(port) for port in self._tasks_of)
+        return next((conflict for conflict in conflicts if conflict is not None), None)
+
+    def _conflict_at(self, port: str) -> PortConflict | None:
+        """Who failed at a port, where they are several on one machine; None elsewhere."""
+        tasks = tuple(sorted(map(int, self._tasks_of[port])))
+        host = self._host_of_several(tasks)
+        if host:
+            tasks = tuple(task for task in tasks if task in self._hosts[host])
+        elif self._hosts:
+            return None  # one on each machine: something of another run may hold the port on all of them
+        failures = self._failures.get(port, 0)
+        launchers = len(self._launchers)
+        are_unnumbered = not tasks and failures > 1 and launchers > 1
+        if len(tasks) < 2 and not are_unnumbered:
+            return None
+        return PortConflict(port, tasks, failures, host, launchers)
+
+    def _host_of_several(self, tasks: Collection[int]) -> str:
+        """The first host on which several of the tasks ran; empty where the output names none."""
+        several = (name for name, own in self._hosts.items() if len(own.intersection(tasks)) > 1)
+        return next(several, "")
 
 
 def _numbers_of(text: str) -> set[int]:
