@@ -3,7 +3,7 @@
 ## What it does
 Takes what a training sets of the model's architecture (`rope_scaling`, `rope_theta`, `sliding_window`: in the
 settings of LLaMA-Factory, in `overrides_of_model_config` of Axolotl, in `model_init_kwargs` of TRL, in a script's
-`from_pretrained` or `config.rope_scaling = ...`), and looks for it in the files that use the trained adapter: an
+`from_pretrained` or `config.rope_scaling = ...`), and searches for it in the files that use the trained adapter: an
 export, a script that merges or loads it, a vLLM server, and config.json of the merged model. It fires where one of
 them leaves it out.
 

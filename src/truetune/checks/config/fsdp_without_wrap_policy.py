@@ -44,7 +44,7 @@ from typing import Any
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.launch_memory_settings import MARKS, NO_POLICY
+from truetune.checks.launch_memory_settings import NO_POLICY
 from truetune.checks.measurement import Measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import TruetuneError
@@ -54,12 +54,15 @@ GATHERING = ("full_shard", "hybrid_shard")
 WRAPS = "auto_wrap"
 POLICIES = ("auto_wrap_policy", "fsdp_auto_wrap_policy")
 LEAST = ("min_num_params", "fsdp_min_num_params")
+ACCELERATE_MARKS = ("fsdp_config", "distributed_type")
+"""Both are in each file of accelerate's that has settings of FSDP"""
 MAX_FILES = 60
+"""Of a folder. Chosen, not measured: it bounds the time"""
 MAX_BYTES = 1 << 16
 """Of a file of accelerate's, which has some forty lines"""
 
 
-class FsdpWrapsNothing(ConfigRule):
+class FsdpWithoutWrapPolicy(ConfigRule):
     code = "CFG099"
     symptoms = ("out-of-memory", "several-gpus")
     severity = "warning"
@@ -124,7 +127,7 @@ class FsdpWrapsNothing(ConfigRule):
                 if one.suffix in (".yaml", ".yml") and one.stat().st_size < MAX_BYTES
             ]
             return any(
-                MARKS[0] in text and "distributed_type" in text
+                all(mark in text for mark in ACCELERATE_MARKS)
                 for text in map(read_config_text, near)
             )
         except (OSError, TruetuneError):
