@@ -66,6 +66,13 @@ def test_each_worker_loads_the_model(tmp_path: Path, command: str, app: str, nam
             "uvicorn app:app --workers 4",
             APP.format("t = AutoTokenizer.from_pretrained('out')  # cuda\n"),
         ),
+        # On the CPU by a map of devices; and loaded once, before the workers are forked.
+        ("uvicorn app:app --workers 4", APP.format(LOAD.replace("cuda:0", "cpu"))),
+        (
+            "uvicorn app:app --workers 4",
+            APP.format(LOAD.replace('"cuda:0"', '{"": "cpu"}')),
+        ),
+        ("gunicorn --preload -w 4 app:app", APP.format(LOAD)),
         # A small model on the CPU, where each worker has cores of its own.
         (
             "uvicorn app:app --workers 4",

@@ -70,7 +70,10 @@ from truetune.parsing.shell_commands import (
 SERVERS = ("uvicorn", "gunicorn", "hypercorn", "fastapi")
 APPLICATION = re.compile(r"^[A-Za-z_][\w.]{0,120}:[A-Za-z_]\w{0,60}(?:\(\))?$")
 LOADS = ("from_pretrained", "pipeline", "LLM", "SentenceTransformer")
-ON_GPU = re.compile(r"cuda|device_map|device\s*=\s*0\b")
+ON_GPU = re.compile(
+    r"cuda|device_map(?!['\"]?\s*[=:]\s*(?:['\"]cpu|None|\{['\"]{2}: ['\"]cpu))|device\s*=\s*0\b"
+)
+"""A CUDA device, or a map of devices that is not the CPU's"""
 GPU_OF_WORKER = re.compile(r"CUDA_VISIBLE_DEVICES|getpid|worker_id|WORKER|set_device|device_count")
 """What may give each worker a GPU of its own"""
 STARTS = re.compile(r"lifespan|startup|post_fork|post_worker_init")
@@ -119,7 +122,8 @@ class EachWorkerLoadsTheModel(CommandRule):
 def _application_of(file: CommandFile, command: ShellCommand) -> _Application | None:
     """The application that a command starts in several processes, where it loads a model; else None."""
     programs = {word.rpartition("/")[2] for word in command.words[:4]}
-    if programs.isdisjoint(SERVERS):
+    # Under --preload the model is loaded once, before the workers are forked.
+    if programs.isdisjoint(SERVERS) or "--preload" in command.words:
         return None
     workers = parse_whole_number(last_option(command.words, "--workers", "-w"))
     script = _script_of(file, command)
