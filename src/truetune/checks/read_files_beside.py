@@ -48,6 +48,7 @@ from truetune.logs.files_beside import (
     LABELS_OF_PADS,
     LENGTH_LIMIT,
     NOTHING_RESUMED,
+    SOFT_PROMPT,
     FilesBeside,
     RowsBeside,
     RunBeside,
@@ -120,6 +121,12 @@ CAP_OPTIONS = (
 """A server's cap of requests, and how commands spell it"""
 ADAPTER_MAKERS = ("peft.*", "unsloth.*.get_peft_model", "swift.*")
 """Calls of a script that trains an adapter"""
+SOFT_PROMPT_MAKERS = (
+    "peft.*PromptTuningConfig",
+    "peft.PromptEncoderConfig",
+    "peft.PrefixTuningConfig",
+    "peft.CPTConfig",
+)
 RESUMING_WORDS = ("resume", "ckpt_path", "load_state", "get_last_checkpoint")
 """One of them stands in each script that resumes from a checkpoint"""
 CAP_PROGRAMS = {
@@ -369,6 +376,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from states_of_script(module, configs)
     yield from _left_in_eval_mode(module)
     yield from _frozen_in_code(module)
+    yield from _soft_prompts(module)
     yield from _trains_without_resuming(module)
     yield from _kept_by_evaluation(module)
     yield from _labels_of_pads(module)
@@ -510,6 +518,13 @@ def _frozen_in_code(module: Module) -> Iterator[SettingBeside]:
         if call.args and module.flow.value(call.args[0]) is False:
             text = " ".join(ast.unparse(call.node).split())
             yield _setting_at(module, call, FROZEN_IN_CODE, True, text)
+
+
+def _soft_prompts(module: Module) -> Iterator[SettingBeside]:
+    """Where a script trains the vectors of a prompt, and no weight of the model."""
+    for call in module.calls(*SOFT_PROMPT_MAKERS):
+        text = " ".join(ast.unparse(call.node).split())
+        yield _setting_at(module, call, SOFT_PROMPT, True, text)
 
 
 def _left_in_eval_mode(module: Module) -> Iterator[SettingBeside]:

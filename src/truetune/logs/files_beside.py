@@ -44,6 +44,8 @@ NOTHING_RESUMED = "nothing_resumed"
 """The setting that stands for a call that trains without resuming"""
 LABELS_OF_PADS = "labels_of_pads"
 """The setting that stands for labels which a script counts from the side of the pads; its value says how"""
+SOFT_PROMPT = "soft_prompt"
+"""The setting that stands for a prompt whose vectors alone are trained, as a script makes it by PEFT"""
 FROZEN_IN_CODE = "frozen_in_code"
 """The setting that stands for weights of a model without an adapter which a script freezes or unfreezes itself"""
 VALUE_NAMES = {True: "on", False: "off"}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import truetune
 from truetune.checks.check_paths import check_paths
 from truetune.settings.run_spec import RunSpec
 
@@ -63,6 +64,28 @@ def test_a_norm_or_two(tmp_path: Path, printed: str) -> None:
 )
 def test_small_parts_that_are_meant(tmp_path: Path, printed: str, losses: str) -> None:
     assert "almost-nothing-is-trained" not in findings(tmp_path, printed, losses=losses)
+
+
+PROMPT = """from peft import PromptTuningConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer
+model = AutoModelForCausalLM.from_pretrained("me/my-model")
+model = get_peft_model(model, PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=8))
+Trainer(model=model, train_dataset=rows).train()
+"""
+OF_A_PROMPT = "trainable params: 16,384 || all params: 30,532,139,008 || trainable%: 0.0001"
+"""Eight vectors of a mixture of experts, whose width is small beside its parameters"""
+
+
+def test_a_prompt_is_few_vectors_on_purpose(tmp_path: Path) -> None:
+    assert "almost-nothing-is-trained" not in findings(tmp_path, OF_A_PROMPT, PROMPT)
+
+
+@pytest.mark.parametrize(("kind", "is_found"), [("PROMPT_TUNING", False), ("LORA", True)])
+def test_the_saved_adapter_says_what_was_trained(tmp_path: Path, kind: str, is_found: bool) -> None:
+    (tmp_path / "adapter_config.json").write_text(f'{{"peft_type": "{kind}"}}')
+    (tmp_path / "train.log").write_text(OF_A_PROMPT + "\n" + LOSSES)
+    found = truetune.diagnose(str(tmp_path), select=["almost-nothing-is-trained"]).findings
+    assert bool(found) is is_found
 
 
 def test_a_script_that_freezes_trains_no_adapter(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 ## What it does
 Reads how many parameters are trained, and of how many, as PEFT, Unsloth and scripts print it (`trainable params: 3,584
 || all params: 7,615,616,512`). It fires for a language model where the trained ones are fewer than two vectors of the
-model's width can hold: no matrix of a layer, and no adapter, is that small.
+model's width can hold: no matrix of a layer, and no adapter of layers, is that small. Silent for prompt tuning, where
+the script beside the log or the saved adapter says so: a prompt of one token is one vector.
 
 ## Why it is bad
 What was to be trained is frozen: a filter on the names of weights that matches no layer, or an adapter that was frozen.
@@ -41,7 +42,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.flat_loss import CLASS_METRIC
 from truetune.checks.rule import OutputRule
-from truetune.logs.files_beside import FROZEN_IN_CODE
+from truetune.logs.files_beside import FROZEN_IN_CODE, SOFT_PROMPT
+from truetune.logs.run_log import RunLog
 
 MIN_PARAMETERS = 50_000_000
 """Of a model below which it is a toy"""
@@ -49,6 +51,11 @@ MIN_PARAMETERS = 50_000_000
 # more have 16 layers at least. So its width is at most the root of a 190th: 6,300 for Qwen2.5-7B, which has 3,584.
 PARAMETERS_BY_SQUARED_WIDTH = 190
 VECTORS = 2
+"""Chosen: a norm has one vector, a matrix of LoRA two at the least"""
+KINDS_OF_PROMPTS = frozenset(
+    ("PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "MULTITASK_PROMPT_TUNING", "CPT")
+)
+"""PEFT's names of adapters that are vectors before the text"""
 
 
 class AlmostNothingIsTrained(OutputRule):
@@ -85,6 +92,8 @@ class AlmostNothingIsTrained(OutputRule):
         output = log.output
         if trained > most or (output is not None and output.settings.sharded):
             return
+        if _trains_prompt(log):
+            return
         place = next(log.files_beside.all_named(FROZEN_IN_CODE), None)
         where = f"{place.place} chooses them: " if place is not None else ""
         yield self.finding(
@@ -103,3 +112,9 @@ class AlmostNothingIsTrained(OutputRule):
         if printed is None or not printed.trained or not printed.parameters:
             return None
         return printed.trained, printed.parameters
+
+
+def _trains_prompt(log: RunLog) -> bool:
+    """Are the vectors of a prompt trained on purpose, by the script beside the log or by the saved adapter?"""
+    is_made = any(log.files_beside.all_named(SOFT_PROMPT))
+    return is_made or log.facts.get("adapter") in KINDS_OF_PROMPTS
