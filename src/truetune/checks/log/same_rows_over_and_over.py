@@ -103,16 +103,16 @@ class SameRowsOverAndOver(OutputRule):
         if self._are_few(trained, of_file):
             yield self.finding(
                 f"the run trained {trained.rows:,} of {of_file:,} rows{_passes(epochs)}",
-                "find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option like max_train_samples, a"
-                " .select(range(...)) or [:N]), remove it, and train again from the base",
+                "unless this is a trial: find what limits the rows (a variable like SMOKE_TEST or DEBUG, an option like"
+                " max_train_samples, a .select(range(...)) or [:N]), remove it, and train again from the base",
                 evidence=[trained.why],
             )
         elif epochs >= VERY_MANY_EPOCHS and self._is_known_by_heart():
             yield self.finding(
                 f"the run saw the same {trained.rows:,} rows {epochs:,.0f} times: its loss says that they are known by"
                 " heart",
-                "train all rows (is a limit of a trial still in force?) for 1 to 5 epochs, and watch an evaluation"
-                " loss",
+                "nothing to do if this tests whether the rows can be learned; else train all rows (is a limit of a"
+                " trial still in force?) for 1 to 5 epochs, and watch an evaluation loss",
                 severity="info",
                 evidence=[trained.why],
             )
