@@ -53,6 +53,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.learning_rate_ended_early import IDLE_RATE
 from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_diverges import ends_above_beginning
+from truetune.checks.log.trained_part import trains_adapter
 from truetune.checks.rule import LogRule
 from truetune.logs.files_beside import FROZEN_IN_CODE
 from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
@@ -349,7 +350,7 @@ def _is_worth_a_note(log: RunLog) -> bool:
     """Is a flat loss worth a note: of rows that were all seen, of an adapter, of SFT, or of a run of few steps?"""
     if not _may_be_seen_once(log):
         return False
-    is_sft = _trains_adapter(log) or bool(log.curve("mean_token_accuracy"))
+    is_sft = trains_adapter(log) or bool(log.curve("mean_token_accuracy"))
     is_whole_pass = not log.curve("epoch") or log.epochs >= WHOLE_PASS
     is_short = not log.is_numbered and log.last_step < FEW_STEPS
     return is_sft or is_whole_pass or is_short
@@ -401,21 +402,12 @@ def _is_rate_too_low(log: RunLog, peak: float | None) -> bool:
     """Is the peak of the learning rate so low that nothing else need be looked for first?"""
     if peak is None:
         return False
-    return peak < (ADAPTER_RATE if _trains_adapter(log) else LOWEST_RATE)
-
-
-def _trains_adapter(log: RunLog) -> bool:
-    """Is an adapter trained, as its files or the settings in the console output say?"""
-    if "adapter" in log.facts:
-        return True
-    # A small share of the weights is an adapter's, except where the script freezes the others itself.
-    is_frozen = any(log.files_beside.all_named(FROZEN_IN_CODE))
-    return log.output is not None and log.output.settings.trains_adapter and not is_frozen
+    return peak < (ADAPTER_RATE if trains_adapter(log) else LOWEST_RATE)
 
 
 def _may_train_adapter(log: RunLog) -> bool:
     """Is an adapter trained, or is it not known what is?"""
-    return _trains_adapter(log) or _share_of_weights(log) is None
+    return trains_adapter(log) or _share_of_weights(log) is None
 
 
 def _share_of_weights(log: RunLog) -> float | None:
@@ -442,7 +434,7 @@ def _remedy(log: RunLog, fall: Fall) -> str:
         return f"ask in this order: {'; '.join((*CAUSES_OF_UNMOVED_WEIGHTS, *_remaining_causes(log, fall.peak_rate)))}"
     if not _is_rate_too_low(log, fall.peak_rate):
         return what_remains(log, fall.peak_rate)
-    if _trains_adapter(log):
+    if trains_adapter(log):
         usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
     else:
         usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"
