@@ -30,6 +30,9 @@ BYTES_OF_STATES = 12
 """The least that Adam keeps of a trained weight on the CPU: the weight and two moments in float32
 (deepspeed/ops/adam/cpu_adam.py, deepspeed/runtime/zero/stage3.py). Gradients, and buffers of pinned memory, come on
 top: DeepSpeed's own estimate (estimate_zero3_model_states_mem_needs) is 16 to 18 bytes"""
+ROOM_FOR_THE_REST = 2
+"""Times the states: gradients, buffers, weights while they are loaded, and the processes. Chosen: these 24 bytes a
+weight are a third more than DeepSpeed's own estimate"""
 GIB = 1 << 30
 ADAPTERS = ("peft", "lora")
 """Each script that trains an adapter has one of these words"""
@@ -57,6 +60,11 @@ def parameters_of_model(name: str) -> int | None:
         return parse_architecture(published).parameters if published is not None else None
     except TruetuneError:
         return None
+
+
+def memory_to_ask_for(states_gib: float) -> float:
+    """GiB of a machine's memory that hold the states of an optimizer, and what else a run needs there."""
+    return ROOM_FOR_THE_REST * states_gib
 
 
 def fully_trained(config: Config) -> TrainedModel | None:

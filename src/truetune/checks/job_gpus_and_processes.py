@@ -16,6 +16,7 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
+    options_before_script,
     parse_whole_number,
     variables_set_once,
 )
@@ -285,7 +286,7 @@ def _torchrun_launch(command: ShellCommand) -> ProcessLaunch | None:
     options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
-    count_option = last_option(_of_launcher(options), "--nproc-per-node")
+    count_option = last_option(options_before_script(options), "--nproc-per-node")
     count = parse_whole_number(count_option) if count_option is not None else 1
     text = (
         f"--nproc-per-node {count_option}"
@@ -300,7 +301,7 @@ def _deepspeed_launch(command: ShellCommand) -> ProcessLaunch | None:
     options = command.behind("deepspeed")
     if options is None:
         return None
-    options = _of_launcher(options)
+    options = options_before_script(options)
     included = last_option(options, "--include")
     if included is not None:
         host, _, devices = included.partition(":")
@@ -334,7 +335,7 @@ def commands_kept_on_cpu(file: CommandFile) -> list[tuple[ShellCommand, str]]:
 def _cpu_setting(command: ShellCommand, folder: Path) -> str | None:
     """What tells a command to train on the CPU: an option, or a line of the settings that it names."""
     options = command.behind("accelerate", "launch")
-    if options is not None and last_option(_of_launcher(options), "--cpu") is not None:
+    if options is not None and last_option(options_before_script(options), "--cpu") is not None:
         return "accelerate launch --cpu"
     visible = command.variables.get("CUDA_VISIBLE_DEVICES")
     if visible in HIDES_ALL_GPUS:
@@ -356,7 +357,7 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> ProcessLaunch | N
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
-    options = _of_launcher(options)
+    options = options_before_script(options)
     name = last_option(options, "--config-file")
     config = _accelerate_config(folder / name) if name else {}
     if config is None:
@@ -425,14 +426,6 @@ def _swift_launch(command: ShellCommand, file: CommandFile) -> ProcessLaunch | N
     if last_option(command.words, "--deepspeed"):
         shares = "ms-swift spreads the layers over them, and stops at --deepspeed, which takes one GPU a process"
     return ProcessLaunch(command, count, 1, "NPROC_PER_NODE", text, False, shares_one_model=shares)
-
-
-def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
-    """The options before the script, whose own may have the same names."""
-    script = next(
-        (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
-    )
-    return options[:script]
 
 
 def _accelerate_config(path: Path) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.arguments_of_several_stacks import zero_offloads
 
 MAX_FILES = 60
+"""Of a folder. Chosen, not measured: it bounds the time"""
 OFF = ("none", "false", "False", "no", False, None)
 """Words by which settings switch something off"""
 OFFLOAD_KEYS: dict[Offload, str] = {

@@ -56,6 +56,7 @@ LOADS = (
 )
 SAVES = ("save_pretrained", "save_quantized", "save_pretrained_merged")
 MAX_SCRIPT_BYTES = 1 << 20
+"""Chosen, not measured: it bounds the time; no script of one's own is that long"""
 
 
 class MakingStep(NamedTuple):
@@ -151,7 +152,7 @@ def path_given(module: Module, node: ast.expr | None, words: tuple[str, ...]) ->
     Args:
         module: the script.
         node: `args.out`, `sys.argv[1]`, a parameter of the function that `fire` calls, a constant.
-        words: those behind the script's name.
+        words: those after the script's name.
     """
     if node is None:
         return ""

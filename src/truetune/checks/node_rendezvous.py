@@ -18,6 +18,7 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
+    options_before_script,
     parse_commands,
     parse_whole_number,
     variables_set_once,
@@ -211,7 +212,7 @@ def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
-    own = _of_launcher(options)
+    own = options_before_script(options)
     nodes = last_option(own, "--nnodes")
     if nodes is None or "--standalone" in own or _is_first_node(own, "--node-rank"):
         return None
@@ -227,7 +228,7 @@ def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, 
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
-    own = _of_launcher(options)
+    own = options_before_script(options)
     name = last_option(own, "--config-file") or ""
     if "$" in name:
         # `--config_file "$1"`: each machine is given its own of the files that stand beside the script.
@@ -246,7 +247,7 @@ def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, 
 def _deepspeed_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
     """The same of DeepSpeed; without an address it takes the first line of its host file."""
     options = command.behind("deepspeed")
-    own = _of_launcher(options) if options is not None else ()
+    own = options_before_script(options) if options is not None else ()
     address = last_option(own, "--master-addr")
     nodes = last_option(own, "--num-nodes") or str(
         _count_hosts(folder / (last_option(own, "--hostfile") or "."))
@@ -318,14 +319,6 @@ def _finds_first_node(script: Path) -> bool:
 def _is_first_node(options: tuple[str, ...], name: str) -> bool:
     """Is the command that of the first node alone? It may call itself by any name."""
     return last_option(options, name) == "0"
-
-
-def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
-    """The options before the script, whose own may have the same names."""
-    script = next(
-        (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
-    )
-    return options[:script]
 
 
 def _config_of_later_machine(folder: Path) -> str:

@@ -24,6 +24,7 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
+    options_before_script,
     parse_commands,
     parse_whole_number,
     read_commands,
@@ -31,7 +32,13 @@ from truetune.parsing.shell_commands import (
 )
 
 SRUN, MPI = "srun", frozenset(("mpirun", "mpiexec", "prun", "orterun"))
-SHELLS = frozenset(("bash", "sh", "zsh"))
+STARTED_PROGRAMS = frozenset(
+    (
+        *("bash", "sh", "zsh", "env", "singularity", "apptainer"),
+        *("torchrun", "accelerate", "deepspeed", "python", "python3"),
+    )
+)
+"""Where the options of srun or MPI end"""
 OPEN_QUOTE = re.compile(r"^\s*(?:srun|mpirun|mpiexec|prun)\b[^'\"]*\s-l?c\s+(['\"])")
 """`srun bash -c '` whose quote may close on a later line"""
 GUARDED = re.compile(r"SLURM_LOCALID|LOCAL_RANK|--gpus-per-task|--gpu-bind")
@@ -69,6 +76,8 @@ class TaskLaunch(NamedTuple):
 
 
 class _Tasks(NamedTuple):
+    """How often a command runs on a node, and the setting that says so."""
+
     text: str
     setting: str
     line: int
@@ -124,7 +133,7 @@ def is_direct(command: ShellCommand) -> bool:
 
 
 def _join_quoted_lines(text: str) -> str:
-    """The same lines; a command in quotes that goes over several of them stands on the first, for the line numbers."""
+    """The same lines, with each command in quotes on its first line: so the line numbers stay."""
     lines = text.splitlines()
     joined: list[str] = []
     place = 0
@@ -195,7 +204,7 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
     for words in TORCHRUN:
         options = command.behind(*words)
         if options is not None:
-            own = _of_launcher(options)
+            own = options_before_script(options)
             is_alone = "--standalone" in own
             return _Launcher(
                 "torchrun",
@@ -206,7 +215,7 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
             )
     options = command.behind("accelerate", "launch")
     if options is not None:
-        own = _of_launcher(options)
+        own = options_before_script(options)
         return _Launcher(
             "accelerate launch",
             last_option(own, "--num-machines"),
@@ -217,22 +226,16 @@ def _read_launcher(command: ShellCommand) -> _Launcher | None:
     options = command.behind("deepspeed")
     if options is None:
         return None
-    own = _of_launcher(options)
+    own = options_before_script(options)
     processes = last_option(own, "--num-gpus") or "gpu"
     port = last_option(own, "--master-port") or ""
     return _Launcher("deepspeed", last_option(own, "--num-nodes"), processes, False, port)
 
 
 def _port_of_torchrun(own: tuple[str, ...]) -> str:
-    """The port that it is given, by itself or behind the address."""
+    """The port that it is given, by itself or after the address."""
     endpoint = last_option(own, "--rdzv-endpoint") or ""
     return last_option(own, "--master-port") or endpoint.rpartition(":")[2]
-
-
-def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
-    """The options before the script, whose own may have the same names."""
-    script = next((n for n, word in enumerate(options) if word.endswith(".py")), len(options))
-    return options[:script]
 
 
 def _is_one_per_task(launcher: _Launcher, text: str, file: CommandFile) -> bool:
@@ -337,19 +340,13 @@ def _known_nodes(own: tuple[str, ...], file: CommandFile, launcher: _Launcher) -
 
 def _own_options(command: ShellCommand) -> tuple[str, ...]:
     """The options of srun or of MPI itself, before the program that it starts."""
-    programs = SHELLS | {
-        "torchrun",
-        "accelerate",
-        "deepspeed",
-        "python",
-        "python3",
-        "env",
-        "singularity",
-        "apptainer",
-    }
     own: list[str] = []
     for word in command.words:
-        if " " in word or word.rpartition("/")[2] in programs or word.endswith((".sh", ".bash")):
+        if (
+            " " in word
+            or word.rpartition("/")[2] in STARTED_PROGRAMS
+            or word.endswith((".sh", ".bash"))
+        ):
             break
         glued = GLUED.fullmatch(word)
         own += [glued[1], glued[2]] if glued else [word]

@@ -110,6 +110,12 @@ def is_command_file(path: Path) -> bool:
     return by_name or is_compose_file(path) or is_harness_results(path)
 
 
+def options_before_script(options: tuple[str, ...]) -> tuple[str, ...]:
+    """A launcher's own options: those before the script, whose options may have the same names."""
+    script = next((n for n, word in enumerate(options) if word.endswith(".py")), len(options))
+    return options[:script]
+
+
 def last_option(words: tuple[str, ...], *names: str) -> str | None:
     """The value of the last option of these names (dashes and underscores are the same).
 

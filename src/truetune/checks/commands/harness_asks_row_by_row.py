@@ -44,8 +44,8 @@ from truetune.parsing.shell_commands import CommandFile, last_option, parse_whol
 
 BY_TRANSFORMERS = ("hf", "huggingface", "hf-auto", "hf-multimodal", "")
 """Backends that make no batches by themselves; `hf` is the default"""
-FEW_ROWS = 100.0
-"""Rows of `--limit` up to which a run takes minutes anyhow. A part below 1 is a share of the rows"""
+FEW_ROWS = 100
+"""Rows of `--limit`. Chosen, not measured: so few take minutes anyhow"""
 RESULTS_SUFFIX = ".json"
 """Of files of results, which are read as the command that made them"""
 
@@ -87,6 +87,7 @@ def _is_short(run: HarnessRun) -> bool:
     if not given.replace(".", "", 1).isdecimal():
         # A variable of the shell may be any number.
         return bool(given)
+    # A number with a point is a share of the rows.
     return "." not in given and (parse_whole_number(given) or 0) <= FEW_ROWS
 
 

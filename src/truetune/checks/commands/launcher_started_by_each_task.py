@@ -2,7 +2,7 @@
 
 ## What it does
 Takes the commands that srun or mpirun start, in the line itself, in `bash -c '...'`, in a variable or in a script
-beside the job, and looks for torchrun, `accelerate launch` and DeepSpeed in them. It compares how often they run on a
+beside the job, and searches them for torchrun, `accelerate launch` and DeepSpeed. It compares how often they run on a
 node (`--ntasks-per-node`, `--ntasks` over `--nodes`, `-npernode`, `ppr:4:node`) with the one time that is right.
 Silent where the tasks have GPUs of their own (`--gpus-per-task`), where one of them alone launches
 (`SLURM_LOCALID`), where each starts one process, and where a number is not plain.

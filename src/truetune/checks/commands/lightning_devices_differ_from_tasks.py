@@ -53,6 +53,7 @@ from truetune.parsing.shell_commands import (
     last_option,
     parse_whole_number,
 )
+from truetune.source.resolved_calls import called_name
 
 PACKAGES = ("lightning", "pytorch_lightning", "lightning_fabric")
 CLASSES = ("Trainer", "Fabric")
@@ -149,15 +150,10 @@ def _uses_lightning(tree: ast.Module) -> bool:
 def _given_devices(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """The numbers that calls of the Trainer or of Fabric get as `devices`, with their lines."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or _last_name(node.func) not in CLASSES:
+        if not isinstance(node, ast.Call) or called_name(node) not in CLASSES:
             continue
         for keyword in node.keywords:
-            value = keyword.value
-            is_number = isinstance(value, ast.Constant) and type(value.value) is int
-            if keyword.arg == "devices" and is_number and isinstance(value, ast.Constant):
-                yield int(str(value.value)), keyword.value.lineno
-
-
-def _last_name(node: ast.expr) -> str:
-    """`Trainer` of `L.Trainer`."""
-    return ast.unparse(node).rpartition(".")[2]
+            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            # `type`, for True is an int, too
+            if keyword.arg == "devices" and type(value) is int:
+                yield value, keyword.value.lineno

@@ -7,7 +7,7 @@ in float32. Compares that with the memory that the job asks for on its node (`#S
 allows. Silent for adapters, for several nodes, and where the model's size or the memory is not plain.
 
 ## Why it is bad
-The kernel kills a process of the job while the states are made, behind the loading of the weights and before the first
+The kernel kills a process of the job while the states are made, after the weights were loaded and before the first
 step. No traceback is printed, and the GPUs are nearly empty, so that the fault is sought elsewhere.
 
 ## Example
@@ -41,7 +41,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.host_memory_needs import BYTES_OF_STATES, model_of_launch
+from truetune.checks.host_memory_needs import (
+    BYTES_OF_STATES,
+    memory_to_ask_for,
+    model_of_launch,
+)
 from truetune.checks.host_memory_settings import memory_limit
 from truetune.checks.launch_files import (
     LaunchFiles,
@@ -54,10 +58,6 @@ from truetune.checks.node_rendezvous import node_count_of_job
 from truetune.checks.rule import CommandRule
 from truetune.logs.files_beside import SettingBeside
 from truetune.parsing.shell_commands import CommandFile, last_option
-
-ROOM_FOR_THE_REST = 2
-"""What is advised is this many times the states: gradients, buffers, weights while they are loaded, and the processes.
-Chosen after DeepSpeed's own estimate, 18 bytes a weight and half as much again"""
 
 
 class OffloadBeyondTheJobsMemory(CommandRule):
@@ -84,7 +84,7 @@ class OffloadBeyondTheJobsMemory(CommandRule):
                 f"the optimizer's states of {model.name} need {model.states_gib:,.0f} GiB of the machine's memory"
                 f" ({model.parameters:,} weights x {BYTES_OF_STATES} bytes, gradients not counted), and {limit.text}"
                 f" allows {float(limit.value):,.0f}: a process is killed while they are made",
-                f"ask for {model.states_gib * ROOM_FOR_THE_REST:,.0f}G, or keep the states on the GPUs (leave out"
+                f"ask for {memory_to_ask_for(model.states_gib):,.0f}G, or keep the states on the GPUs (leave out"
                 f" {place.text.rpartition('.')[2]}), if they fit there",
                 cases=[
                     Case(limit.text, file=limit.file, line=limit.line),

@@ -6,7 +6,12 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from truetune.checks.host_memory_needs import BYTES_OF_STATES, GIB, parameters_of_model
+from truetune.checks.host_memory_needs import (
+    BYTES_OF_STATES,
+    GIB,
+    memory_to_ask_for,
+    parameters_of_model,
+)
 from truetune.logs.files_beside import (
     ADAPTED_BASE,
     HOST_GIB,
@@ -68,8 +73,8 @@ def _of_optimizer_states(text: str, beside: FilesBeside) -> HostMemoryCause | No
         return HostMemoryCause((line,), "", is_proved=False)
     return HostMemoryCause(
         (f"{line}, more than {limit.text} ({limit.place})",),
-        f"ask for {2 * needed:,.0f}G in place of {limit.text} ({limit.place}), or keep the states on the GPUs (leave"
-        f" out {place.text}, {place.place}), if they fit there",
+        f"ask for {memory_to_ask_for(needed):,.0f}G in place of {limit.text} ({limit.place}), or keep the"
+        f" states on the GPUs (leave out {place.text}, {place.place}), if they fit there",
         is_proved=True,
     )
 

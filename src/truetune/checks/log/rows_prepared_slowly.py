@@ -42,10 +42,9 @@ from truetune.logs.console.row_preparation import RowPreparation
 
 MINUTE = 60.0
 LONG_ALONE = 30.0
-"""Minutes on one core from which on it is told. Chosen, not measured: a training takes hours, and is waited for"
-" anyhow"""
+"""Minutes on one core. Chosen, not measured: less is little beside a training of hours"""
 LONG_IN_EACH = 10.0
-"""Minutes from which on it is told that each process does the same work"""
+"""Minutes, where each process does the same work. Chosen, not measured: the GPUs wait for it, and one edit ends it"""
 FACTORY = "Running tokenizer"
 """What LLaMA-Factory and the examples of transformers write before this bar"""
 
