@@ -22,7 +22,12 @@ from truetune.logs.files_beside import (
 )
 from truetune.memory.architecture import parse_architecture
 from truetune.memory.published_model_shapes import published_config
-from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    words_of_container,
+)
 from truetune.settings.config import Config
 from truetune.settings.located_document import parse_document
 from truetune.source.module import Module
@@ -30,7 +35,6 @@ from truetune.source.module import Module
 EFFICIENT_LOADING = ("fsdp_cpu_ram_efficient_loading", "cpu_ram_efficient_loading")
 """The keys of accelerate and of transformers; in both it is on unless it is switched off"""
 MEMORY_REQUEST = re.compile(r"(\d{1,15})([KMGT]?)i?B?", re.IGNORECASE)
-CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
 GIB_OF_UNIT = {"B": 2.0**-30, "": 2.0**-10, "M": 2.0**-10, "K": 2.0**-20, "G": 1.0, "T": 1024.0}
 """Slurm counts in MiB where it is given no unit, and Docker in bytes"""
 BYTES_OF_WEIGHT = 2
@@ -115,15 +119,14 @@ def memory_of_job(file: CommandFile) -> Iterator[SettingBeside]:
 
 def memory_limit(file: CommandFile, command: ShellCommand) -> SettingBeside | None:
     """The memory of the machine that a command may use: what its container gets, else what the job asks for."""
-    words = command.words
-    if CONTAINERS & set(words[:2]) and "run" in words[1:3]:
-        for number, word in enumerate(words):
-            name, _, value = word.partition("=")
-            if name in ("-m", "--memory"):
-                value = value or "".join(words[number + 1 : number + 2])
-                limit = _gib(value, default="B")
-                text = f"{name} {value}"
-                return _limit_at(limit, file, command.line, text) if limit else None
+    words = words_of_container(command)
+    for number, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name in ("-m", "--memory"):
+            value = value or "".join(words[number + 1 : number + 2])
+            limit = _gib(value, default="B")
+            text = f"{name} {value}"
+            return _limit_at(limit, file, command.line, text) if limit else None
     return _memory_of_request(file)
 
 

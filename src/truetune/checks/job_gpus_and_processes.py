@@ -19,6 +19,7 @@ from truetune.parsing.shell_commands import (
     options_before_script,
     parse_whole_number,
     variables_set_once,
+    words_of_container,
 )
 from truetune.settings import located_document
 
@@ -27,7 +28,6 @@ GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
 TYPED = re.compile(r"(?:[\w.-]*[A-Za-z][\w.-]*:)?(\d+)")
 """`4`, `a100:4`"""
 EXPORTED = re.compile(r"\s*(?:export\s+)?CUDA_VISIBLE_DEVICES=(\S+)\s*(?:#.*)?$")
-CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
 VISIBLE = "CUDA_VISIBLE_DEVICES="
 NAMED_DEVICES = re.compile(r"[\"']*device=(\d{1,2}(?:,\d{1,2}){0,15})[\"']*")
 """`--gpus '"device=0,1"'`"""
@@ -140,9 +140,7 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
 
 def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
     """The GPUs that `docker run`, or a service of a compose file, shows its command; None where that is not plain."""
-    words = command.words[1:] if command.words[0] == "sudo" else command.words
-    if words[0].rpartition("/")[2] not in CONTAINERS or "run" not in words[1:3]:
-        return None
+    words = words_of_container(command)
     found: list[GpuCount] = []
     for number, word in enumerate(words[:-1]):
         name, _, given = word.partition("=") if word.startswith("--") else (word, "", "")

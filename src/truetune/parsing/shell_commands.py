@@ -52,6 +52,8 @@ HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
 DOCKER_INSTRUCTION = re.compile(r"(?:RUN|CMD|ENTRYPOINT)\s+(?:--\S+\s+)*", re.I)
 DOCKER_IMAGE = re.compile(r"FROM\s+(?:--\S+\s+)?(\S+)", re.I)
+CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
+"""Programs that run a command in a container"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,13 @@ def is_command_file(path: Path) -> bool:
         or path.suffix == VARIABLES_SUFFIX
     )
     return by_name or is_compose_file(path) or is_harness_results(path)
+
+
+def words_of_container(command: ShellCommand) -> tuple[str, ...]:
+    """The words of `docker run ...`, without `sudo`; empty where a command starts no container."""
+    words = command.words[1:] if command.words[0] == "sudo" else command.words
+    is_run = words[:1] and words[0].rpartition("/")[2] in CONTAINERS and "run" in words[1:3]
+    return words if is_run else ()
 
 
 def options_before_script(options: tuple[str, ...]) -> tuple[str, ...]:
