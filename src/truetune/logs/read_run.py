@@ -199,8 +199,8 @@ def shows_how_run_went(output: ConsoleOutput | None) -> bool:
         return False
     shown = output.failure or output.survived or output.ends or output.notices or output.total
     compiled = output.recompiled.line
-    told = output.prepared.rows or output.rank_differences or compiled
-    return bool(shown or output.settings.server or told)
+    is_measured = output.prepared.rows or output.rank_differences or compiled
+    return bool(shown or output.settings.server or is_measured)
 
 
 def with_console_output(log: RunLog, folder: Path) -> RunLog:

@@ -70,7 +70,7 @@ NEAR_HALF = 0.06
 MOVES = 0.002
 """Standard deviation of the loss about ln 2 from which the policy does move: the loss of one that does not is 0.6931"""
 CONTRADICTORY = (
-    "look whether the labels of the pairs are random or contradict each other: a column that names the winner and is"
+    "check whether the labels of the pairs are random or contradict each other: a column that names the winner and is"
     " not read, both orders of a pair, A and B in place of better and worse (truetune check . reads the rows)"
 )
 CANCELS = 0.4
@@ -174,8 +174,8 @@ class DpoStuckAtLn2(LogRule):
         moves = float(loss.value.std()) > MOVES
         yield self.finding(
             f"the loss stays at {np.median(loss.value):.4f} (ln 2 = 0.6931) and the accuracy of pairs at"
-            f" {half.mean():.2f} over {right.step.size:,} records at a learning rate of up to {peak:.3g}: so train"
-            " pairs whose labels are random or contradict each other",
+            f" {half.mean():.2f} over {right.step.size:,} records at a learning rate of up to {peak:.3g}, as"
+            " with pairs whose labels are random or contradict each other",
             CONTRADICTORY + "; then that the adapter is trained (truetune run -- CMD)",
             severity="warning",
             evidence=(

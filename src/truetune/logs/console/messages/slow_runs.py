@@ -94,7 +94,7 @@ MESSAGES = (
         "requests wait while vLLM's cache of keys and values is full: few are answered at once",
         r"(?:Engine \d+: )?Avg prompt throughput: .{1,120}Running: \d+ reqs?, (?:Swapped: \d+ reqs?, )?"
         r"(?:Waiting|Pending): [1-9]\d* reqs?,.{0,40}?KV cache usage: (?:9\d(?:\.\d+)?|100(?:\.0+)?)%",
-        "the cache takes what --gpu-memory-utilization leaves behind the weights, and each running request holds its"
+        "the cache takes what --gpu-memory-utilization leaves beside the weights, and each running request holds its"
         " whole prompt and answer in it (`Available KV cache memory`, `Maximum concurrency` at the start say how"
         " much): a low utilization, weights that fill the GPU, or long prompts",
         "raise --gpu-memory-utilization to 0.90 (vLLM's default) where nothing else uses the GPU; then"
