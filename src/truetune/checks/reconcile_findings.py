@@ -134,7 +134,7 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
 
 
 def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
-    """A loss that is logged as a sum, where a script beside computes it: no update of transformers mends that."""
+    """A loss that is logged as a sum, where a script beside computes it: no update of transformers fixes that."""
     scripts = [one for one in findings if one.rule == CustomLossBreaksGradientAccumulation.name()]
     if not scripts:
         return findings
