@@ -244,17 +244,28 @@ def _numbers_of_sides(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float], bool]:
     """Which numbers stand for the first and for the second side, and whether that is sure."""
-    own = frozenset(float(tag) for tag in tags if tag.isdigit())
-    if len(own) == 2 and numbers <= own:
-        return frozenset((min(own),)), frozenset((max(own),)), True
-    if numbers <= {1.0, 2.0} and 2.0 in numbers and not own:
-        return frozenset((1.0,)), frozenset((2.0,)), True
-    if min(numbers) < 0 < max(numbers):
-        below = frozenset(number for number in numbers if number < 0)
-        return below, frozenset(number for number in numbers if number > 0), False
+    surely = _numbers_by_count(numbers, tags)
+    if surely is not None:
+        return *surely, True
+    below = frozenset(number for number in numbers if number < 0)
+    above = frozenset(number for number in numbers if number > 0)
+    if below and above:
+        return below, above, False
     if numbers <= {0.0, 0.5, 1.0}:
         return frozenset((0.0,)), frozenset((1.0,)), False
     return frozenset(), frozenset(), False
+
+
+def _numbers_by_count(
+    numbers: frozenset[float], tags: tuple[str, str]
+) -> tuple[frozenset[float], frozenset[float]] | None:
+    """The numbers of the sides where they count them: as their columns do (`response_0`), or 1 and 2; else None."""
+    own = {float(tag) for tag in tags if tag.isdigit()}
+    if len(own) == 2 and numbers <= own:
+        return frozenset((min(own),)), frozenset((max(own),))
+    if not own and numbers <= {1.0, 2.0} and 2.0 in numbers:
+        return frozenset((1.0,)), frozenset((2.0,))
+    return None
 
 
 def _count_of(tally: Tally, numbers: frozenset[float], side: int) -> int:

@@ -12,7 +12,7 @@ index, or say that the first side is the better one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts
@@ -277,17 +277,25 @@ def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
         if number is None or side is None:
             continue
         own = set(sides.tags[side].split())
-        rest = [word for word in words if word not in own]
-        if not (MORE | LESS).intersection(rest) or not set(rest) <= MORE | LESS | PLAIN:
-            continue
-        key = " ".join("*" if word in own else word for word in words)
-        scores.setdefault(key, {})[side] = number
+        if _is_score_of_whole(word for word in words if word not in own):
+            key = " ".join("*" if word in own else word for word in words)
+            scores.setdefault(key, {})[side] = number
     for key, by_side in scores.items():
-        if len(by_side) != 2:
-            continue
-        difference = by_side[0] - by_side[1]
-        if LESS.intersection(key.split()):
-            difference = -difference
-        winner = None if not difference else 0 if difference > 0 else 1
-        text = f"{by_side[0]:g} against {by_side[1]:g}"
-        yield Vote(key, winner, is_score=True, text=text)
+        if len(by_side) == 2:
+            yield _vote_by_scores(key, by_side[0], by_side[1])
+
+
+def _is_score_of_whole(words: Iterable[str]) -> bool:
+    """Do the words of a column, without that of its side, name a score, and no aspect of the answer?"""
+    named = set(words)
+    return bool((MORE | LESS) & named) and named <= MORE | LESS | PLAIN
+
+
+def _vote_by_scores(column: str, first: float, second: float) -> Vote:
+    """The side with the better score: the higher one, of a rank the lower one; equal scores are a tie."""
+    text = f"{first:g} against {second:g}"
+    if first == second:
+        return Vote(column, None, is_score=True, text=text)
+    is_less_better = bool(LESS.intersection(column.split()))
+    winner = 0 if (first > second) != is_less_better else 1
+    return Vote(column, winner, is_score=True, text=text)
