@@ -54,9 +54,9 @@ MEMORY_FAULTS = {
 }
 """Rule on a script -> what the error's own notes have to say beside it"""
 FEW_AT_ONCE = 8
-"""Requests at once below which a server does not profit from 32"""
+"""Requests at once below which a server does not profit from 32. Chosen, not measured: below a quarter of it"""
 STEPS_OF_A_RUN = 10
-"""From which on a log shows that a script's lines were run. Chosen: a step or two may be of another try"""
+"""From which on a log shows that a script ran. Chosen, not measured: a step or two may be of another try"""
 LAYERS_ON_CPU = "layers-left-on-the-cpu"
 ALL_TRUE = re.compile(r"all [\d,]+ labels are true")
 JOB = re.compile(r"\b(?:JOB|STEP|Job|job)[ =]?(?:id)?[ =]?(\d{2,12})\b")

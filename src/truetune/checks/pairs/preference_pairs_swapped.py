@@ -56,6 +56,7 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     is_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
+from truetune.checks.rows.answer_is_incomplete import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_in_row
 from truetune.data.candidate_scores import CandidateScores, ComparedSides, read_candidate_scores
@@ -76,9 +77,6 @@ SIGNS = {
 MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
 # Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
 MIN_PAIRS = 8
-MIN_SHARE_AT_ONE_LENGTH = 0.8
-"""Share of the cut chosen answers with one number of characters from which a slice (`text[:1000]`) cut that side.
-Chosen: answers cut by tokens, or by hand, hardly ever have one length; a strip after the slice shortens a sixth"""
 MIN_SHARE_BESIDE = 0.75
 """Share of the pairs that scores in a file beside must speak against, at least"""
 # Chosen, not measured: sets that teach to refuse have a refusal in most pairs, others in a few
@@ -167,7 +165,10 @@ class PreferencePairsSwapped(PairRule):
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
 
     def _is_side_sliced(self) -> bool:
-        """Were the chosen answers cut at one number of characters? Then a script did it, whichever side is better."""
+        """Were the chosen answers cut at one number of characters? Then a script did it, whichever side is better.
+
+        Answers that were cut by tokens, or by hand, hardly ever have one length (`answer-is-incomplete`).
+        """
         total = len(self.cut_texts)
         most = max(Counter(length for length, _ in self.cut_texts).values(), default=0)
         return total >= MIN_PAIRS and most >= MIN_SHARE_AT_ONE_LENGTH * total

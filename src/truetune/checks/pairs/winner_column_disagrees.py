@@ -1,7 +1,7 @@
 """A column that names the better answer disagrees with what is taken as chosen.
 
 ## What it does
-Looks at pairs whose sides come from two columns of answers (`response_a`, `response_b`), taken as chosen and rejected
+Judges pairs whose sides come from two columns of answers (`response_a`, `response_b`), taken as chosen and rejected
 by a mapping: `columns` of LLaMA-Factory's dataset_info.json, `field_chosen` of Axolotl, `--map`, a script. It reads
 the columns beside them that name the winner (`winner`, `preferred`, `better_response_id`: by letter, number, column,
 model or text) or hold a score of each side, and counts the pairs in which they name the rejected one. Of several such
@@ -36,8 +36,8 @@ data:
 
 ## Fix safety
 Read five pairs first. Rows whose winner is a tie teach nothing and can go. An error from a fifth of the pairs on, else
-a warning; of scores from two
-fifths on, for they are not what people chose, and of numbers that may mean either side from a quarter on.
+a warning; of scores from two fifths on, for they are not what people chose, and of numbers that may mean either side
+from a quarter on.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, section 4: labels exchanged in half of the pairs leave no preference
