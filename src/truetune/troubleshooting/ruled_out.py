@@ -341,8 +341,8 @@ def _merge_is_on_the_cpu(evidence: Evidence) -> str:
 
 def _zero3_is_known(evidence: Evidence) -> str:
     """Does DeepSpeed itself say that the model was made in parts?"""
-    made = next((line for line in evidence.lines if MADE_IN_PARTS.search(line)), "")
-    return "the log says that DeepSpeed made the model in parts" if made else ""
+    is_made_in_parts = evidence.has(MADE_IN_PARTS)
+    return "the log says that DeepSpeed made the model in parts" if is_made_in_parts else ""
 
 
 def _gpus_fail_alike(evidence: Evidence) -> str:

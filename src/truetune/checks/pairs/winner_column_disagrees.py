@@ -159,8 +159,8 @@ class WinnerColumnDisagrees(PairRule):
         return lacking
 
     def figure(self) -> Measurement:
-        found = self._column_that_agrees_most()
-        tally = found[1] if found is not None else Tally()
+        column = self._column_that_agrees_most()
+        tally = column[1] if column is not None else Tally()
         return count_measurement(
             "pairs whose winner, by a column of its own, is the rejected side",
             tally.against,
@@ -175,18 +175,18 @@ class WinnerColumnDisagrees(PairRule):
         return min(named, key=lambda one: one[1].share, default=None)
 
     def findings(self) -> Iterator[Finding]:
-        found = self._column_that_agrees_most()
-        if found is None:
+        column = self._column_that_agrees_most()
+        if column is None:
             return
-        name, tally = found
+        name, tally = column
         if tally.share < _least_share(tally) or tally.against < MIN_AGAINST:
             return
         ((chosen, rejected), _), *others = self.taken.most_common(2)
-        shown = name.replace("*", "...").replace(" ", "_") if "*" in name else name
+        readable_name = name.replace("*", "...").replace(" ", "_") if "*" in name else name
         says = "is better for" if tally.is_score else "names"
         at_least = "" if tally.is_sure else "at least "
         yield self.finding(
-            f"`{shown}` {says} the side that is taken as rejected in {at_least}{tally.against:,} of"
+            f"`{readable_name}` {says} the side that is taken as rejected in {at_least}{tally.against:,} of"
             f" {tally.decided:,} pairs ({tally.share:.0%})"
             + (
                 ""
@@ -194,9 +194,9 @@ class WinnerColumnDisagrees(PairRule):
                 else f": {chosen} is taken as chosen in every row, whatever the column says"
             )
             + _effect_of(tally.share),
-            _remedy_of(tally, shown, chosen, rejected),
+            _remedy_of(tally, readable_name, chosen, rejected),
             severity="error" if tally.share >= ERROR_SHARE else "warning",
-            evidence=list(_evidence_of(tally, shown)),
+            evidence=list(_evidence_of(tally, readable_name)),
             cases=tally.cases[:MAX_CASES],
             count=tally.against,
             total=tally.decided,
