@@ -364,3 +364,13 @@ def test_rows_that_a_notebook_trains_on_stay(trains_on: str, raw: Any, tmp_path:
     assert sort_folder_files(folder) is not None
     write(folder, {"trial.ipynb": notebook})
     assert sort_folder_files(folder) is None
+
+
+def test_many_scripts_above_a_folder_do_not_hide_its_own(tmp_path: Path) -> None:
+    write(tmp_path, {f"a{number}.py": "print(1)" for number in range(60)})
+    folder = tmp_path / "project"
+    folder.mkdir()
+    write(folder, {"train.jsonl": [CHAT], "raw.csv": TABLE, "prep.py": MAKES})
+    sorted_files = sort_folder_files(folder)
+    assert sorted_files is not None
+    assert [Path(path).name for path in sorted_files.others] == ["raw.csv"]

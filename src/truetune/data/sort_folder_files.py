@@ -397,9 +397,13 @@ def _spells_all(text: str, row: Mapping[str, Any]) -> bool:
 
 def _texts_of_scripts(file: Path, patterns: Sequence[str] = SCRIPTS) -> list[str]:
     """The texts of the scripts in the folder of a file, and in the one above it."""
-    folders = (file.parent, file.parent.parent)
-    found = [one for folder in folders for pattern in patterns for one in folder.glob(pattern)]
-    return [_read_script(path) for path in sorted(found)[:MAX_SCRIPTS]]
+    # The folder's own come first: many scripts above it must not push them out.
+    found = [
+        script
+        for folder in (file.parent, file.parent.parent)
+        for script in sorted(one for pattern in patterns for one in folder.glob(pattern))
+    ]
+    return [_read_script(path) for path in found[:MAX_SCRIPTS]]
 
 
 def _read_script(path: Path) -> str:
