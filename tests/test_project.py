@@ -38,5 +38,7 @@ def test_public_names_are_documented() -> None:
 
 
 def test_nothing_names_a_place_outside() -> None:
+    # Built from names, so that this file does not have such a path itself.
+    outside = re.compile("|".join(f"/{name}/" for name in ("tmp", "root", "home")))
     for path in (*SOURCES, ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
-        assert not re.search(r"/tmp/|/root/|/home/", path.read_text(encoding="utf-8")), path
+        assert not outside.search(path.read_text(encoding="utf-8")), path

@@ -347,3 +347,30 @@ def test_rows_of_which_others_are_made_are_left_out(maker: str, tmp_path: Path) 
 def test_rows_beside_those_that_are_made_stay(maker: str, training: str, tmp_path: Path) -> None:
     files = {"train.jsonl": [CHAT], "raw.jsonl": [ALPACA], "prep.py": maker, "fit.py": training}
     assert sort_folder_files(write(tmp_path, files)) is None
+
+
+@pytest.mark.parametrize(
+    ("trains_on", "raw"),
+    [("raw.jsonl", [ALPACA]), ("raw.csv", TABLE)],
+    ids=["rows", "table"],
+)
+def test_rows_that_a_notebook_trains_on_stay(trains_on: str, raw: Any, tmp_path: Path) -> None:
+    source = FIT.replace("train.jsonl", trains_on).splitlines(keepends=True)
+    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "source": source}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    maker = f"rows = open('{trains_on}')\nwith open('train.jsonl', 'w') as out:\n    out.write(json.dumps(rows))\n"
+    files = {"train.jsonl": [CHAT], trains_on: raw, "prep.py": maker, "train.py": FIT}
+    folder = write(tmp_path, files)
+    assert sort_folder_files(folder) is not None
+    write(folder, {"trial.ipynb": notebook})
+    assert sort_folder_files(folder) is None
+
+
+def test_many_scripts_above_a_folder_do_not_hide_its_own(tmp_path: Path) -> None:
+    write(tmp_path, {f"a{number}.py": "print(1)" for number in range(60)})
+    folder = tmp_path / "project"
+    folder.mkdir()
+    write(folder, {"train.jsonl": [CHAT], "raw.csv": TABLE, "prep.py": MAKES})
+    sorted_files = sort_folder_files(folder)
+    assert sorted_files is not None
+    assert [Path(path).name for path in sorted_files.others] == ["raw.csv"]

@@ -397,7 +397,7 @@ def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
 
 
 def _judge_texts_of_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> None:
-    """Note what the rules on texts say of rows whose tokenizer is not at hand, and that the others could not judge.
+    """Note what the rules on texts say of rows whose tokenizer is missing, and that the others could not judge.
 
     Raises a TruetuneError where the rows can't be read, and nothing else was judged.
     """
@@ -1130,7 +1130,7 @@ def _is_settings(file: Path) -> bool:
 
 
 def _check_settings(path: str, seen: PathsCheck) -> None:
-    """What the rules on settings say, and the run that they describe, where its data and tokenizer are at hand."""
+    """What the rules on settings say, and the run that they describe, where its data and tokenizer are in the files."""
     config = read_config(path, seen.spec.trained_by)
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
     # TRL's own default cuts at 1,024, and its table of defaults knows where: a limit from here would override that.

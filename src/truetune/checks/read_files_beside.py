@@ -190,7 +190,7 @@ def _settings_of_file(file: Path) -> list[SettingBeside]:
             return [*_settings_of_launcher(file), *_settings_of_settings(file)]
         return _settings_of_settings(file)
     except (TruetuneError, OSError, ValueError):
-        pass  # who looks at the file itself says what is wrong with it
+        pass  # who reads the file itself says what is wrong with it
     return []
 
 

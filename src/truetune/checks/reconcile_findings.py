@@ -42,7 +42,7 @@ from truetune.checks.source.rows_padded_to_a_fixed_length import RowsPaddedToAFi
 from truetune.checks.source.settings_never_passed import SettingsNeverPassed
 from truetune.checks.source.trained_in_eval_mode import TrainedInEvalMode
 from truetune.checks.source.training_computed_in_float32 import TrainingComputedInFloat32
-from truetune.logs.files_beside import FilesBeside
+from truetune.logs.files_beside import FilesBeside, RunBeside
 from truetune.logs.run_log import RunLog
 
 FULL_MEMORY = "known as cuda-out-of-memory (truetune explain cuda-out-of-memory)"
@@ -54,9 +54,9 @@ MEMORY_FAULTS = {
 }
 """Rule on a script -> what the error's own notes have to say beside it"""
 FEW_AT_ONCE = 8
-"""Requests at once below which a server does not profit from 32"""
+"""Requests at once below which a server does not profit from 32. Chosen, not measured: below a quarter of it"""
 STEPS_OF_A_RUN = 10
-"""From which on a log shows that a script's lines were run. Chosen: a step or two may be of another try"""
+"""From which on a log shows that a script ran. Chosen, not measured: a step or two may be of another try"""
 LAYERS_ON_CPU = "layers-left-on-the-cpu"
 ALL_TRUE = re.compile(r"all [\d,]+ labels are true")
 JOB = re.compile(r"\b(?:JOB|STEP|Job|job)[ =]?(?:id)?[ =]?(\d{2,12})\b")
@@ -77,7 +77,7 @@ def reconcile_findings(
     kept = _with_cause_of_full_memory(kept)
     kept = _with_transport_of_the_log(kept)
     kept = _without_more_slots(kept)
-    kept = [_with_steps_that_were_made(one, logs) for one in kept]
+    kept = [_without_stop_that_the_log_refutes(one, logs) for one in kept]
     if any(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
     ):
@@ -101,8 +101,8 @@ def _with_labels_of_a_cast(findings: Sequence[Finding]) -> list[Finding]:
     ]
     if not casts or not labels:
         return list(findings)
-    told = tuple(one.message.partition(":")[0] for one in labels)
-    with_labels = replace(casts[0], evidence=(*casts[0].evidence, *told))
+    messages = tuple(one.message.partition(":")[0] for one in labels)
+    with_labels = replace(casts[0], evidence=(*casts[0].evidence, *messages))
     return [with_labels if one is casts[0] else one for one in findings if one not in labels]
 
 
@@ -126,7 +126,7 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
     scripts = [one for one in findings if one.rule == LrSchedulerSteppedPerProcess.name()]
     if not scripts:
         return findings
-    help_of_script = f"{scripts[0].remedy} ({Path(scripts[0].cases[0].file or '').name}:{scripts[0].cases[0].line})"
+    help_of_script = f"{scripts[0].remedy} ({_place_of(scripts[0].cases[0])})"
     return [
         replace(one, remedy=help_of_script) if one.rule == LearningRateEndedEarly.name() else one
         for one in findings
@@ -134,12 +134,11 @@ def _with_help_of_the_script(findings: list[Finding]) -> list[Finding]:
 
 
 def _with_help_of_the_own_loss(findings: list[Finding]) -> list[Finding]:
-    """A loss that is logged as a sum, where a script beside computes it: no update of transformers mends that."""
+    """A loss that is logged as a sum, where a script beside computes it: no update of transformers fixes that."""
     scripts = [one for one in findings if one.rule == CustomLossBreaksGradientAccumulation.name()]
     if not scripts:
         return findings
-    case = scripts[0].cases[0]
-    place = f"{Path(case.file or '').name}:{case.line}"
+    place = _place_of(scripts[0].cases[0])
     return [
         replace(
             one, remedy=f"{one.remedy.partition(';')[0]}; {place} is the cause: {scripts[0].remedy}"
@@ -155,24 +154,30 @@ def _with_cause_of_full_memory(findings: list[Finding]) -> list[Finding]:
 
     Smaller batches and shorter rows gain little where a fault takes most of the memory.
     """
-    for index, error in enumerate(findings):
-        if error.rule != RunEndedInAnException.name() or FULL_MEMORY not in error.evidence:
-            continue
+    for error in findings:
         causes = [one for one in findings if _fills_memory(one, error)]
         if causes:
-            rest = [one for one in findings if one is not error and one not in causes]
-            before = [one for one in findings[:index] if one in rest]
-            after = [one for one in rest if one not in before]
-            proved = [replace(one, severity="error") for one in causes]
-            return [*before, *proved, _with_help_of_the_cause(error, causes[0]), *after]
+            return _with_causes_first(findings, error, causes)
     return findings
+
+
+def _with_causes_first(
+    findings: list[Finding], error: Finding, causes: Sequence[Finding]
+) -> list[Finding]:
+    """The findings, with the faults that fill the memory right before the error, as errors themselves."""
+    ordered: list[Finding] = []
+    for one in findings:
+        if one is error:
+            ordered += [replace(cause, severity="error") for cause in causes]
+            ordered.append(_with_help_of_the_cause(error, causes[0]))
+        elif one not in causes:
+            ordered.append(one)
+    return ordered
 
 
 def _with_help_of_the_cause(error: Finding, cause: Finding) -> Finding:
     """An error on full memory, whose help begins with the fault that fills it."""
-    place = ""
-    if cause.cases:
-        place = f" ({Path(cause.cases[0].file or '').name}:{cause.cases[0].line})"
+    place = f" ({_place_of(cause.cases[0])})" if cause.cases else ""
     remedy = f"{cause.remedy}{place}: see {cause.rule}"
     if PIECES not in error.remedy:
         remedy += f". Only if that does not suffice: {error.remedy}"
@@ -182,6 +187,8 @@ def _with_help_of_the_cause(error: Finding, cause: Finding) -> Finding:
 
 def _fills_memory(finding: Finding, error: Finding) -> bool:
     """Is it a fault that took the memory which an error lacks, as the error's own notes have it?"""
+    if error.rule != RunEndedInAnException.name() or FULL_MEMORY not in error.evidence:
+        return False
     sign = MEMORY_FAULTS.get(finding.rule)
     if sign is None or (finding.rule == SettingsNeverPassed.name() and finding.severity != "error"):
         return False
@@ -214,7 +221,7 @@ def _raises_slots_of_ollama(finding: Finding) -> bool:
     return is_of_cap and "OLLAMA_NUM_PARALLEL" in finding.message
 
 
-def _with_steps_that_were_made(finding: Finding, logs: Sequence[RunLog]) -> Finding:
+def _without_stop_that_the_log_refutes(finding: Finding, logs: Sequence[RunLog]) -> Finding:
     """A call that would stop the script under a newer release is a note where the log shows that the script ran.
 
     Adding the dictionary to a list stops; a length of it is wrong without a word, and no log refutes that.
@@ -281,12 +288,17 @@ def _with_step_times(finding: Finding, beside: FilesBeside | None) -> Finding:
         return finding
     if not any(name in finding.message for name in BETWEEN_NODES):
         return finding
-    lines = (
+    timed.sort(key=lambda run: (run.nodes or 1, run.processes or 0))
+    return replace(finding, evidence=(*finding.evidence, *map(_step_time_of, timed)))
+
+
+def _step_time_of(run: RunBeside) -> str:
+    """One run's seconds a step, with its nodes and processes."""
+    nodes = run.nodes or 1
+    return (
         f"{Path(run.file).name}: {run.step_seconds:.3g} s a step"
-        f" ({run.nodes or 1} node{'s' * ((run.nodes or 1) > 1)}, {run.processes or '?'} processes)"
-        for run in sorted(timed, key=lambda run: (run.nodes or 1, run.processes or 0))
+        f" ({nodes} node{'s' * (nodes > 1)}, {run.processes or '?'} processes)"
     )
-    return replace(finding, evidence=(*finding.evidence, *lines))
 
 
 def _is_cap_alone(finding: Finding) -> bool:
@@ -316,7 +328,7 @@ def _with_cap(finding: Finding, setting: str, value: int, case: Case) -> Finding
         return finding
     if finding.rule not in (GenerationRowByRow.name(), ServerAskedOneByOne.name()):
         return finding
-    place = f"{Path(case.file or '').name}:{case.line}"
+    place = _place_of(case)
     at_once = "one request" if value == 1 else f"{value} requests"
     return replace(
         finding,
@@ -328,3 +340,8 @@ def _with_cap(finding: Finding, setting: str, value: int, case: Case) -> Finding
         ),
         cases=(*finding.cases, case),
     )
+
+
+def _place_of(case: Case) -> str:
+    """The file and the line of a case."""
+    return f"{Path(case.file or '').name}:{case.line}"

@@ -1,7 +1,7 @@
 """Predictions and the script that asked for them, read together.
 
 What is seen in answers (loops, markers of roles, words without grammar) is a symptom. Where the script beside the file
-has a proven fault in how it loads the model, builds the prompt or calls generate, that fault is the cause to mend
+has a proven fault in how it loads the model, builds the prompt or calls generate, that fault is the cause to fix
 first: it stands before the symptoms, and their own advice gives way. Advice that the script follows already is
 withdrawn.
 """

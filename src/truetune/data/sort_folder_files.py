@@ -10,9 +10,9 @@ another file of training rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from truetune.data.file_records import read_records
 from truetune.data.find_data_files import Source, find_sources, open_raw
@@ -23,6 +23,8 @@ from truetune.errors import DataError, TruetuneError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
 from truetune.settings.recognise_input_kind import recognise_kinds
+from truetune.source.module import decode_source_file
+from truetune.source.notebook import read_code_cells
 
 MAX_FILES = 200
 """Files that are opened; a folder of more holds the shards of one data set"""
@@ -101,10 +103,15 @@ TRAINS = (
     "load_dataset(",
 )
 """Words of scripts that train"""
+SCRIPTS = ("*.py", "*.sh")
+NOTEBOOKS = ("*.ipynb",)
+"""Read only for what they train on: one notebook often trains, asks and compares, and does not say what a file is"""
 MAX_SCRIPTS = 40
 # Chosen, not measured: one or two names (text, id) stand in any script.
 MIN_COLUMNS = 3
 """Columns of a file that a script has to spell to be the one that writes it"""
+
+FileKind = Literal["training", "prediction", "origin", "other"]
 
 
 class FolderFiles(NamedTuple):
@@ -120,26 +127,37 @@ class FolderFiles(NamedTuple):
 
 def sort_folder_files(folder: Path) -> FolderFiles | None:
     """What the files in a folder are; None where all are training rows, or the folder can't be sorted."""
-    sources = _text_sources(folder)
-    heads = {str(source.path): _first_row(source) for source in sources}
+    heads = {str(source.path): _first_row(source) for source in _text_sources(folder)}
     rows = {path: head for path, head in heads.items() if head is not None}
-    predictions = tuple(path for path in rows if _holds_predictions(path, rows))
-    verdicts = {path for path, row in rows.items() if _holds_verdicts(row)}
-    rows = {path: row for path, row in rows.items() if path not in verdicts}
-    predictions = tuple(path for path in predictions if path not in verdicts)
-    outputs = {
-        path
-        for path in rows
-        if path not in predictions and (_is_output(path, rows) or _is_raw_table(path, rows))
+    kinds: dict[str, FileKind] = {
+        path: _kind_of_file(path, rows) if path in rows else "other" for path in heads
     }
-    rows = {path: row for path, row in rows.items() if path not in outputs}
-    others = tuple(path for path in heads if path not in rows)
-    origins = tuple(path for path in rows if path not in predictions and _is_origin(path, rows))
-    if not others and not predictions and not origins:
+    if all(kind == "training" for kind in kinds.values()):
         return None
-    left_out = {*predictions, *origins}
-    training = tuple(path for path in rows if path not in left_out)
-    return FolderFiles(training, predictions, others, origins)
+    return FolderFiles(
+        training=_paths_of_kind(kinds, "training"),
+        predictions=_paths_of_kind(kinds, "prediction"),
+        others=_paths_of_kind(kinds, "other"),
+        origins=_paths_of_kind(kinds, "origin"),
+    )
+
+
+def _kind_of_file(path: str, rows: Mapping[str, Mapping[str, Any]]) -> FileKind:
+    """What a file of rows is, by the first rows of all files and by the scripts beside them."""
+    if _holds_verdicts(rows[path]):
+        return "other"
+    if _holds_predictions(path, rows):
+        return "prediction"
+    if _is_output(path, rows):
+        return "other"
+    if _is_origin(path, rows):
+        return "origin"
+    return "other" if _is_raw_table(path, rows) else "training"
+
+
+def _paths_of_kind(kinds: Mapping[str, FileKind], kind: FileKind) -> tuple[str, ...]:
+    """The files of one kind, in their order."""
+    return tuple(path for path, one in kinds.items() if one == kind)
 
 
 def list_training_files(folder: Path) -> tuple[str, ...]:
@@ -238,7 +256,7 @@ def _is_output(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
         return False
     if not any(_fits_a_format(other) for one, other in rows.items() if one != path):
         return False
-    texts = [_read_script(script) for script in _scripts_beside(file)]
+    texts = _texts_of_scripts(file)
     if any(_trains(text) and file.stem in text for text in texts):
         return False
     return any(
@@ -251,18 +269,44 @@ def _is_origin(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
 
     Judged together, each row would be there twice: as it was, and as it is trained.
     """
-    file = Path(path)
-    texts = [_read_script(script) for script in _scripts_beside(file)]
-    trainings = [text for text in texts if _trains(text)]
-    if not trainings or any(file.name in text for text in trainings):
+    trainings = [text for text in _texts_of_scripts(Path(path)) if _trains(text)]
+    if not trainings:
         return False
-    made = [
-        Path(other)
-        for other in rows
-        if other != path and all(_names_file(text, Path(other)) for text in trainings)
+    trained = [
+        Path(other) for other in rows if all(_names_file(text, Path(other)) for text in trainings)
     ]
+    return _is_made_into(path, trained, _is_written)
+
+
+def _is_raw_table(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Does a script make the rows of another file of this one, whose columns are no training row's?
+
+    The table of tickets is sound as it is: no trainer reads it, so its columns need to fit no format.
+    """
+    if _fits_a_format(rows[path]):
+        return False
+    fitting = [Path(other) for other, row in rows.items() if _fits_a_format(row)]
+    return _is_made_into(path, fitting, _may_be_written)
+
+
+def _is_made_into(path: str, targets: Sequence[Path], writes: Callable[[Path, str], bool]) -> bool:
+    """Does a script that trains nothing read this file and write another one of these, and none train on this one?
+
+    Args:
+        path: the file whose rows may be used for others.
+        targets: the files that may be made of it.
+        writes: does a script, by its text, write a file? How sure it has to be depends on what is left out.
+    """
+    file = Path(path)
+    others = [one for one in targets if one != file]
+    if not others:
+        return False
+    texts = _texts_of_scripts(file)
+    readers = (*texts, *_texts_of_scripts(file, NOTEBOOKS))
+    if any(_trains(text) and file.name in text for text in readers):
+        return False
     return any(
-        _is_read_alone(file, text) and any(_is_written(one, text) for one in made)
+        _is_read_alone(file, text) and any(writes(one, text) for one in others)
         for text in texts
         if not _trains(text)
     )
@@ -286,24 +330,10 @@ def _is_written(file: Path, script: str) -> bool:
     return re.search(f"{opened}|{saved}", script) is not None
 
 
-def _is_raw_table(path: str, rows: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Does a script make the rows of another file of this one, whose columns are no training row's?
-
-    The table of tickets is sound as it is: no trainer reads it, so its columns need to fit no format.
-    """
-    file = Path(path)
-    made = [Path(one).name for one, other in rows.items() if one != path and _fits_a_format(other)]
-    if not made or _fits_a_format(rows[path]) or _is_origin(path, rows):
-        return False
-    texts = [_read_script(script) for script in _scripts_beside(file)]
-    if any(_trains(text) and file.name in text for text in texts):
-        return False
-    return any(
-        _is_read_alone(file, text)
-        and WRITES_ROWS.search(text)
-        and any(name in text and not _is_read_alone(Path(name), text) for name in made)
-        for text in texts
-    )
+def _may_be_written(file: Path, script: str) -> bool:
+    """Does a script that writes rows name a file, and not to read it? Its name may be the default of an option."""
+    writes_rows = WRITES_ROWS.search(script) is not None
+    return writes_rows and file.name in script and not _is_read_alone(file, script)
 
 
 def _is_read_alone(file: Path, script: str) -> bool:
@@ -326,7 +356,7 @@ def _is_written_reply(path: str, row: Mapping[str, Any]) -> bool:
     if not names & (REPLY_TEXTS | SURE_PREDICTIONS):
         return False
     file = Path(path)
-    texts = [_read_script(script) for script in _scripts_beside(file)]
+    texts = _texts_of_scripts(file)
     if not names & (ENDS | COUNTS):
         return _is_written_answer(file, row, texts)
     # A file that is named on the command line is known by its columns, where one script writes all of them.
@@ -365,16 +395,23 @@ def _spells_all(text: str, row: Mapping[str, Any]) -> bool:
     return all(f'"{name}"' in text or f"'{name}'" in text for name in row)
 
 
-def _scripts_beside(file: Path) -> list[Path]:
-    """The scripts in the folder of a file, and in the one above it."""
-    folders = (file.parent, file.parent.parent)
-    found = [one for folder in folders for kind in ("*.py", "*.sh") for one in folder.glob(kind)]
-    return sorted(found)[:MAX_SCRIPTS]
+def _texts_of_scripts(file: Path, patterns: Sequence[str] = SCRIPTS) -> list[str]:
+    """The texts of the scripts in the folder of a file, and in the one above it."""
+    # The folder's own come first: many scripts above it must not push them out.
+    found = [
+        script
+        for folder in (file.parent, file.parent.parent)
+        for script in sorted(one for pattern in patterns for one in folder.glob(pattern))
+    ]
+    return [_read_script(path) for path in found[:MAX_SCRIPTS]]
 
 
 def _read_script(path: Path) -> str:
-    """The text of a script; empty where it can't be read."""
+    """The text of a script, of a notebook that of its code; empty where it can't be read."""
     try:
+        if path.suffix == ".ipynb":
+            text, _ = decode_source_file(path)
+            return "\n".join(cell.text for cell in read_code_cells(text, str(path)))
         return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
     except (OSError, TruetuneError):
         return ""

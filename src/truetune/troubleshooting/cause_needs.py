@@ -138,7 +138,7 @@ UNWRAPPED = re.compile(r"\.module\b|unwrap")
 MERGES = re.compile(r"merge_and_unload|llamafactory-cli export|mergekit")
 BUILDS_PAIRS = re.compile(r"['\"](?:chosen|rejected)['\"]\]?\s*[:=]|\b(?:chosen|rejected)\s*=(?!=)")
 LABELLED_LOSS = 0.05
-"""A loss that never is below has labels. Chosen: a row without a label has 0 or NaN"""
+"""A loss that never is below has labels. Chosen, not measured: a row without a label has 0 or NaN"""
 
 OVER_GPUS = re.compile(r"Training with DataParallel|Was asked to gather along dimension 0")
 """What the Trainer and PyTorch print where one process runs a model on several GPUs"""
@@ -146,7 +146,7 @@ GPU_AT_WORK = re.compile(
     r"\s*(?P<index>\d{1,2}), [^,]{1,60}, (?P<memory>\d{1,6}) MiB, \d{1,6} MiB, (?P<load>\d{1,3}) %"
 )
 """A line of nvidia-smi --query-gpu=index,name,memory.used,memory.total,utilization.gpu"""
-# Chosen: a desktop takes less of either, and a copy of a model more.
+# Chosen, not measured: a desktop takes less of either, and a copy of a model more.
 MIN_BUSY_MIB, MIN_BUSY_PERCENT = 2_000, 5
 
 
@@ -254,13 +254,13 @@ def _losses_are_finite(evidence: Evidence) -> str:
 
 def _measure_is_too_bad(evidence: Evidence) -> str:
     if evidence.asks(TOO_BAD) and not evidence.asks(TOO_GOOD):
-        return "it makes a measure too good, and what is complained of is not"
+        return "it makes a score too good, and you speak of one that is too bad"
     return ""
 
 
 def _is_of_speed_or_failure(evidence: Evidence) -> str:
     if evidence.asks(OF_SPEED_OR_FAILURE) and not evidence.asks(OF_QUALITY):
-        return "it changes what is learned, and what is complained of is speed or a failure"
+        return "it changes what is learned, and you speak of speed or of a failure"
     return ""
 
 
@@ -527,7 +527,7 @@ ROWS: tuple[Row, ...] = (
         r"^each node or task starts a run of its own",
         _if_a_line_has(
             r"--(?:nnodes|num_machines)[= ][\"']?(?:\$|[2-9]|1\d)",
-            "the launchers are told of one another",
+            "the number of nodes is given to the launchers",
         ),
     ),
     make_row(

@@ -35,7 +35,7 @@ LIBRARY_TRAINER = re.compile(
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a row may look at."""
+    """What a row of the tables reads."""
 
     question: str
     lines: Sequence[str]

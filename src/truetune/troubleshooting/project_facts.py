@@ -24,7 +24,7 @@ from truetune.checks.explaining.project_traits import (
 )
 from truetune.troubleshooting.project_words import ProjectText, TextLine
 
-# Chosen: a line beyond is data or a minified file.
+# Chosen, not measured: a line beyond is data or a minified file.
 MAX_LINE_CHARACTERS = 400
 MAX_LINES_OF_TRAIT = 4
 COMMENT = re.compile(r"(^|\s)#(?!\s*(SBATCH|PBS|SUB)\b).*$")

@@ -109,7 +109,7 @@ class LikelyCause:
     fit: float
     """Higher is likelier; comparable within one question only"""
     lines: tuple[TextLine, ...] = ()
-    """Where to look: lines of the project that show what the cause takes"""
+    """Lines of the project that show what the cause takes"""
     lacking: frozenset[Trait] = frozenset()
     """What it takes and the project does not have"""
     is_listed: bool = True
@@ -286,7 +286,7 @@ def _fit_facts(cause: Cause, facts: ProjectFacts) -> float:
 
 
 def _telling_lines(cause: Cause, facts: ProjectFacts) -> tuple[TextLine, ...]:
-    """The lines to look at for a cause: those that support it; each line once, of rare things first.
+    """The lines to read for a cause: those that support it; each line once, of rare things first.
 
     A line supports a cause where it sets or calls what the cause names in code, or where it shows a thing that sound
     projects mostly do not have. A line that has what the cause misses speaks against it.

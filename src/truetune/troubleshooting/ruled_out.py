@@ -1,7 +1,7 @@
 """Causes that the facts of a project rule out: what its settings, scripts and logs say against them.
 
 One row of `RULES` tells a cause by words of its text, and when it can't be: a loss that never rose, a batch that is not
-small, a trainer that does itself what a loop forgets. A row may look at the lines of all files, at the logs and at what
+small, a trainer that does itself what a loop forgets. A row reads the lines of all files, at the logs and at what
 the user says. The trade-off: lines are not run, so that a row rules a cause out only where every line that sets the
 thing speaks against it.
 """
@@ -28,7 +28,7 @@ LEARNED = 0.8
 """Of its start, below which a loss shows that something was trained. Chosen, not measured: noise of records moves a
 mean of a fifth of the run by a few per cent"""
 MIN_FITTED_STEPS = 10
-"""Steps after which the optimizer's states were there. Chosen: one makes them, and a counter may run ahead by some"""
+"""Steps after which the optimizer's states were there. Chosen, not measured: one makes them, a counter may run ahead"""
 HIGH_RATE = 1e-5
 """From which on a step is not rounded away in bfloat16"""
 MAX_LOADS = 2
@@ -341,8 +341,8 @@ def _merge_is_on_the_cpu(evidence: Evidence) -> str:
 
 def _zero3_is_known(evidence: Evidence) -> str:
     """Does DeepSpeed itself say that the model was made in parts?"""
-    made = next((line for line in evidence.lines if MADE_IN_PARTS.search(line)), "")
-    return "the log says that DeepSpeed made the model in parts" if made else ""
+    is_made_in_parts = evidence.has(MADE_IN_PARTS)
+    return "the log says that DeepSpeed made the model in parts" if is_made_in_parts else ""
 
 
 def _gpus_fail_alike(evidence: Evidence) -> str:

@@ -1,4 +1,4 @@
-"""The report on a symptom: what of a project explains it, and which of its causes are left to look at."""
+"""The report on a symptom: what of a project explains it, and which of its causes are left to check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from truetune.troubleshooting.project_words import TextLine
 
 CauseState = Literal["found", "looked for", "open", "ruled out"]
 """`found`: a rule that proves it fires. `looked for`: each of its rules examined something here and found nothing. That
-makes it unlikely and does not exclude it: a fault may stand where no rule looks. `open`: nothing here could tell.
+makes it unlikely and does not exclude it: a fault may stand that no rule reads. `open`: nothing here could tell.
 `ruled out`: a setting, a line or a log here says that it can't be"""
 
 
@@ -27,7 +27,7 @@ class JudgedCause:
     rules: tuple[str, ...]
     """Of a cause that was found, the rules that fire; else those that would prove it"""
     lines: tuple[TextLine, ...] = ()
-    """Where to look in the project: lines that show what the cause takes"""
+    """Lines of the project that show what the cause takes"""
     against: str = ""
     """What of the project rules it out"""
     lacking: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""From a symptom and the files at hand to its causes: what proves one comes first, then what is left to look at.
+"""From a symptom and the user's files to its causes: what proves one comes first, then what is left to check.
 
 A user knows what they see ("the loss does not fall") and has some files. Every check is run on these files; findings
 that prove a cause of this symptom stand before the others. The causes that no rule could prove are listed by how well

@@ -1,7 +1,7 @@
 """The guides on symptoms: what users see, in their words, and the command to begin with.
 
 A guide is a page in docs/; what stands here lets `truetune explain` find it, and says the first command where the
-documents are not at hand.
+documents are missing.
 """
 
 from __future__ import annotations

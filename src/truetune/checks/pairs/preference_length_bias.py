@@ -59,7 +59,7 @@ WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 """Share of the pairs in which the longer (or the shorter) answer is chosen"""
 # Chosen, not measured: people and judges disagree with any rule in one pair of twenty.
 RULE_SHARE = 0.95
-"""Share from which length, or a sort, looks like what the pairs were built by"""
+"""Share from which length, or a sort, seems to be what the pairs were built by"""
 
 
 REMEDY = "balance the lengths of both sides, or use a loss that is normalised by length"

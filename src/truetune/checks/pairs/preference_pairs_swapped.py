@@ -56,6 +56,7 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     is_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
+from truetune.checks.rows.answer_is_incomplete import MIN_SHARE_AT_ONE_LENGTH
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import case_in_row
 from truetune.data.candidate_scores import CandidateScores, ComparedSides, read_candidate_scores
@@ -76,9 +77,6 @@ SIGNS = {
 MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
 # Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
 MIN_PAIRS = 8
-MIN_SHARE_AT_ONE_LENGTH = 0.8
-"""Share of the cut chosen answers with one number of characters from which a slice (`text[:1000]`) cut that side.
-Chosen: answers cut by tokens, or by hand, hardly ever have one length; a strip after the slice shortens a sixth"""
 MIN_SHARE_BESIDE = 0.75
 """Share of the pairs that scores in a file beside must speak against, at least"""
 # Chosen, not measured: sets that teach to refuse have a refusal in most pairs, others in a few
@@ -167,40 +165,54 @@ class PreferencePairsSwapped(PairRule):
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
 
     def _is_side_sliced(self) -> bool:
-        """Were the chosen answers cut at one number of characters? Then a script did it, whichever side is better."""
+        """Were the chosen answers cut at one number of characters? Then a script did it, whichever side is better.
+
+        Answers that were cut by tokens, or by hand, hardly ever have one length (`answer-is-incomplete`).
+        """
         total = len(self.cut_texts)
         most = max(Counter(length for length, _ in self.cut_texts).values(), default=0)
         return total >= MIN_PAIRS and most >= MIN_SHARE_AT_ONE_LENGTH * total
 
     def _evidence(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
         """(kind, does it speak against the label?) of what tells the sides apart."""
-        if row.scores is not None and row.scores.difference:
-            yield "scores", row.scores.difference < 0
-        elif row.scores is None:
-            beside = self._scores_beside(row, texts)
-            if beside.prefers_chosen is not None:
-                self.beside[beside.column] += 1
-                yield "scores", not beside.prefers_chosen
-            elif beside.column:
-                self.unknown_direction[beside.column] += 1
+        prefers_chosen = self._preference_of_scores(row, texts)
+        if prefers_chosen is not None:
+            yield "scores", not prefers_chosen
         good, bad = texts.chosen.strip(), texts.rejected.strip()
-        if not good or not bad:
-            if good or bad:
-                yield "empty", not good
-            return
-        refused = begins_with_refusal(good)
-        if refused != begins_with_refusal(bad):
+        if good and bad:
+            yield from self._evidence_of_answers(row, texts)
+        elif good or bad:
+            yield "empty", not good
+
+    def _preference_of_scores(self, row: Conversation, texts: PairTexts) -> bool | None:
+        """Do scores, of the row or else of a file beside, prefer the chosen side? None where they tell nothing."""
+        if row.scores is not None:
+            return row.scores.difference > 0 if row.scores.difference else None
+        beside = self._scores_beside(row, texts)
+        if beside.prefers_chosen is not None:
+            self.beside[beside.column] += 1
+        elif beside.column:
+            self.unknown_direction[beside.column] += 1
+        return beside.prefers_chosen
+
+    def _evidence_of_answers(
+        self, row: Conversation, texts: PairTexts
+    ) -> Iterator[tuple[str, bool]]:
+        """What two answers with text show by themselves: a refusal, a cut, a missing stop token."""
+        good, bad = texts.chosen.strip(), texts.rejected.strip()
+        is_refused = begins_with_refusal(good)
+        if is_refused != begins_with_refusal(bad):
             self.harmful += HARM.search(texts.prompt) is not None or not texts.prompt.isascii()
-            yield "refused", refused
-        stopped = is_cut(good)
-        if stopped != is_cut(bad):
-            if stopped:
+            yield "refused", is_refused
+        is_chosen_cut = is_cut(good)
+        if is_chosen_cut != is_cut(bad):
+            if is_chosen_cut:
                 self.cut_texts.add((len(texts.chosen), hash(texts.chosen)))
-            yield "cut", stopped
-        ended = good.endswith(self.stops)
+            yield "cut", is_chosen_cut
+        is_ended = good.endswith(self.stops)
         # Of chats the template writes the stop tokens.
-        if not row.is_chat and ended != bad.endswith(self.stops):
-            yield "open", not ended
+        if not row.is_chat and is_ended != bad.endswith(self.stops):
+            yield "open", not is_ended
 
     def unmet(self) -> Unmet | None:
         kind = self._most_telling()
@@ -240,26 +252,25 @@ class PreferencePairsSwapped(PairRule):
             self.spoke["cut"] = 0
         kinds = [kind for kind in SIGNS if self.spoke[kind]]
         intervals = {kind: wilson_interval(self.against[kind], self.spoke[kind]) for kind in kinds}
-        clear = [
-            kind
-            for kind in kinds
-            if self._is_enough(kind) and intervals[kind][0] > MIN_SHARES[kind]
-        ]
-        by_scores = self.against["scores"] * 2 > self.spoke["scores"] and (
-            # What lies beside may be of another run, and a rank that of a process.
-            not self.beside or intervals["scores"][0] > MIN_SHARE_BESIDE
-        )
-        # Without scores it is a guess: it is made only where no kind of evidence speaks for the
-        # labels.
+        clear = [kind for kind in kinds if self._is_clear(kind, intervals[kind])]
+        # Without scores it is a guess: it is made only where no kind of evidence speaks for the labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
-        if by_scores:
+        if self._do_scores_speak(intervals):
             yield self._report_signs("scores", clear, intervals)
         elif clear and not speaks_for_labels:
             yield self._report_signs(clear[0], clear, intervals)
 
-    def _is_enough(self, kind: str) -> bool:
-        """Can this kind of evidence speak for itself? The row's own scores are judged otherwise."""
-        return kind in MIN_SHARES and self.spoke[kind] >= MIN_PAIRS
+    def _is_clear(self, kind: str, interval: tuple[float, float]) -> bool:
+        """Does a sign speak for itself, in enough pairs? The row's own scores are judged otherwise."""
+        if kind not in MIN_SHARES or self.spoke[kind] < MIN_PAIRS:
+            return False
+        return interval[0] > MIN_SHARES[kind]
+
+    def _do_scores_speak(self, intervals: dict[str, tuple[float, float]]) -> bool:
+        """Are scores against most labels? Of a file beside surely so: it may be of another run, a rank of a process."""
+        if self.against["scores"] * 2 <= self.spoke["scores"]:
+            return False
+        return not self.beside or intervals["scores"][0] > MIN_SHARE_BESIDE
 
     def _report_signs(
         self, most: str, clear: list[str], intervals: dict[str, tuple[float, float]]
@@ -271,11 +282,11 @@ class PreferencePairsSwapped(PairRule):
             clear: the kinds that speak against the labels beyond chance.
             intervals: by kind, the 95 % interval of the share that speaks against the labels.
         """
-        told = [kind for kind in intervals if kind in clear or kind == "scores"]
+        speaking = [kind for kind in intervals if kind in clear or kind == "scores"]
         evidence = [
             f"{self._sign(kind)}: {self.against[kind]:,} of {self.spoke[kind]:,}"
             f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
-            for kind in told
+            for kind in speaking
         ]
         evidence.append(
             "this is evidence and no proof; without it a swapped set cannot be told from a right one"
@@ -287,7 +298,7 @@ class PreferencePairsSwapped(PairRule):
             " rejected=chosen",
             severity="error" if most == "scores" else "warning",
             evidence=evidence,
-            cases=[case for kind in told for case in self.cases[kind]],
+            cases=[case for kind in speaking for case in self.cases[kind]],
             count=self.against[most],
             total=self.spoke[most],
         )

@@ -1,7 +1,7 @@
 """A column that names the better answer disagrees with what is taken as chosen.
 
 ## What it does
-Looks at pairs whose sides come from two columns of answers (`response_a`, `response_b`), taken as chosen and rejected
+Judges pairs whose sides come from two columns of answers (`response_a`, `response_b`), taken as chosen and rejected
 by a mapping: `columns` of LLaMA-Factory's dataset_info.json, `field_chosen` of Axolotl, `--map`, a script. It reads
 the columns beside them that name the winner (`winner`, `preferred`, `better_response_id`: by letter, number, column,
 model or text) or hold a score of each side, and counts the pairs in which they name the rejected one. Of several such
@@ -36,8 +36,8 @@ data:
 
 ## Fix safety
 Read five pairs first. Rows whose winner is a tie teach nothing and can go. An error from a fifth of the pairs on, else
-a warning; of scores from two
-fifths on, for they are not what people chose, and of numbers that may mean either side from a quarter on.
+a warning; of scores from two fifths on, for they are not what people chose, and of numbers that may mean either side
+from a quarter on.
 
 ## References
 - Rafailov et al. 2023, arXiv 2305.18290, section 4: labels exchanged in half of the pairs leave no preference
@@ -159,8 +159,8 @@ class WinnerColumnDisagrees(PairRule):
         return lacking
 
     def figure(self) -> Measurement:
-        found = self._column_that_agrees_most()
-        tally = found[1] if found is not None else Tally()
+        column = self._column_that_agrees_most()
+        tally = column[1] if column is not None else Tally()
         return count_measurement(
             "pairs whose winner, by a column of its own, is the rejected side",
             tally.against,
@@ -175,18 +175,18 @@ class WinnerColumnDisagrees(PairRule):
         return min(named, key=lambda one: one[1].share, default=None)
 
     def findings(self) -> Iterator[Finding]:
-        found = self._column_that_agrees_most()
-        if found is None:
+        column = self._column_that_agrees_most()
+        if column is None:
             return
-        name, tally = found
+        name, tally = column
         if tally.share < _least_share(tally) or tally.against < MIN_AGAINST:
             return
         ((chosen, rejected), _), *others = self.taken.most_common(2)
-        shown = name.replace("*", "...").replace(" ", "_") if "*" in name else name
+        readable_name = name.replace("*", "...").replace(" ", "_") if "*" in name else name
         says = "is better for" if tally.is_score else "names"
         at_least = "" if tally.is_sure else "at least "
         yield self.finding(
-            f"`{shown}` {says} the side that is taken as rejected in {at_least}{tally.against:,} of"
+            f"`{readable_name}` {says} the side that is taken as rejected in {at_least}{tally.against:,} of"
             f" {tally.decided:,} pairs ({tally.share:.0%})"
             + (
                 ""
@@ -194,9 +194,9 @@ class WinnerColumnDisagrees(PairRule):
                 else f": {chosen} is taken as chosen in every row, whatever the column says"
             )
             + _effect_of(tally.share),
-            _remedy_of(tally, shown, chosen, rejected),
+            _remedy_of(tally, readable_name, chosen, rejected),
             severity="error" if tally.share >= ERROR_SHARE else "warning",
-            evidence=list(_evidence_of(tally, shown)),
+            evidence=list(_evidence_of(tally, readable_name)),
             cases=tally.cases[:MAX_CASES],
             count=tally.against,
             total=tally.decided,
@@ -244,17 +244,28 @@ def _numbers_of_sides(
     numbers: frozenset[float], tags: tuple[str, str]
 ) -> tuple[frozenset[float], frozenset[float], bool]:
     """Which numbers stand for the first and for the second side, and whether that is sure."""
-    own = frozenset(float(tag) for tag in tags if tag.isdigit())
-    if len(own) == 2 and numbers <= own:
-        return frozenset((min(own),)), frozenset((max(own),)), True
-    if numbers <= {1.0, 2.0} and 2.0 in numbers and not own:
-        return frozenset((1.0,)), frozenset((2.0,)), True
-    if min(numbers) < 0 < max(numbers):
-        below = frozenset(number for number in numbers if number < 0)
-        return below, frozenset(number for number in numbers if number > 0), False
+    surely = _numbers_by_count(numbers, tags)
+    if surely is not None:
+        return *surely, True
+    below = frozenset(number for number in numbers if number < 0)
+    above = frozenset(number for number in numbers if number > 0)
+    if below and above:
+        return below, above, False
     if numbers <= {0.0, 0.5, 1.0}:
         return frozenset((0.0,)), frozenset((1.0,)), False
     return frozenset(), frozenset(), False
+
+
+def _numbers_by_count(
+    numbers: frozenset[float], tags: tuple[str, str]
+) -> tuple[frozenset[float], frozenset[float]] | None:
+    """The numbers of the sides where they count them: as their columns do (`response_0`), or 1 and 2; else None."""
+    own = {float(tag) for tag in tags if tag.isdigit()}
+    if len(own) == 2 and numbers <= own:
+        return frozenset((min(own),)), frozenset((max(own),))
+    if not own and numbers <= {1.0, 2.0} and 2.0 in numbers:
+        return frozenset((1.0,)), frozenset((2.0,))
+    return None
 
 
 def _count_of(tally: Tally, numbers: frozenset[float], side: int) -> int:

@@ -68,8 +68,8 @@ MAX_STYLE_SHARE, SURE_SPREAD = 0.8, 0.8
 """Share of answers without an end from which it may be their style; then the shortest tenth of them has to be so near
 the longest one"""
 MIN_SHARE_AT_ONE_LENGTH = 0.8
-"""Share of the cut answers with one number of characters from which a slice cut them. Chosen: a strip after the slice
-shortens a sixth of them by a space, and texts cut by tokens hardly ever have one length"""
+"""Share of the cut answers with one number of characters from which a slice cut them. Chosen, not measured: a strip
+after the slice shortens a sixth of them by a space, and texts cut by tokens hardly ever have one length"""
 MAX_KEPT = 20_000
 """Answers whose lengths are compared"""
 MIN_SURE, MIN_SURE_SHARE = 4, 0.15

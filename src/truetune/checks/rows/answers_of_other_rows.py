@@ -2,7 +2,7 @@
 
 ## What it does
 Compares each question with all answers by the rare words that they share. Tried are shifts by any number of rows, from
-some row on or of all; the order in which several processes gave them, one part behind the other; the reverse order;
+some row on or of all; the order in which several processes gave them, one part after the other; the reverse order;
 rows exchanged two by two; and pairs that belong to each other alone (each is far nearer to the other than all else)
 and do not stand in one row; and numbers (of an order, a part, a case) that stand in one question and in one answer, of
 another row. It fires where an order is far beyond chance, with all orders and stretches that were tried

@@ -12,7 +12,7 @@ index, or say that the first side is the better one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts
@@ -29,8 +29,10 @@ BETTER = frozenset(
     )
 )  # fmt: skip
 WORSE = frozenset(("loser", "losing", "worse", "worst", "rejected", "inferior"))
-NUMBERS_MEAN_ANYTHING = frozenset(("label", "labels"))
-"""Words of columns whose numbers may be a class of anything"""
+NUMBERS_MEAN_ANYTHING = frozenset(("label", "labels", "for", "n"))
+"""Words of columns whose numbers may be a class or a count of anything: `chosen_for_test`, `best_of_n`"""
+SAID_OF_ROWS = frozenset(("selected", "picked"))
+"""Words that are said of a whole row as well: beside no word for an answer, 1 may say that the row is trained"""
 OF_THE_PAGE = frozenset(
     (
         "shown", "show", "order", "position", "presented", "display", "displayed", "screen", "layout", "swap",
@@ -46,13 +48,17 @@ MORE = frozenset(
     )
 )  # fmt: skip
 LESS = frozenset(("rank", "ranks", "ranking", "penalty"))
-PLAIN = frozenset(
+ANSWERS = frozenset(
     (
         "answer", "response", "output", "completion", "reply", "candidate", "text", "model", "assistant", "option",
-        "system", "avg", "average", "mean", "overall", "total", "final", "human", "is", "the", "of", "ref",
+        "system",
     )
 )  # fmt: skip
+PLAIN = ANSWERS | frozenset(
+    ("avg", "average", "mean", "overall", "total", "final", "human", "is", "the", "of", "ref")
+)
 """Words that name no side and no aspect"""
+INDEX = frozenset(("id", "idx", "index", "number"))
 TRUE, FALSE = frozenset(("true", "yes")), frozenset(("false", "no"))
 MAX_VALUE_CHARS = 80
 
@@ -188,11 +194,19 @@ def _vote_of_column(
         vote = _vote_by_truth(words, value, raw, sides)
     else:
         vote = _vote_by_value(name, value, raw, sides, writers)
-    if vote is None or (vote.number is not None and NUMBERS_MEAN_ANYTHING.intersection(words)):
+    if vote is None or (vote.number is not None and _may_count_anything(words)):
         return None
     if is_worse and vote.winner is not None:
         return vote._replace(winner=1 - vote.winner)
     return None if is_worse and vote.number is not None else vote
+
+
+def _may_count_anything(words: Sequence[str]) -> bool:
+    """May the numbers of a column of these words be no sides: a class, a count, or a mark of whole rows?"""
+    if NUMBERS_MEAN_ANYTHING.intersection(words):
+        return True
+    is_said_of_rows = not SAID_OF_ROWS.isdisjoint(words)
+    return is_said_of_rows and (ANSWERS | INDEX).isdisjoint(words)
 
 
 def _vote_by_truth(
@@ -277,17 +291,25 @@ def _votes_of_scores(others: Mapping[str, Any], sides: Sides) -> Iterator[Vote]:
         if number is None or side is None:
             continue
         own = set(sides.tags[side].split())
-        rest = [word for word in words if word not in own]
-        if not (MORE | LESS).intersection(rest) or not set(rest) <= MORE | LESS | PLAIN:
-            continue
-        key = " ".join("*" if word in own else word for word in words)
-        scores.setdefault(key, {})[side] = number
+        if _is_score_of_whole(word for word in words if word not in own):
+            key = " ".join("*" if word in own else word for word in words)
+            scores.setdefault(key, {})[side] = number
     for key, by_side in scores.items():
-        if len(by_side) != 2:
-            continue
-        difference = by_side[0] - by_side[1]
-        if LESS.intersection(key.split()):
-            difference = -difference
-        winner = None if not difference else 0 if difference > 0 else 1
-        text = f"{by_side[0]:g} against {by_side[1]:g}"
-        yield Vote(key, winner, is_score=True, text=text)
+        if len(by_side) == 2:
+            yield _vote_by_scores(key, by_side[0], by_side[1])
+
+
+def _is_score_of_whole(words: Iterable[str]) -> bool:
+    """Do the words of a column, without that of its side, name a score, and no aspect of the answer?"""
+    named = set(words)
+    return bool((MORE | LESS) & named) and named <= MORE | LESS | PLAIN
+
+
+def _vote_by_scores(column: str, first: float, second: float) -> Vote:
+    """The side with the better score: the higher one, of a rank the lower one; equal scores are a tie."""
+    text = f"{first:g} against {second:g}"
+    if first == second:
+        return Vote(column, None, is_score=True, text=text)
+    is_less_better = bool(LESS.intersection(column.split()))
+    winner = 0 if (first > second) != is_less_better else 1
+    return Vote(column, winner, is_score=True, text=text)
