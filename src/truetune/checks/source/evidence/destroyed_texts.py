@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.field_reads import field_read
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 STEMMERS = ("lemmatize", "stem", "lemma")
 STOP_NAMES = re.compile(r"stop_?words|stopwords|STOP_WORDS|\bSTOP\b|\bstops?\b|is_stop", re.I)
-"""How lists of words that carry no subject are called in scripts, and in NLTK, spaCy, scikit-learn and gensim"""
+"""Names of lists of frequent words (the, is, not) in scripts, and in NLTK, spaCy, scikit-learn and gensim"""
 REMOVERS = ("remove_stopwords", "gensim.parsing.preprocessing.*", "texthero.clean*")
 MARKS_TAKEN = re.compile(r"\[\^[^\]]{1,40}\]|\[[^\]]*(?:[!?.,;:]|\\W)[^\]]*\]")
 """A class of characters that a pattern takes out: all but letters, or marks"""
@@ -80,30 +81,20 @@ def _makers(module: Module, answer: ast.expr) -> Iterator[ast.expr]:
     for assign in module.nodes(ast.Assign):
         target = assign.targets[0]
         # `df["reply"] = df["reply"].apply(clean)`, and `row["reply"] = clean(row["reply"])`.
-        if isinstance(target, ast.Subscript) and _key_of(target) == column:
+        if field_read(target) == column:
             yield assign.value
 
 
 def _column_of(node: ast.expr) -> str | None:
-    """The key of `row["reply"]`, `row.get("reply")`, `row.reply`."""
-    inner = node
-    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-        if inner.func.attr == "get" and inner.args:
-            first = inner.args[0]
-            return (
-                first.value
-                if isinstance(first, ast.Constant) and isinstance(first.value, str)
-                else None
-            )
-        inner = inner.func.value
-    if isinstance(inner, ast.Attribute):
-        return inner.attr
-    return _key_of(inner) if isinstance(inner, ast.Subscript) else None
-
-
-def _key_of(node: ast.Subscript) -> str | None:
-    key = node.slice
-    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+    """The key of `row["reply"]`, `row.get("reply")`, `row.reply`, also with methods called on it: `.strip()`."""
+    field = field_read(node)
+    while field is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        # The name of a field that `get` is given may be computed.
+        if node.func.attr == "get":
+            return None
+        node = node.func.value
+        field = field_read(node)
+    return node.attr if field is None and isinstance(node, ast.Attribute) else field
 
 
 def destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[str]:
@@ -154,13 +145,20 @@ def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
         yield "capitals"
     if call.method == "translate" and "punctuation" in ast.unparse(call.node):
         yield "punctuation"
-    pattern = call.args[0] if call.args else None
+    pattern = _removed_pattern(module, call)
+    if pattern is not None:
+        yield from _steps_of_pattern(pattern)
+
+
+def _removed_pattern(module: Module, call: Call) -> str | None:
+    """The pattern that a call replaces by nothing or by blanks; None where it does not, or it is not written out."""
     is_column = call.method == "replace" and module.flow.value(call.keywords.get("regex")) is True
-    if (call.named(*SUBSTITUTES) or is_column) and pattern is not None:
-        text = module.flow.value(pattern)
-        with_what = module.flow.value(call.args[1]) if len(call.args) > 1 else None
-        if isinstance(text, str) and isinstance(with_what, str) and not with_what.strip():
-            yield from _steps_of_pattern(text)
+    if not (is_column or call.named(*SUBSTITUTES)) or len(call.args) < 2:
+        return None
+    pattern, replacement = (module.flow.value(one) for one in call.args[:2])
+    if not isinstance(pattern, str) or not isinstance(replacement, str) or replacement.strip():
+        return None
+    return pattern
 
 
 def _steps_of_pattern(pattern: str) -> Iterator[str]:
