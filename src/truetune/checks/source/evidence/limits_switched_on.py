@@ -79,13 +79,8 @@ def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, l
     for training, data in training_data(trace):
         if not any(save.number > training.number for save in trace.methods(*SAVES)):
             continue
-        for value in _values_behind(data):
-            if isinstance(value, Result):
-                rows = _rows_of_call(value.call)
-                event: CallEvent | NameEvent | None = value.call
-            else:
-                rows = _rows_of_slice(value) if isinstance(value, Item) else None
-                event = _naming(trace, value) if rows is not None else None
+        for value in _values_of(data):
+            rows, event = _cut_of(trace, value)
             if rows is None or event is None or value.node is None:
                 continue
             branches = list(event.frames("branch"))
@@ -93,12 +88,20 @@ def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, l
                 yield event, value.node, rows, branches
 
 
+def _cut_of(trace: Trace, value: Value) -> tuple[int | None, CallEvent | NameEvent | None]:
+    """(the rows that a cut leaves, where it happens); no rows for any other value."""
+    if isinstance(value, Result):
+        return _rows_of_call(value.call), value.call
+    rows = _rows_of_slice(value) if isinstance(value, Item) else None
+    return rows, (_naming(trace, value) if rows is not None else None)
+
+
 def _naming(trace: Trace, value: Value) -> NameEvent | None:
     """Where a slice gets its name."""
     return next((one for one in trace.uses(value) if isinstance(one, NameEvent)), None)
 
 
-def _values_behind(data: tuple[Value, ...]) -> Iterator[Value]:
+def _values_of(data: tuple[Value, ...]) -> Iterator[Value]:
     """The values that data are made of."""
     waiting, seen = list(data), set(map(id, data))
     while waiting and len(seen) < MAX_VALUES:
@@ -182,19 +185,15 @@ def _computed(value: Value | None, given: dict[str, str], depth: int) -> object:
 def _computed_operation(operator: str, parts: list[object]) -> object:
     """What an operator gives for parts of which some may not be known."""
     known = [one for one in parts if one is not NO_CONSTANT]
-    if operator == "and" and len(known) < len(parts):
-        return False if any(not one for one in known) else NO_CONSTANT
-    if operator == "or" and len(known) < len(parts):
-        return True if any(known) else NO_CONSTANT
-    if len(known) < len(parts):
-        return NO_CONSTANT
-    if operator == "not":
-        return not parts[0]
+    is_known = len(known) == len(parts)
+    # One known part may decide: `False and x`, `True or x`.
     if operator == "and":
-        return all(parts)
+        return all(known) if is_known or not all(known) else NO_CONSTANT
     if operator == "or":
-        return any(parts)
-    return compute(operator, *parts)
+        return any(known) if is_known or any(known) else NO_CONSTANT
+    if not is_known:
+        return NO_CONSTANT
+    return not parts[0] if operator == "not" else compute(operator, *parts)
 
 
 def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object:

@@ -297,7 +297,7 @@ def _increments_by_one(statement: ast.stmt) -> bool:
 
 
 def is_divisor(module: Module, loop: Loop, name: str) -> bool:
-    """Is a score divided by this count behind the loop?
+    """Is a score divided by this count after the loop?
 
     A precision is over what was said, and a share `total / len(rows)` tells what was left out.
     """
@@ -307,17 +307,18 @@ def is_divisor(module: Module, loop: Loop, name: str) -> bool:
         for node in module.nodes(ast.BinOp)
         if isinstance(node.op, ast.Div) and node.lineno > end
     ]
-    if any(name in _names_in(node.left) and _is_count(node.left, name) for node in quotients):
+    if any(_is_count(node.left, name) for node in quotients):
         return False
     dividing = [node for node in quotients if name in _names_in(node.right)]
     if dividing:
-        return not any(_is_precision(module, node) for node in dividing)
-    return any(
-        node.lineno > end
-        and MEAN_NAME.search(ast.unparse(node.func))
-        and any(ast.unparse(argument) == name for argument in node.args)
-        for node in module.nodes(ast.Call)
-    )
+        return not any(is_precision(module, node) for node in dividing)
+    return any(_is_mean_of(node, name) for node in module.nodes(ast.Call) if node.lineno > end)
+
+
+def _is_mean_of(call: ast.Call, name: str) -> bool:
+    """Does a function make a mean of a list: `np.mean(scores)`?"""
+    is_mean = MEAN_NAME.search(ast.unparse(call.func)) is not None
+    return is_mean and any(ast.unparse(argument) == name for argument in call.args)
 
 
 def _is_count(expression: ast.expr, name: str) -> bool:
@@ -325,8 +326,8 @@ def _is_count(expression: ast.expr, name: str) -> bool:
     return ast.unparse(expression) in (name, f"len({name})")
 
 
-def _is_precision(module: Module, quotient: ast.BinOp) -> bool:
-    """Is a quotient called a precision where it is computed or printed?"""
+def is_precision(module: Module, quotient: ast.AST) -> bool:
+    """Is a quotient or mean called a precision where it is computed or printed?"""
     statement = module.statement(quotient)
     return statement is not None and "prec" in ast.unparse(statement).lower()
 
