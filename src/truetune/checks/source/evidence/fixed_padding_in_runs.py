@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from truetune.checks.source.evidence.padded_prompts_in_runs import encoding_of_ids
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.checks.source.evidence.runs_that_train import trains_in_run
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
@@ -30,12 +31,6 @@ from truetune.source.symbolic_execution.values import (
     Value,
 )
 
-TRAINERS = (
-    "transformers.*Trainer",
-    "trl.*Trainer",
-    "*lightning*.Trainer",
-    "unsloth.*Trainer",
-)
 COLLATORS = ("transformers.DataCollator*",)
 PADDING_METHODS = frozenset(
     ("__call__", "encode_plus", "batch_encode_plus", "pad", "encode", "apply_chat_template")
@@ -62,7 +57,7 @@ def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
     """The places of a file that pad rows of a training to one length, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        if not _trains(trace):
+        if not trains_in_run(trace):
             continue
         for padding in (*_by_calls(trace, module, seen), *_by_hand(trace, module)):
             if padding.node not in seen:
@@ -86,15 +81,10 @@ def _by_hand(trace: Trace, module: Module) -> Iterator[FixedPadding]:
     """`[pad] * (8192 - len(ids))`, where it does not fill what is left of a pack."""
     for value in trace.values:
         length = _length_by_hand(value) if isinstance(value, Operation) else None
-        if length is None or value.node is None or not _is_written_in(module, value.node):
+        if length is None or value.node is None or not module.holds(value.node):
             continue
         if not _fills_a_pack(module, value.node):
             yield FixedPadding(value.node, length, None)
-
-
-def _trains(trace: Trace) -> bool:
-    """Does a run train a model?"""
-    return any(trace.calls(*TRAINERS)) or any(trace.methods("backward"))
 
 
 def encodings_of_prompts(trace: Trace) -> set[ast.AST]:
@@ -223,11 +213,6 @@ def _joins(statement: ast.stmt) -> bool:
         and isinstance(call.func, ast.Attribute)
         and call.func.attr == "extend"
     )
-
-
-def _is_written_in(module: Module, node: ast.AST) -> bool:
-    """Does a node stand in this file?"""
-    return any(one is node for one in module.nodes(type(node)))
 
 
 def estimated_tokens(rows: FileRows) -> tuple[int, int]:

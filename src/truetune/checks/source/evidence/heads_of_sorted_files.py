@@ -43,7 +43,7 @@ LABEL_COLUMN = re.compile(
     re.I,
 )
 MIN_HEAD = 20
-"""Fewer rows are a look at the data or examples for a prompt. Chosen, not measured"""
+"""Fewer rows are printed to see them, or are examples for a prompt. Chosen, not measured"""
 MAX_CHANCE = 1e-3
 """Chance that rows drawn at random lack a label, from which it is the order of the file. Chosen, not measured"""
 SPLIT_OF_ROWS = re.compile(r"\w+\[:(?P<rows>\d+)\]")
@@ -131,15 +131,15 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
     """`rows[:n]` without a `rows[n:]`, which would be the other part of a split."""
     slices = list(slices_of(trace))
     starts = {_place(one, one.key.start) for one in slices if isinstance(one.key, Slice)}
-    own = {id(node) for node in module.nodes(ast.Slice)}
     for one in slices:
         key = one.key
         if not isinstance(key, Slice) or key.start is not None or key.step is not None:
             continue
         rows = _number(key.stop)
         is_split = _place(one, key.stop) in starts
-        if rows is not None and not is_split and key.node is not None and id(key.node) in own:
-            yield _Head(key.node, one.base, rows)
+        node = key.node
+        if rows is not None and not is_split and node is not None and module.holds(node):
+            yield _Head(node, one.base, rows)
 
 
 def _by_breaks(trace: Trace, module: Module) -> Iterator[_Head]:

@@ -41,7 +41,7 @@ MARK_METHODS = frozenset(
 
 
 class LabelSearch(NamedTuple):
-    """`label in answer`, with the labels that it looks for, in the order in which it asks."""
+    """`label in answer`, with the labels that are searched for, in the order in which it asks."""
 
     compare: ast.Compare
     labels: tuple[str, ...]
@@ -52,7 +52,7 @@ class LabelSearch(NamedTuple):
 
 
 def list_label_searches(module: Module) -> Iterator[LabelSearch]:
-    """The places of a file that look for a label inside of an answer."""
+    """The places of a file that search for a label inside of an answer."""
     chains = _labels_of_chains(module)
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) != 1 or not isinstance(compare.ops[0], ast.In):

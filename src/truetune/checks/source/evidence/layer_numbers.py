@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
 from truetune.checks.source.evidence.adapted_models import written_text
+from truetune.checks.source.evidence.gpu_jobs_beside import command_files_in
 from truetune.errors import TruetuneError
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 
@@ -51,14 +51,12 @@ PARTS = (
 MAX_LAYERS = 130
 """Numbers that a pattern is tried with: the largest dense models have 126 layers (Llama 3.1 405B)"""
 MAX_TEXTS = 300
-"""Texts that a list may stand for"""
+"""Texts that a list may stand for. Chosen, not measured: two for each layer of the largest models"""
 COLLECTIONS = (list, tuple, set, frozenset)
 LISTING_FUNCTIONS = ("list", "tuple", "set", "sorted", "frozenset")
 """Functions of Python whose result has the members of what they are given"""
 MAX_DEPTH = 6
-"""Lists, names and wrappers inside of one another"""
-MAX_JOBS, MAX_JOB_BYTES = 20, 1 << 16
-"""Files of commands beside a script that are searched for another model, and their size"""
+"""Lists, names and wrappers inside of one another. Chosen, not measured"""
 HUB_NAME = re.compile(r"[\w.-]{1,60}/[\w.-]{1,90}")
 
 
@@ -82,16 +80,8 @@ def _local_config(name: str) -> dict[str, Any]:
 
 def jobs_name_another_size(script: Path, layers: int) -> bool:
     """Does a file of commands beside a script name a model with another number of layers?"""
-    try:
-        jobs = [path for path in sorted(script.parent.iterdir()) if is_command_file(path)]
-        texts = [
-            path.read_text(encoding="utf-8", errors="replace")
-            for path in jobs[:MAX_JOBS]
-            if path.stat().st_size <= MAX_JOB_BYTES
-        ]
-    except OSError:
-        return False
-    names = {name for text in texts for name in HUB_NAME.findall(text)}
+    jobs = command_files_in(script.parent)
+    names = {name for job in jobs for name in HUB_NAME.findall(job.text)}
     return any((layer_count_of_published(name) or layers) != layers for name in names)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -232,9 +232,12 @@ def _given_by_jobs(
 
 def _starts(file: CommandFile, script: str) -> bool:
     """Does a file of commands start a script?"""
-    return any(
-        word.rpartition("/")[2] == script for command in file.commands for word in command.words
-    )
+    return any(_runs_script(command.words, script) for command in file.commands)
+
+
+def _runs_script(words: Sequence[str], script: str) -> bool:
+    """Is a script among the words of a command, with or without its folder?"""
+    return any(word.rpartition("/")[2] == script for word in words)
 
 
 def _options_given(
@@ -242,7 +245,7 @@ def _options_given(
 ) -> Iterator[EnvironmentSetting]:
     """The options of these names that a command gives the script; `--smoke` without a value counts as true."""
     for command in file.commands:
-        if not any(word.rpartition("/")[2] == script for word in command.words):
+        if not _runs_script(command.words, script):
             continue
         for name in names:
             value = last_option(command.words, f"--{name}")

@@ -49,7 +49,7 @@ class LastBatch(NamedTuple):
     name: str
     assigned: ast.Assign
     read: ast.Name
-    """Where it is read behind the loop"""
+    """Where it is read after the loop"""
 
 
 class SkippedRows(NamedTuple):
@@ -61,7 +61,7 @@ class SkippedRows(NamedTuple):
 
 
 def counts_of_last_batch(module: Module) -> Iterator[LastBatch]:
-    """Right answers of a batch that are assigned in a loop, never read in it, and read behind it."""
+    """Right answers of a batch that are assigned in a loop, never read in it, and read after it."""
     for loop in module.nodes(ast.For):
         if not LOADER_NAME.search(ast.unparse(loop.iter)):
             continue
@@ -84,8 +84,8 @@ def _counts_equal_elements(value: ast.expr) -> bool:
 
 
 def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
-    """Where a name that the loop does not read is read behind it, in the same function; None where it is read in the
-    loop, or assigned again behind it."""
+    """Where a name that the loop does not read is read after it, in the same function; None where it is read in the
+    loop, or assigned again after it."""
     inside = set(ast.walk(loop))
     around = module.scopes.of[loop]
     uses = [
@@ -96,10 +96,8 @@ def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
     if any(node in inside and isinstance(node.ctx, ast.Load) for node in uses):
         return None
     end = loop.end_lineno or loop.lineno
-    behind = sorted((one for one in uses if one.lineno > end), key=lambda one: one.lineno)
-    if not behind or not isinstance(behind[0].ctx, ast.Load):
-        return None
-    return behind[0]
+    first = min((one for one in uses if one.lineno > end), key=lambda one: one.lineno, default=None)
+    return first if first is not None and isinstance(first.ctx, ast.Load) else None
 
 
 def skipped_rows(module: Module) -> Iterator[SkippedRows]:
@@ -114,7 +112,7 @@ def skipped_rows(module: Module) -> Iterator[SkippedRows]:
 
 
 def _skipped_in_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
-    """The counts of one loop that stand behind a `continue`, in a `try`, or under `if answer is not None`."""
+    """The counts of one loop that stand after a `continue`, in a `try`, or under `if answer is not None`."""
     skip: ast.stmt | None = None
     for statement in loop.body:
         if _skips_unread_answers(loop, statement):
@@ -176,7 +174,7 @@ def _is_read_from_answer(loop: Loop, value: ast.expr) -> bool:
 
 
 def _is_silent(body: list[ast.stmt]) -> bool:
-    """Does a block nothing but print, pass and go on? One that counts what it leaves out tells it."""
+    """Does a block nothing but print, pass and continue? One that counts what it leaves out tells it."""
     return all(
         isinstance(statement, ast.Continue | ast.Pass)
         or (isinstance(statement, ast.Expr) and "print" in ast.unparse(statement)[:6])
@@ -240,7 +238,7 @@ def _skipped_by_frames(module: Module) -> Iterator[SkippedRows]:
         if ".notna" in text and not _names_key(text, read):
             continue
         name = ast.unparse(statement.targets[0])
-        mean = _frame_mean_behind(module, statement, name)
+        mean = _frame_mean_after(module, statement, name)
         if mean is not None:
             yield SkippedRows(name, statement, mean)
 
@@ -256,8 +254,8 @@ def _names_key(text: str, keys: set[str]) -> bool:
     return any(f"'{key}'" in text or f".{key}" in text for key in keys)
 
 
-def _frame_mean_behind(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
-    """The first statement behind that makes a mean, or a score, of the table."""
+def _frame_mean_after(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
+    """The first statement after it that makes a mean, or a score, of the table."""
     end = statement.end_lineno or statement.lineno
     pattern = re.compile(rf"\b{re.escape(name)}\b")
     for node in module.order:

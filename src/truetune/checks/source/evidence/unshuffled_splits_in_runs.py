@@ -94,7 +94,7 @@ def _by_slices(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
     """`rows[:n]` and `rows[n:]`."""
     for tail, start in _second_parts(trace):
         node = tail.key.node
-        if node is None or not _is_written_in(module, node):
+        if node is None or not module.holds(node):
             continue
         rows = rows_in_order(trace, module, tail.base)
         row = None if rows is None else _row_number(start, len(rows.rows))
@@ -146,11 +146,6 @@ def _share_of_rows(product: Operation, count: int) -> int | None:
     if product.operator not in ("*", "//") or len(lengths) != 1 or len(numbers) != 1:
         return None
     return int(count * numbers[0]) if product.operator == "*" else int(count // numbers[0])
-
-
-def _is_written_in(module: Module, node: ast.AST) -> bool:
-    """Does a slice stand in this file?"""
-    return any(one is node for one in module.nodes(ast.Slice))
 
 
 def rows_in_order(trace: Trace, module: Module, data: Value) -> FileRows | None:
