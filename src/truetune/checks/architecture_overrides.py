@@ -106,14 +106,17 @@ def overrides_of_module(module: Module) -> list[Override]:
 
 
 def _values_in_code(module: Module, names: tuple[str, ...]) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """(place, value) of what the load of a model is given by these names, and of what attributes of them are set to."""
+    """(place, value) of what the load of a model is given by these names, and of what its config is set to."""
     for call in module.calls("*.from_pretrained"):
         for name in names:
             if name in call.keywords:
                 yield call.node, call.keywords[name]
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
-        if isinstance(target, ast.Attribute) and target.attr in names:
+        if not isinstance(target, ast.Attribute) or target.attr not in names:
+            continue
+        # `self.rope_theta = ...` is a class of one's own that keeps its number, and no config of the model.
+        if not isinstance(target.value, ast.Name) or target.value.id != "self":
             yield node, node.value
 
 
