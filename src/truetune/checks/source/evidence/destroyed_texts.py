@@ -16,7 +16,7 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 STEMMERS = ("lemmatize", "stem", "lemma")
-STOP_NAMES = re.compile(r"stop_?words|stopwords|STOP_WORDS|\bSTOP\b|\bstops?\b|is_stop", re.I)
+STOP_NAMES = re.compile(r"stop_?words|\bstops?\b|is_stop", re.I)
 """Names of lists of frequent words (the, is, not) in scripts, and in NLTK, spaCy, scikit-learn and gensim"""
 REMOVERS = ("remove_stopwords", "gensim.parsing.preprocessing.*", "texthero.clean*")
 MARKS_TAKEN = re.compile(r"\[\^[^\]]{1,40}\]|\[[^\]]*(?:[!?.,;:]|\\W)[^\]]*\]")
@@ -29,7 +29,7 @@ ANSWER_KEYS = ("output", "completion", "response", "chosen", "target_text", "ass
 """Keys of rows for training whose text is learned; `answer` may be a reference of an evaluation"""
 ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
 MAX_DEPTH = 3
-"""Functions that call one another"""
+"""Functions that call one another. Chosen, not measured"""
 
 
 class Destroyed(NamedTuple):
@@ -107,7 +107,7 @@ def destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[
             yield from _steps_of_functions(module, inner, depth)
         elif isinstance(inner, ast.Attribute) and inner.attr == "lemma_":
             yield "endings of words"
-        elif _drops_stop_words(inner):
+        elif _drops_stop_words(module, inner):
             yield "stop words"
 
 
@@ -124,15 +124,22 @@ def _steps_of_functions(module: Module, call: ast.Call, depth: int) -> Iterator[
                 yield from destroying_steps(module, origin.node, depth + 1)
 
 
-def _drops_stop_words(node: ast.AST) -> bool:
+def _drops_stop_words(module: Module, node: ast.AST) -> bool:
     """Does a test leave out words of a list of stop words: `w not in STOP`, `not token.is_stop`?"""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return isinstance(node.operand, ast.Attribute) and node.operand.attr == "is_stop"
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.NotIn):
         return False
-    return isinstance(node.ops[0], ast.NotIn) and bool(
-        STOP_NAMES.search(ast.unparse(node.comparators[0]))
-    )
+    words = node.comparators[0]
+    return STOP_NAMES.search(ast.unparse(words)) is not None and not _has_no_word(module, words)
+
+
+def _has_no_word(module: Module, words: ast.expr) -> bool:
+    """Is it a list that the file spells, and none of whose texts is a word: `["</s>", "<|im_end|>"]`?"""
+    texts = module.flow.value(words)
+    if not isinstance(texts, list | tuple | set | frozenset) or not texts:
+        return False
+    return not any(isinstance(text, str) and text.isalpha() for text in texts)
 
 
 def _steps_of_call(module: Module, call: Call) -> Iterator[str]:

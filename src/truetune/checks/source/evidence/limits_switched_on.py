@@ -47,7 +47,7 @@ CUTTING_METHODS = ("select", "take", "head", "sample", "limit")
 MAX_VALUES = 3000
 """Values between a training and its data; a script with rows written out has more, and is not judged"""
 MAX_DEPTH = 8
-"""Operators and calls of a test"""
+"""Operators and calls of a test. Chosen, not measured"""
 
 
 class LimitSwitchedOn(NamedTuple):
