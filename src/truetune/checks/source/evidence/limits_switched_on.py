@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,7 +68,7 @@ def limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
         for cut, node, rows, switches in _cuts(trace):
             if node in seen or cut.home is not module:
                 continue
-            setting = _switched_on_by(module, trace, switches)
+            setting = _switched_on_by(trace, switches)
             if setting is not None:
                 seen.add(node)
                 yield LimitSwitchedOn(node, rows, setting)
@@ -139,20 +139,27 @@ def _whole(value: Value | None) -> int | None:
     return number if type(number) is int and number > 1 else None
 
 
-def _switched_on_by(
-    module: Module, trace: Trace, branches: list[Frame]
-) -> EnvironmentSetting | None:
-    """What makes the program enter all branches around a cut; None where one of them stays open."""
+def _switched_on_by(trace: Trace, branches: list[Frame]) -> EnvironmentSetting | None:
+    """What makes the program enter all branches around a cut, in every job; None where a job does not enter one."""
     names = {one.name for frame in branches for one in _options_in(frame.value, 0)}
     if not names:
         return None
-    given = _given_by_jobs(module, trace, frozenset(names))
+    jobs = _settings_of_jobs(trace, frozenset(names))
+    if not jobs or not all(_enters(branches, given) for given in jobs):
+        return None
+    return next(
+        (jobs[0][name] for name in sorted(names) if all(name in given for given in jobs)), None
+    )
+
+
+def _enters(branches: list[Frame], given: Mapping[str, EnvironmentSetting]) -> bool:
+    """Does the program enter all of these branches with what a job gives it?"""
     values = {name: one.value for name, one in given.items()}
     for frame in branches:
         holds = _computed(frame.value, values, 0)
         if holds is NO_CONSTANT or bool(holds) is not frame.taken:
-            return None
-    return next((given[name] for name in sorted(names) if name in given), None)
+            return False
+    return True
 
 
 def _options_in(value: Value | None, depth: int) -> Iterator[Option]:
@@ -213,21 +220,21 @@ def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object
     return NO_CONSTANT
 
 
-def _given_by_jobs(
-    module: Module, trace: Trace, names: frozenset[str]
-) -> dict[str, EnvironmentSetting]:
-    """What every job gives that starts the script; of other files only where no job starts it."""
+def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, EnvironmentSetting]]:
+    """What each job gives that starts the script, each file that starts nothing where no job does; none of a trial."""
     script = Path(trace.entry.path)
     files = list(command_files_around(script))
     starting = [one for one in files if _starts(one, script.name)]
-    given: dict[str, EnvironmentSetting] = {}
-    for number, file in enumerate(starting or [one for one in files if not one.commands]):
-        if TRIALS.search(Path(file.path).stem):
-            return {}
-        found = {one.name: one for one in environment_of(file, names)}
-        found |= {one.name: one for one in _options_given(file, script.name, names)}
-        given = found if number == 0 else {key: one for key, one in given.items() if key in found}
-    return given
+    jobs = starting or [one for one in files if not one.commands]
+    if any(TRIALS.search(Path(job.path).stem) for job in jobs):
+        return []
+    return [
+        {
+            one.name: one
+            for one in (*environment_of(job, names), *_options_given(job, script.name, names))
+        }
+        for job in jobs
+    ]
 
 
 def _starts(file: CommandFile, script: str) -> bool:
