@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
 from truetune.errors import TruetuneError
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
@@ -74,7 +75,7 @@ def overrides_of_config(config: Config) -> list[Override]:
     for key, names in NAMES_OF_KEYS.items():
         for place, holder in _holders(config.raw):
             value = next((holder[name] for name in names if name in holder), None)
-            if value not in NONE_AT_ALL and not _is_word_for_none(key, value):
+            if _is_set(key, value):
                 found.append(Override(key, value, place or key, 0))
     return found
 
@@ -87,36 +88,40 @@ def _holders(raw: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
             yield key, raw[key]
 
 
-def _is_word_for_none(key: str, value: object) -> bool:
-    return key == POSITIONS and not scaling_kind(value)
+def _is_set(key: str, value: object) -> bool:
+    """Does a value of settings or of a script override anything? A scaling without a kind does not."""
+    return value not in NONE_AT_ALL and (key != POSITIONS or scaling_kind(value) != "")
 
 
 def overrides_of_module(module: Module) -> list[Override]:
     """What a script gives the load of its model, or sets in its config."""
     found = []
-    for key, names in NAMES_OF_KEYS.items():
-        if not any(name in module.text for name in names):
-            continue
-        given: list[tuple[ast.AST, ast.expr]] = [
-            (call.node, call.keywords[name])
-            for call in module.calls("*.from_pretrained")
-            for name in names
-            if name in call.keywords
-        ]
-        given += [
-            (node, node.value)
-            for node in module.nodes(ast.Assign)
-            if isinstance(node.targets[0], ast.Attribute) and node.targets[0].attr in names
-        ]
-        for node, expression in given:
+    named = keys_named(module.text)
+    for key in (one for one in NAMES_OF_KEYS if one in named):
+        for node, expression in _values_in_code(module, NAMES_OF_KEYS[key]):
             value = module.flow.value(expression)
-            if isinstance(value, dict | str | int | float) and not _is_word_for_none(key, value):
+            if isinstance(value, dict | str | int | float) and _is_set(key, value):
                 found.append(Override(key, value, "", module.place(node)[0]))
-    return [one for one in found if one.value not in NONE_AT_ALL]
+    return found
+
+
+def _values_in_code(module: Module, names: tuple[str, ...]) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """(place, value) of what the load of a model is given by these names, and of what its config is set to."""
+    for call in module.calls("*.from_pretrained"):
+        for name in names:
+            if name in call.keywords:
+                yield call.node, call.keywords[name]
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or target.attr not in names:
+            continue
+        # `self.rope_theta = ...` is a class of one's own that keeps its number, and no config of the model.
+        if not isinstance(target.value, ast.Name) or target.value.id != "self":
+            yield node, node.value
 
 
 def keys_named(text: str) -> frozenset[str]:
-    """The overrides that a text names at all."""
+    """The overrides that a text names."""
     return frozenset(
         key for key, names in NAMES_OF_KEYS.items() if any(name in text for name in names)
     )
@@ -168,10 +173,7 @@ def is_other_value(override: Override, stored: object) -> bool:
 
 def known_positions(config: Mapping[str, Any]) -> int | None:
     """How many positions a model knows, by its config.json."""
-    inner = config.get("text_config")
-    part = inner if isinstance(inner, dict) else config
-    known = part.get("max_position_embeddings")
-    return known if type(known) is int and known > 0 else None
+    return positive_text_model_setting(config, "max_position_embeddings")
 
 
 def written_scaling(override: Override, limit: int | None, known: int | None) -> str:

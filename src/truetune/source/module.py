@@ -216,6 +216,10 @@ class Module:
         imported += [node.module or "" for node in self.nodes(ast.ImportFrom)]
         return any(name.partition(".")[0] in ("unsloth", "unsloth_zoo") for name in imported)
 
+    def holds(self, node: ast.AST) -> bool:
+        """Does a node stand in this file, and not in one that it is judged with?"""
+        return any(one is node for one in self.nodes(type(node)))
+
     def parents(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around this one, from the inside out."""
         parent = self.scopes.parent.get(node)

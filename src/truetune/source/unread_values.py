@@ -35,7 +35,7 @@ class _Search:
         self.ignoring = ignoring
 
     def is_lost(self, value: ast.expr, depth: int) -> bool:
-        """Does the value of an expression go where nothing loads weights with it?"""
+        """Does the value of an expression go where nothing reads it?"""
         around = self.module.scopes.parent.get(value)
         if depth > MAX_STEPS or around is None:
             return False
@@ -80,7 +80,7 @@ class _Search:
         return all(self.is_lost(read, depth + 1) for read in reads)
 
     def _is_lost_in_call(self, call: ast.Call, value: ast.expr, depth: int) -> bool:
-        """Does a call that is given the value load no weights with it?"""
+        """Does a call do nothing with a value that it is given?"""
         resolved = self.module.flow.call(call)
         if resolved.named("dict"):
             return self.is_lost(call, depth + 1)

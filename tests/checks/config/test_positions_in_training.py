@@ -49,6 +49,11 @@ from transformers import AutoModelForCausalLM
 base = AutoModelForCausalLM.from_pretrained("me/base"%s)
 PeftModel.from_pretrained(base, "out/long").merge_and_unload().save_pretrained("merged")
 """
+OWN_ROTARY = """
+class Rotary:
+    def __init__(self):
+        self.rope_theta = 500.0
+"""
 LINEAR = {"rope_type": "linear", "factor": 4.0}
 
 
@@ -140,6 +145,7 @@ def test_the_adapter_is_used_without_the_scaling_of_its_training(
         },
         {"train.py": TRAIN % ", rope_scaling=SCALING", "merge.py": MERGE % ", rope_scaling=SCALING"},
         {"train.py": TRAIN % "", "merge.py": MERGE % ""},
+        {"train.py": TRAIN % "" + OWN_ROTARY, "merge.py": MERGE % ""},
     ],
 )  # fmt: skip
 def test_the_same_positions(tmp_path: Path, files: dict[str, str]) -> None:

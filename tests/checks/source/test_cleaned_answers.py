@@ -37,6 +37,11 @@ def found(folder: Path, code: str) -> list[str]:
     ("code", "severity"),
     [
         (CLEAN + WRITE % ("row['q']", "clean(row['a'])"), "error"),
+        (
+            "STOP = ['the', 'a', 'is']\ndef clean(t):\n    return ' '.join(w for w in t.split() if w not in STOP)\n"
+            + WRITE % ("row['q']", "clean(row['a'])"),
+            "error",
+        ),
         (SPACY + WRITE % ("row['q']", "clean(row['a'])"), "error"),
         (STEM + WRITE % ("row['q']", "clean(row['a'])"), "error"),
         (PATTERN + WRITE % ("row['q']", "clean(row['a'])"), "warning"),
@@ -75,6 +80,9 @@ def test_answers_that_are_cleaned(tmp_path: Path, code: str, severity: str) -> N
         "import re\ndef clean(t):\n    return re.sub(r'\\s+', ' ', re.sub(r'<[^>]+>', '', t)).strip()\n"
         + WRITE % ("row['q']", "clean(row['a'])"),
         "import re\ndef clean(t):\n    return re.sub(r'[^a-zA-Z0-9.,!? ]', '', t)\n"
+        + WRITE % ("row['q']", "clean(row['a'])"),
+        # special tokens of a template
+        "STOPS = ['</s>', '<|im_end|>']\ndef clean(t):\n    return ' '.join(w for w in t.split() if w not in STOPS)\n"
         + WRITE % ("row['q']", "clean(row['a'])"),
         # labels in small letters
         WRITE % ("row['q']", "row['label'].lower()"),

@@ -38,12 +38,18 @@ ON = {
     "compared": (EQUAL, {"job.slurm": "export FAST_RUN=1\nsrun python train.py\n"}),
     "number": (WHOLE, {"Dockerfile": "FROM python\nENV DEBUG=1\nCMD python train.py\n"}),
     "list": (LISTED, {"job.sh": "export DEBUG=yes\npython train.py\n"}),
+    "two numbers": (
+        NUMBER, {"a.sh": "MAX_ROWS=64 python train.py\n", "b.sh": "MAX_ROWS=32 python train.py\n"}
+    ),
     "a number of rows": (NUMBER, {"job.sh": "MAX_ROWS=64 python train.py\n"}),
 }  # fmt: skip
 OFF = {
     "not set": (SMOKE, {"job.sh": "python train.py\n"}),
     "set for a test": (SMOKE, {"smoke.sh": "SMOKE=1 python train.py\n"}),
     "one of two jobs": (SMOKE, {"a.sh": "SMOKE=1 python train.py\n", "b.sh": "python train.py\n"}),
+    "off in the second job": (
+        EQUAL, {"a.sh": "FAST_RUN=1 python train.py\n", "b.sh": "FAST_RUN=0 python train.py\n"}
+    ),
     "unset": (SMOKE, {"job.sh": "export SMOKE=1\nunset SMOKE\npython train.py\n"}),
     "empty": (SMOKE, {"job.sh": "export SMOKE=\npython train.py\n"}),
     "other value": (EQUAL, {"job.sh": "export FAST_RUN=0\npython train.py\n"}),

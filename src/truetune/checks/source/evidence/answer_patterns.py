@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.field_reads import field_read
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -75,9 +76,8 @@ def columns_of_text(module: Module, text: ast.expr) -> Iterator[str]:
     """The columns that a text is: read from a row, given to a function, or written into a row by the same name."""
     yield from _columns_behind(module, text)
     for origin in module.flow.origins(text):
-        column = (
-            _column_read(origin.node) if isinstance(origin.node, ast.Subscript | ast.Call) else None
-        )
+        is_read = isinstance(origin.node, ast.Subscript | ast.Call)
+        column = _column_read(origin.node) if is_read else None
         if column is not None:
             yield column
     if isinstance(text, ast.Name):
@@ -185,20 +185,10 @@ def _columns_passed(module: Module, function: Function) -> Iterator[str]:
                 yield column
 
 
-def _column_read(node: ast.expr) -> str | None:
+def _column_read(node: ast.AST) -> str | None:
     """`row["resp"]`, `row.get("resp", "")`, and that in `str(...)` or with `.strip()`."""
-    for part in ast.walk(node):
-        key: ast.expr | None = part.slice if isinstance(part, ast.Subscript) else None
-        is_get = (
-            isinstance(part, ast.Call)
-            and isinstance(part.func, ast.Attribute)
-            and part.func.attr == "get"
-        )
-        if is_get and isinstance(part, ast.Call) and part.args:
-            key = part.args[0]
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            return key.value
-    return None
+    fields = map(field_read, ast.walk(node))
+    return next((field for field in fields if field is not None), None)
 
 
 def _returns_something_else(function: Function, calls: list[Call]) -> bool:

@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.field_reads import field_read
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 STEMMERS = ("lemmatize", "stem", "lemma")
-STOP_NAMES = re.compile(r"stop_?words|stopwords|STOP_WORDS|\bSTOP\b|\bstops?\b|is_stop", re.I)
-"""How lists of words that carry no subject are called in scripts, and in NLTK, spaCy, scikit-learn and gensim"""
+STOP_NAMES = re.compile(r"stop_?words|\bstops?\b|is_stop", re.I)
+"""Names of lists of frequent words (the, is, not) in scripts, and in NLTK, spaCy, scikit-learn and gensim"""
 REMOVERS = ("remove_stopwords", "gensim.parsing.preprocessing.*", "texthero.clean*")
 MARKS_TAKEN = re.compile(r"\[\^[^\]]{1,40}\]|\[[^\]]*(?:[!?.,;:]|\\W)[^\]]*\]")
 """A class of characters that a pattern takes out: all but letters, or marks"""
@@ -28,7 +29,7 @@ ANSWER_KEYS = ("output", "completion", "response", "chosen", "target_text", "ass
 """Keys of rows for training whose text is learned; `answer` may be a reference of an evaluation"""
 ANSWERING_ROLES = ("assistant", "gpt", "model", "bot")
 MAX_DEPTH = 3
-"""Functions that call one another"""
+"""Functions that call one another. Chosen, not measured"""
 
 
 class Destroyed(NamedTuple):
@@ -80,30 +81,20 @@ def _makers(module: Module, answer: ast.expr) -> Iterator[ast.expr]:
     for assign in module.nodes(ast.Assign):
         target = assign.targets[0]
         # `df["reply"] = df["reply"].apply(clean)`, and `row["reply"] = clean(row["reply"])`.
-        if isinstance(target, ast.Subscript) and _key_of(target) == column:
+        if field_read(target) == column:
             yield assign.value
 
 
 def _column_of(node: ast.expr) -> str | None:
-    """The key of `row["reply"]`, `row.get("reply")`, `row.reply`."""
-    inner = node
-    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-        if inner.func.attr == "get" and inner.args:
-            first = inner.args[0]
-            return (
-                first.value
-                if isinstance(first, ast.Constant) and isinstance(first.value, str)
-                else None
-            )
-        inner = inner.func.value
-    if isinstance(inner, ast.Attribute):
-        return inner.attr
-    return _key_of(inner) if isinstance(inner, ast.Subscript) else None
-
-
-def _key_of(node: ast.Subscript) -> str | None:
-    key = node.slice
-    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+    """The key of `row["reply"]`, `row.get("reply")`, `row.reply`, also with methods called on it: `.strip()`."""
+    field = field_read(node)
+    while field is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        # The name of a field that `get` is given may be computed.
+        if node.func.attr == "get":
+            return None
+        node = node.func.value
+        field = field_read(node)
+    return node.attr if field is None and isinstance(node, ast.Attribute) else field
 
 
 def destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[str]:
@@ -116,7 +107,7 @@ def destroying_steps(module: Module, node: ast.AST, depth: int = 0) -> Iterator[
             yield from _steps_of_functions(module, inner, depth)
         elif isinstance(inner, ast.Attribute) and inner.attr == "lemma_":
             yield "endings of words"
-        elif _drops_stop_words(inner):
+        elif _drops_stop_words(module, inner):
             yield "stop words"
 
 
@@ -133,15 +124,22 @@ def _steps_of_functions(module: Module, call: ast.Call, depth: int) -> Iterator[
                 yield from destroying_steps(module, origin.node, depth + 1)
 
 
-def _drops_stop_words(node: ast.AST) -> bool:
+def _drops_stop_words(module: Module, node: ast.AST) -> bool:
     """Does a test leave out words of a list of stop words: `w not in STOP`, `not token.is_stop`?"""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return isinstance(node.operand, ast.Attribute) and node.operand.attr == "is_stop"
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.NotIn):
         return False
-    return isinstance(node.ops[0], ast.NotIn) and bool(
-        STOP_NAMES.search(ast.unparse(node.comparators[0]))
-    )
+    words = node.comparators[0]
+    return STOP_NAMES.search(ast.unparse(words)) is not None and not _has_no_word(module, words)
+
+
+def _has_no_word(module: Module, words: ast.expr) -> bool:
+    """Is it a list that the file spells, and none of whose texts is a word: `["</s>", "<|im_end|>"]`?"""
+    texts = module.flow.value(words)
+    if not isinstance(texts, list | tuple | set | frozenset) or not texts:
+        return False
+    return not any(isinstance(text, str) and text.isalpha() for text in texts)
 
 
 def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
@@ -154,13 +152,20 @@ def _steps_of_call(module: Module, call: Call) -> Iterator[str]:
         yield "capitals"
     if call.method == "translate" and "punctuation" in ast.unparse(call.node):
         yield "punctuation"
-    pattern = call.args[0] if call.args else None
+    pattern = _removed_pattern(module, call)
+    if pattern is not None:
+        yield from _steps_of_pattern(pattern)
+
+
+def _removed_pattern(module: Module, call: Call) -> str | None:
+    """The pattern that a call replaces by nothing or by blanks; None where it does not, or it is not written out."""
     is_column = call.method == "replace" and module.flow.value(call.keywords.get("regex")) is True
-    if (call.named(*SUBSTITUTES) or is_column) and pattern is not None:
-        text = module.flow.value(pattern)
-        with_what = module.flow.value(call.args[1]) if len(call.args) > 1 else None
-        if isinstance(text, str) and isinstance(with_what, str) and not with_what.strip():
-            yield from _steps_of_pattern(text)
+    if not (is_column or call.named(*SUBSTITUTES)) or len(call.args) < 2:
+        return None
+    pattern, replacement = (module.flow.value(one) for one in call.args[:2])
+    if not isinstance(pattern, str) or not isinstance(replacement, str) or replacement.strip():
+        return None
+    return pattern
 
 
 def _steps_of_pattern(pattern: str) -> Iterator[str]:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.padded_prompts_in_runs import encoding_of_ids
 from truetune.checks.source.evidence.rows_behind_values import FileRows, rows_behind
+from truetune.checks.source.evidence.runs_that_train import trains_in_run
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
@@ -30,12 +31,6 @@ from truetune.source.symbolic_execution.values import (
     Value,
 )
 
-TRAINERS = (
-    "transformers.*Trainer",
-    "trl.*Trainer",
-    "*lightning*.Trainer",
-    "unsloth.*Trainer",
-)
 COLLATORS = ("transformers.DataCollator*",)
 PADDING_METHODS = frozenset(
     ("__call__", "encode_plus", "batch_encode_plus", "pad", "encode", "apply_chat_template")
@@ -62,29 +57,34 @@ def fixed_paddings(module: Module) -> Iterator[FixedPadding]:
     """The places of a file that pad rows of a training to one length, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        if not _trains(trace):
+        if not trains_in_run(trace):
             continue
-        prompts = encodings_of_prompts(trace)
-        for call in trace.all_calls:
-            if call.home.path != module.path or call.node in seen or call.node in prompts:
-                continue
-            if not pads_to_length(call):
-                continue
-            length = _length_of(trace, call)
-            if length is None or isinstance(length, int):
-                seen.add(call.node)
-                rows = None if call.named(*COLLATORS) else _rows_of(module, call)
-                yield FixedPadding(call.node, length, rows)
-        for value in _pads_by_hand(trace):
-            if value.node is not None and value.node not in seen:
-                seen.add(value.node)
-                if _is_written_in(module, value.node) and not _fills_a_pack(module, value.node):
-                    yield FixedPadding(value.node, _length_by_hand(value), None)
+        for padding in (*_by_calls(trace, module, seen), *_by_hand(trace, module)):
+            if padding.node not in seen:
+                seen.add(padding.node)
+                yield padding
 
 
-def _trains(trace: Trace) -> bool:
-    """Does a run train a model?"""
-    return any(trace.calls(*TRAINERS)) or any(trace.methods("backward"))
+def _by_calls(trace: Trace, module: Module, known: Set[ast.AST]) -> Iterator[FixedPadding]:
+    """The calls of a run that pad, but for known ones and those that encode the prompts of a generation."""
+    left_out = known | encodings_of_prompts(trace)
+    for call in trace.all_calls:
+        if call.home.path != module.path or call.node in left_out or not pads_to_length(call):
+            continue
+        length = _length_of(trace, call)
+        if length is None or isinstance(length, int):
+            rows = None if call.named(*COLLATORS) else _rows_of(module, call)
+            yield FixedPadding(call.node, length, rows)
+
+
+def _by_hand(trace: Trace, module: Module) -> Iterator[FixedPadding]:
+    """`[pad] * (8192 - len(ids))`, where it does not fill what is left of a pack."""
+    for value in trace.values:
+        length = _length_by_hand(value) if isinstance(value, Operation) else None
+        if length is None or value.node is None or not module.holds(value.node):
+            continue
+        if not _fills_a_pack(module, value.node):
+            yield FixedPadding(value.node, length, None)
 
 
 def encodings_of_prompts(trace: Trace) -> set[ast.AST]:
@@ -171,13 +171,6 @@ def _rows_of(module: Module, call: CallEvent) -> FileRows | None:
     return None if not call.args else rows_behind(module, call.args[0])
 
 
-def _pads_by_hand(trace: Trace) -> Iterator[Operation]:
-    """`[pad] * (8192 - len(ids))`."""
-    for value in trace.values:
-        if isinstance(value, Operation) and _length_by_hand(value) is not None:
-            yield value
-
-
 def _length_by_hand(value: Operation) -> int | None:
     """The length that pads are multiplied up to; None where a value is no such product."""
     if value.operator != "*" or len(value.operands) != 2:
@@ -186,8 +179,13 @@ def _length_by_hand(value: Operation) -> int | None:
     lacking = [one for one in value.operands if isinstance(one, Operation) and one.operator == "-"]
     if len(pads) != 1 or len(lacking) != 1:
         return None
-    length = constant_of(lacking[0].operands[0])
-    taken = lacking[0].operands[1]
+    return _length_less_rows(lacking[0])
+
+
+def _length_less_rows(difference: Operation) -> int | None:
+    """`8192` of `8192 - len(ids)`; None for another difference."""
+    length = constant_of(difference.operands[0])
+    taken = difference.operands[1]
     is_count = isinstance(taken, Result) and taken.call.named("len")
     return length if type(length) is int and is_count else None
 
@@ -215,11 +213,6 @@ def _joins(statement: ast.stmt) -> bool:
         and isinstance(call.func, ast.Attribute)
         and call.func.attr == "extend"
     )
-
-
-def _is_written_in(module: Module, node: ast.AST) -> bool:
-    """Does a node stand in this file?"""
-    return any(one is node for one in module.nodes(type(node)))
 
 
 def estimated_tokens(rows: FileRows) -> tuple[int, int]:

@@ -45,7 +45,7 @@ def starts_of_script(path: str) -> tuple[JobStart, ...]:
     return tuple(
         start
         for folder in (script.parent, script.parent.parent)
-        for file in _command_files(folder)
+        for file in command_files_in(folder)
         for start in _starts_in_file(file, script.name)
     )
 
@@ -62,7 +62,7 @@ def is_option_given(path: str, name: str) -> bool:
     )
 
 
-def _command_files(folder: Path) -> Iterator[CommandFile]:
+def command_files_in(folder: Path) -> Iterator[CommandFile]:
     """The files of commands in a folder."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]

@@ -19,7 +19,11 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.checks.source.evidence.row_alignment_in_runs import SHUFFLES
 from truetune.checks.source.evidence.rows_behind_values import FileRows
-from truetune.checks.source.evidence.unshuffled_splits_in_runs import class_columns, rows_in_order
+from truetune.checks.source.evidence.unshuffled_splits_in_runs import (
+    class_columns,
+    rows_in_order,
+    slices_of,
+)
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
@@ -29,7 +33,6 @@ from truetune.source.symbolic_execution.values import (
     Item,
     Operation,
     Result,
-    Sequence,
     Slice,
     Value,
 )
@@ -40,7 +43,7 @@ LABEL_COLUMN = re.compile(
     re.I,
 )
 MIN_HEAD = 20
-"""Fewer rows are a look at the data or examples for a prompt. Chosen, not measured"""
+"""Fewer rows are printed to see them, or are examples for a prompt. Chosen, not measured"""
 MAX_CHANCE = 1e-3
 """Chance that rows drawn at random lack a label, from which it is the order of the file. Chosen, not measured"""
 SPLIT_OF_ROWS = re.compile(r"\w+\[:(?P<rows>\d+)\]")
@@ -126,17 +129,17 @@ def _count_of_range(value: Value | None) -> int | None:
 
 def _by_slices(trace: Trace, module: Module) -> Iterator[_Head]:
     """`rows[:n]` without a `rows[n:]`, which would be the other part of a split."""
-    slices = list(_slices(trace))
+    slices = list(slices_of(trace))
     starts = {_place(one, one.key.start) for one in slices if isinstance(one.key, Slice)}
-    own = {id(node) for node in module.nodes(ast.Slice)}
     for one in slices:
         key = one.key
         if not isinstance(key, Slice) or key.start is not None or key.step is not None:
             continue
         rows = _number(key.stop)
         is_split = _place(one, key.stop) in starts
-        if rows is not None and not is_split and key.node is not None and id(key.node) in own:
-            yield _Head(key.node, one.base, rows)
+        node = key.node
+        if rows is not None and not is_split and node is not None and module.holds(node):
+            yield _Head(node, one.base, rows)
 
 
 def _by_breaks(trace: Trace, module: Module) -> Iterator[_Head]:
@@ -163,15 +166,6 @@ def _loops_with_a_limit(module: Module) -> Iterator[tuple[ast.AST, tuple[ast.AST
         is_end = isinstance(compared.ops[0], ast.GtE | ast.Gt | ast.Eq)
         if is_number and is_end and len(numbers) == 1 and numbers[0] >= MIN_HEAD:
             yield loop, (compared, int(numbers[0]))
-
-
-def _slices(trace: Trace) -> Iterator[Item]:
-    """The slices of a run: of what is not known, and of lists that it makes."""
-    for value in trace.values:
-        if isinstance(value, Item):
-            yield value
-        elif isinstance(value, Sequence) and value.part_of is not None:
-            yield value.part_of
 
 
 def _place(item: Item, bound: Value | None) -> tuple[int, str]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.label_matches_in_runs import WrongMatch
 from truetune.checks.source.evidence.reference_comparisons import REFERENCE
 from truetune.checks.source.evidence.scored_rows import scored_rows
@@ -31,8 +32,7 @@ MAX_LABELS = 20
 MAX_LABEL_CHARACTERS = 40
 WORD_LISTS = frozenset(("split", "findall", "tokenize", "word_tokenize", "keys", "values", "get"))
 """Methods that make a list of a text, or give what is none"""
-
-
+COLLECTIONS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp)
 TEXT_METHODS = frozenset(("strip", "lstrip", "rstrip", "lower", "casefold", "upper"))
 MARK_METHODS = frozenset(
     ("replace", "sub", "translate", "removeprefix", "removesuffix", "join", "split")
@@ -41,7 +41,7 @@ MARK_METHODS = frozenset(
 
 
 class LabelSearch(NamedTuple):
-    """`label in answer`, with the labels that it looks for, in the order in which it asks."""
+    """`label in answer`, with the labels that are searched for, in the order in which it asks."""
 
     compare: ast.Compare
     labels: tuple[str, ...]
@@ -52,7 +52,7 @@ class LabelSearch(NamedTuple):
 
 
 def list_label_searches(module: Module) -> Iterator[LabelSearch]:
-    """The places of a file that look for a label inside of an answer."""
+    """The places of a file that search for a label inside of an answer."""
     chains = _labels_of_chains(module)
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) != 1 or not isinstance(compare.ops[0], ast.In):
@@ -100,14 +100,10 @@ def _label_inside(search: LabelSearch) -> tuple[str, str] | None:
 
 def _is_answer_text(module: Module, node: ast.expr) -> bool:
     """Is it a text that a model wrote, and no list of words or labels?"""
-    if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp):
-        return False
     if isinstance(module.flow.value(node), list | tuple | set | frozenset | dict):
         return False
     for origin in (node, *(origin.node for origin in module.flow.origins(node))):
-        if isinstance(
-            origin, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp
-        ):
+        if isinstance(origin, COLLECTIONS):
             return False
         if isinstance(origin, ast.Call) and (module.flow.call(origin).method or "") in WORD_LISTS:
             return False
@@ -154,14 +150,17 @@ def _keeps_text(module: Module, name: str) -> bool:
     functions = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
     if len(functions) != 1 or not functions[0].args.args:
         return False
-    calls = [node.func for node in ast.walk(functions[0]) if isinstance(node, ast.Call)]
-    return all(
-        (isinstance(one, ast.Attribute) and one.attr in (*TEXT_METHODS, *MARK_METHODS))
-        or (isinstance(one, ast.Name) and one.id == "str")
-        for one in calls
-    ) and any(
-        isinstance(node, ast.Return) and node.value is not None for node in ast.walk(functions[0])
-    )
+    parts = list(ast.walk(functions[0]))
+    gives_back = any(isinstance(part, ast.Return) and part.value is not None for part in parts)
+    calls = (part for part in parts if isinstance(part, ast.Call))
+    return gives_back and all(map(_makes_comparable, calls))
+
+
+def _makes_comparable(call: ast.Call) -> bool:
+    """Does a call only strip a text, fold its case or replace marks?"""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in TEXT_METHODS or call.func.attr in MARK_METHODS
+    return isinstance(call.func, ast.Name) and call.func.id == "str"
 
 
 def _listed_labels(module: Module, node: ast.expr) -> tuple[str, ...] | None:
@@ -209,23 +208,22 @@ def _is_around(module: Module, loop: ast.AST, node: ast.AST) -> bool:
 
 def _column_of(module: Module, node: ast.expr) -> str | None:
     """The column that a value is read from: `row["label"]`, or a name that was given it."""
-    zipped = _zipped_with(module, node) if isinstance(node, ast.Name) else None
-    origins = module.flow.origins(zipped or node)
+    columns = (field_read(_without_text_methods(module, one)) for one in _sources_of(module, node))
+    return next((column for column in columns if column is not None), None)
+
+
+def _sources_of(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+    """A value, and the expressions that it was taken from, the nearest first."""
+    name = node if isinstance(node, ast.Name) else None
+    zipped = _zipped_with(module, name) if name is not None else None
+    yield zipped or node
     # A value that a function of the file gives back is followed into it, where the column is no longer named.
-    assigned = _assigned_value(module, node) if isinstance(node, ast.Name) else None
-    nodes = (zipped or node, *([assigned] if assigned else []), *(one.node for one in origins))
-    for one in (
-        _without_text_methods(module, node) if isinstance(node, ast.expr) else node
-        for node in nodes
-    ):
-        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant):
-            if isinstance(one.slice.value, str):
-                return one.slice.value
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
-            first = one.args[0] if one.args else None
-            if one.func.attr == "get" and isinstance(first, ast.Constant):
-                return first.value if isinstance(first.value, str) else None
-    return None
+    assigned = _assigned_value(module, name) if name is not None else None
+    if assigned is not None:
+        yield assigned
+    for origin in module.flow.origins(zipped or node):
+        if isinstance(origin.node, ast.expr):
+            yield origin.node
 
 
 def _assigned_value(module: Module, name: ast.Name) -> ast.expr | None:
@@ -259,17 +257,7 @@ def _labels_of_chains(module: Module) -> dict[ast.Compare, tuple[str, ...]]:
     """`if "a" in text: ... elif "b" in text: ...`, and such ifs one after the other that return -> their texts."""
     chains: dict[ast.Compare, tuple[str, ...]] = {}
     for chain in _chains(module):
-        tests = [
-            (test, module.flow.value(test.left))
-            for one in chain
-            for test in [one.test]
-            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In)
-        ]
-        texts = [
-            (test, text.casefold())
-            for test, text in tests
-            if isinstance(text, str) and LABEL.fullmatch(text)
-        ]
+        texts = list(_texts_tested(module, chain))
         if len({ast.unparse(test.comparators[0]) for test, _ in texts}) == 1:
             for at, (test, _) in enumerate(texts):
                 following = tuple(text for _, text in texts[at:])
@@ -277,6 +265,17 @@ def _labels_of_chains(module: Module) -> dict[ast.Compare, tuple[str, ...]]:
                 if len(following) > len(chains.get(test, ())):
                     chains[test] = following
     return chains
+
+
+def _texts_tested(module: Module, chain: Sequence[ast.If]) -> Iterator[tuple[ast.Compare, str]]:
+    """The tests `"a" in text` of a chain, each with its text, where that may be a label."""
+    for one in chain:
+        test = one.test
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.In):
+            continue
+        text = module.flow.value(test.left)
+        if isinstance(text, str) and LABEL.fullmatch(text):
+            yield test, text.casefold()
 
 
 def _chains(module: Module) -> Iterator[Sequence[ast.If]]:

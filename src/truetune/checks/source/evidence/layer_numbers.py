@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from truetune.checks.checkpoint.text_model_settings import positive_text_model_setting
 from truetune.checks.source.evidence.adapted_models import written_text
+from truetune.checks.source.evidence.gpu_jobs_beside import command_files_in
 from truetune.errors import TruetuneError
 from truetune.memory.published_model_shapes import published_config
 from truetune.parsing.input_limits import MODEL_FILE
 from truetune.parsing.json_reader import read_json
-from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import find_tokenizer_folder
 from truetune.source.module import Module
 
@@ -50,11 +51,12 @@ PARTS = (
 MAX_LAYERS = 130
 """Numbers that a pattern is tried with: the largest dense models have 126 layers (Llama 3.1 405B)"""
 MAX_TEXTS = 300
-"""Texts that a list may stand for"""
+"""Texts that a list may stand for. Chosen, not measured: two for each layer of the largest models"""
+COLLECTIONS = (list, tuple, set, frozenset)
+LISTING_FUNCTIONS = ("list", "tuple", "set", "sorted", "frozenset")
+"""Functions of Python whose result has the members of what they are given"""
 MAX_DEPTH = 6
-"""Lists, names and wrappers inside of one another"""
-MAX_JOBS, MAX_JOB_BYTES = 20, 1 << 16
-"""Files of commands beside a script that are looked through for another model, and their size"""
+"""Lists, names and wrappers inside of one another. Chosen, not measured"""
 HUB_NAME = re.compile(r"[\w.-]{1,60}/[\w.-]{1,90}")
 
 
@@ -63,10 +65,8 @@ def layer_count(name: str | None) -> int | None:
     if not name:
         return None
     config = _local_config(name) or published_config(name) or {}
-    inner = config.get("text_config")
-    part = inner if isinstance(inner, dict) else config
-    counts = [part[key] for key in COUNT_KEYS if type(part.get(key)) is int]
-    return counts[0] if counts and 0 < counts[0] < MAX_LAYERS else None
+    count = positive_text_model_setting(config, *COUNT_KEYS)
+    return count if count is not None and count < MAX_LAYERS else None
 
 
 def _local_config(name: str) -> dict[str, Any]:
@@ -80,16 +80,8 @@ def _local_config(name: str) -> dict[str, Any]:
 
 def jobs_name_another_size(script: Path, layers: int) -> bool:
     """Does a file of commands beside a script name a model with another number of layers?"""
-    try:
-        jobs = [path for path in sorted(script.parent.iterdir()) if is_command_file(path)]
-        texts = [
-            path.read_text(encoding="utf-8", errors="replace")
-            for path in jobs[:MAX_JOBS]
-            if path.stat().st_size <= MAX_JOB_BYTES
-        ]
-    except OSError:
-        return False
-    names = {name for text in texts for name in HUB_NAME.findall(text)}
+    jobs = command_files_in(script.parent)
+    names = {name for job in jobs for name in HUB_NAME.findall(job.text)}
     return any((layer_count_of_published(name) or layers) != layers for name in names)
 
 
@@ -143,32 +135,41 @@ def texts_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]
     value = module.flow.value(node)
     if isinstance(value, str):
         return [value]
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, COLLECTIONS):
         return [one for one in value if isinstance(one, str)][:MAX_TEXTS]
     if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
         return list(_texts_of_comprehension(module, node))[:MAX_TEXTS]
+    parts = _joined_parts(node)
+    if parts is None:
+        parts = _listed_argument(node) if isinstance(node, ast.Call) else None
+    if parts is None:
+        parts = _given_to_name(module, node)
+    return [text for part in parts for text in texts_of(module, part, depth + 1)]
+
+
+def _joined_parts(node: ast.expr) -> list[ast.expr] | None:
+    """What a list is written of, and the two sides of `one + other`; None for any other expression."""
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        return [text for one in node.elts for text in texts_of(module, _unstarred(one), depth + 1)]
+        return [part.value if isinstance(part, ast.Starred) else part for part in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        sides = (node.left, node.right)
-        return [text for side in sides for text in texts_of(module, side, depth + 1)]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-        is_cast = node.func.id in ("tuple", "list", "set", "sorted", "frozenset")
-        return texts_of(module, node.args[0], depth + 1) if is_cast else []
-    return _texts_of_origin(module, node, depth)
+        return [node.left, node.right]
+    return None
 
 
-def _texts_of_origin(module: Module, node: ast.expr, depth: int) -> list[str]:
-    """The texts of what a name was given, or of the list that a loop over it goes through."""
+def _listed_argument(call: ast.Call) -> list[ast.expr] | None:
+    """What `list(...)` or `sorted(...)` lists, and nothing for another function; None for any other call."""
+    if not isinstance(call.func, ast.Name) or len(call.args) != 1:
+        return None
+    return call.args[:1] if call.func.id in LISTING_FUNCTIONS else []
+
+
+def _given_to_name(module: Module, node: ast.expr) -> list[ast.expr]:
+    """The one expression that a name was given, or the list that a loop over it goes through; else nothing."""
     origins = module.flow.origins(node)
     given = origins[0].node
     if len(origins) != 1 or origins[0].path or given is node or not isinstance(given, ast.expr):
         return []
-    return texts_of(module, given, depth + 1)
-
-
-def _unstarred(node: ast.expr) -> ast.expr:
-    return node.value if isinstance(node, ast.Starred) else node
+    return [given]
 
 
 def _texts_of_comprehension(
@@ -188,22 +189,28 @@ def _texts_of_comprehension(
 
 def _with_number(node: ast.expr, name: str, number: int) -> str | None:
     """The text of an expression in which a name stands for a number: an f-string, `%`, `.format` or `+ str(i)`."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
         return _with_number_in_parts(node.values, name, number)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _with_number_in_parts([node.left, node.right], name, number)
     if isinstance(node, ast.FormattedValue):
         return str(number) if _is_name(node.value, name) and node.format_spec is None else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _with_number_in_parts([node.left, node.right], name, number)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return _filled(node.left, node.right, name, "%d", number)
     if isinstance(node, ast.Call) and len(node.args) == 1:
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-            return _filled(node.func.value, node.args[0], name, "{}", number)
-        is_text = isinstance(node.func, ast.Name) and node.func.id == "str"
-        return str(number) if is_text and _is_name(node.args[0], name) else None
+        return _with_number_in_call(node, name, number)
     return None
+
+
+def _with_number_in_call(call: ast.Call, name: str, number: int) -> str | None:
+    """The text of `"layers.{}".format(i)` and of `str(i)`; None for any other call."""
+    (argument,) = call.args
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "format":
+        return _filled(call.func.value, argument, name, "{}", number)
+    is_text = _is_name(call.func, "str") and _is_name(argument, name)
+    return str(number) if is_text else None
 
 
 def _with_number_in_parts(parts: list[ast.expr], name: str, number: int) -> str | None:
@@ -231,24 +238,21 @@ def numbers_of(module: Module, node: ast.expr | None, depth: int = 0) -> list[in
     value = module.flow.value(node)
     if type(value) is int:
         return [value]
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, COLLECTIONS):
         return [one for one in value if type(one) is int][:MAX_TEXTS]
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-        if node.func.id == "range":
-            return _numbers_of_range(module, node)
-        is_cast = node.func.id in ("list", "tuple", "set", "sorted")
-        return numbers_of(module, node.args[0], depth + 1) if is_cast else []
-    origins = module.flow.origins(node)
-    if len(origins) != 1 or not isinstance(origins[0].node, ast.expr) or origins[0].node is node:
-        return []
-    return numbers_of(module, origins[0].node, depth + 1)
+    if isinstance(node, ast.Call) and _is_name(node.func, "range"):
+        return _numbers_of_range(module, node)
+    parts = _listed_argument(node) if isinstance(node, ast.Call) else None
+    if parts is None:
+        parts = _given_to_name(module, node)
+    return [number for part in parts for number in numbers_of(module, part, depth + 1)]
 
 
 def _numbers_of_range(module: Module, node: ast.Call) -> list[int]:
     """The numbers of a range whose ends are written."""
     ends = [module.flow.value(one) for one in node.args]
     whole = [end for end in ends if type(end) is int]
-    if len(whole) != len(ends) or len(ends) > 3 or (len(ends) == 3 and ends[2] == 0):
+    if len(whole) != len(ends) or not 1 <= len(ends) <= 3 or (len(ends) == 3 and ends[2] == 0):
         return []
     return list(range(*whole)[:MAX_TEXTS])
 

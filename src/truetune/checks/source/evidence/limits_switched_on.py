@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ CUTTING_METHODS = ("select", "take", "head", "sample", "limit")
 MAX_VALUES = 3000
 """Values between a training and its data; a script with rows written out has more, and is not judged"""
 MAX_DEPTH = 8
-"""Operators and calls of a test"""
+"""Operators and calls of a test. Chosen, not measured"""
 
 
 class LimitSwitchedOn(NamedTuple):
@@ -68,7 +68,7 @@ def limits_switched_on(module: Module) -> Iterator[LimitSwitchedOn]:
         for cut, node, rows, switches in _cuts(trace):
             if node in seen or cut.home is not module:
                 continue
-            setting = _switched_on_by(module, trace, switches)
+            setting = _switched_on_by(trace, switches)
             if setting is not None:
                 seen.add(node)
                 yield LimitSwitchedOn(node, rows, setting)
@@ -79,13 +79,8 @@ def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, l
     for training, data in training_data(trace):
         if not any(save.number > training.number for save in trace.methods(*SAVES)):
             continue
-        for value in _values_behind(data):
-            if isinstance(value, Result):
-                rows = _rows_of_call(value.call)
-                event: CallEvent | NameEvent | None = value.call
-            else:
-                rows = _rows_of_slice(value) if isinstance(value, Item) else None
-                event = _naming(trace, value) if rows is not None else None
+        for value in _values_of(data):
+            rows, event = _cut_of(trace, value)
             if rows is None or event is None or value.node is None:
                 continue
             branches = list(event.frames("branch"))
@@ -93,12 +88,20 @@ def _cuts(trace: Trace) -> Iterator[tuple[CallEvent | NameEvent, ast.AST, int, l
                 yield event, value.node, rows, branches
 
 
+def _cut_of(trace: Trace, value: Value) -> tuple[int | None, CallEvent | NameEvent | None]:
+    """(the rows that a cut leaves, where it happens); no rows for any other value."""
+    if isinstance(value, Result):
+        return _rows_of_call(value.call), value.call
+    rows = _rows_of_slice(value) if isinstance(value, Item) else None
+    return rows, (_naming(trace, value) if rows is not None else None)
+
+
 def _naming(trace: Trace, value: Value) -> NameEvent | None:
     """Where a slice gets its name."""
     return next((one for one in trace.uses(value) if isinstance(one, NameEvent)), None)
 
 
-def _values_behind(data: tuple[Value, ...]) -> Iterator[Value]:
+def _values_of(data: tuple[Value, ...]) -> Iterator[Value]:
     """The values that data are made of."""
     waiting, seen = list(data), set(map(id, data))
     while waiting and len(seen) < MAX_VALUES:
@@ -136,20 +139,27 @@ def _whole(value: Value | None) -> int | None:
     return number if type(number) is int and number > 1 else None
 
 
-def _switched_on_by(
-    module: Module, trace: Trace, branches: list[Frame]
-) -> EnvironmentSetting | None:
-    """What makes the program enter all branches around a cut; None where one of them stays open."""
+def _switched_on_by(trace: Trace, branches: list[Frame]) -> EnvironmentSetting | None:
+    """What makes the program enter all branches around a cut, in every job; None where a job does not enter one."""
     names = {one.name for frame in branches for one in _options_in(frame.value, 0)}
     if not names:
         return None
-    given = _given_by_jobs(module, trace, frozenset(names))
+    jobs = _settings_of_jobs(trace, frozenset(names))
+    if not jobs or not all(_enters(branches, given) for given in jobs):
+        return None
+    return next(
+        (jobs[0][name] for name in sorted(names) if all(name in given for given in jobs)), None
+    )
+
+
+def _enters(branches: list[Frame], given: Mapping[str, EnvironmentSetting]) -> bool:
+    """Does the program enter all of these branches with what a job gives it?"""
     values = {name: one.value for name, one in given.items()}
     for frame in branches:
         holds = _computed(frame.value, values, 0)
         if holds is NO_CONSTANT or bool(holds) is not frame.taken:
-            return None
-    return next((given[name] for name in sorted(names) if name in given), None)
+            return False
+    return True
 
 
 def _options_in(value: Value | None, depth: int) -> Iterator[Option]:
@@ -182,19 +192,15 @@ def _computed(value: Value | None, given: dict[str, str], depth: int) -> object:
 def _computed_operation(operator: str, parts: list[object]) -> object:
     """What an operator gives for parts of which some may not be known."""
     known = [one for one in parts if one is not NO_CONSTANT]
-    if operator == "and" and len(known) < len(parts):
-        return False if any(not one for one in known) else NO_CONSTANT
-    if operator == "or" and len(known) < len(parts):
-        return True if any(known) else NO_CONSTANT
-    if len(known) < len(parts):
-        return NO_CONSTANT
-    if operator == "not":
-        return not parts[0]
+    is_known = len(known) == len(parts)
+    # One known part may decide: `False and x`, `True or x`.
     if operator == "and":
-        return all(parts)
+        return all(known) if is_known or not all(known) else NO_CONSTANT
     if operator == "or":
-        return any(parts)
-    return compute(operator, *parts)
+        return any(known) if is_known or any(known) else NO_CONSTANT
+    if not is_known:
+        return NO_CONSTANT
+    return not parts[0] if operator == "not" else compute(operator, *parts)
 
 
 def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object:
@@ -214,28 +220,31 @@ def _computed_call(call: CallEvent, given: dict[str, str], depth: int) -> object
     return NO_CONSTANT
 
 
-def _given_by_jobs(
-    module: Module, trace: Trace, names: frozenset[str]
-) -> dict[str, EnvironmentSetting]:
-    """What every job gives that starts the script; of other files only where no job starts it."""
+def _settings_of_jobs(trace: Trace, names: frozenset[str]) -> list[dict[str, EnvironmentSetting]]:
+    """What each job gives that starts the script, each file that starts nothing where no job does; none of a trial."""
     script = Path(trace.entry.path)
     files = list(command_files_around(script))
     starting = [one for one in files if _starts(one, script.name)]
-    given: dict[str, EnvironmentSetting] = {}
-    for number, file in enumerate(starting or [one for one in files if not one.commands]):
-        if TRIALS.search(Path(file.path).stem):
-            return {}
-        found = {one.name: one for one in environment_of(file, names)}
-        found |= {one.name: one for one in _options_given(file, script.name, names)}
-        given = found if number == 0 else {key: one for key, one in given.items() if key in found}
-    return given
+    jobs = starting or [one for one in files if not one.commands]
+    if any(TRIALS.search(Path(job.path).stem) for job in jobs):
+        return []
+    return [
+        {
+            one.name: one
+            for one in (*environment_of(job, names), *_options_given(job, script.name, names))
+        }
+        for job in jobs
+    ]
 
 
 def _starts(file: CommandFile, script: str) -> bool:
     """Does a file of commands start a script?"""
-    return any(
-        word.rpartition("/")[2] == script for command in file.commands for word in command.words
-    )
+    return any(_runs_script(command.words, script) for command in file.commands)
+
+
+def _runs_script(words: Sequence[str], script: str) -> bool:
+    """Is a script among the words of a command, with or without its folder?"""
+    return any(word.rpartition("/")[2] == script for word in words)
 
 
 def _options_given(
@@ -243,7 +252,7 @@ def _options_given(
 ) -> Iterator[EnvironmentSetting]:
     """The options of these names that a command gives the script; `--smoke` without a value counts as true."""
     for command in file.commands:
-        if not any(word.rpartition("/")[2] == script for word in command.words):
+        if not _runs_script(command.words, script):
             continue
         for name in names:
             value = last_option(command.words, f"--{name}")

@@ -49,7 +49,7 @@ class LastBatch(NamedTuple):
     name: str
     assigned: ast.Assign
     read: ast.Name
-    """Where it is read behind the loop"""
+    """Where it is read after the loop"""
 
 
 class SkippedRows(NamedTuple):
@@ -61,7 +61,7 @@ class SkippedRows(NamedTuple):
 
 
 def counts_of_last_batch(module: Module) -> Iterator[LastBatch]:
-    """Right answers of a batch that are assigned in a loop, never read in it, and read behind it."""
+    """Right answers of a batch that are assigned in a loop, never read in it, and read after it."""
     for loop in module.nodes(ast.For):
         if not LOADER_NAME.search(ast.unparse(loop.iter)):
             continue
@@ -84,8 +84,8 @@ def _counts_equal_elements(value: ast.expr) -> bool:
 
 
 def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
-    """Where a name that the loop does not read is read behind it, in the same function; None where it is read in the
-    loop, or assigned again behind it."""
+    """Where a name that the loop does not read is read after it, in the same function; None where it is read in the
+    loop, or assigned again after it."""
     inside = set(ast.walk(loop))
     around = module.scopes.of[loop]
     uses = [
@@ -96,10 +96,8 @@ def _read_after_loop(module: Module, loop: Loop, name: str) -> ast.Name | None:
     if any(node in inside and isinstance(node.ctx, ast.Load) for node in uses):
         return None
     end = loop.end_lineno or loop.lineno
-    behind = sorted((one for one in uses if one.lineno > end), key=lambda one: one.lineno)
-    if not behind or not isinstance(behind[0].ctx, ast.Load):
-        return None
-    return behind[0]
+    first = min((one for one in uses if one.lineno > end), key=lambda one: one.lineno, default=None)
+    return first if first is not None and isinstance(first.ctx, ast.Load) else None
 
 
 def skipped_rows(module: Module) -> Iterator[SkippedRows]:
@@ -114,7 +112,7 @@ def skipped_rows(module: Module) -> Iterator[SkippedRows]:
 
 
 def _skipped_in_loop(module: Module, loop: Loop) -> Iterator[SkippedRows]:
-    """The counts of one loop that stand behind a `continue`, in a `try`, or under `if answer is not None`."""
+    """The counts of one loop that stand after a `continue`, in a `try`, or under `if answer is not None`."""
     skip: ast.stmt | None = None
     for statement in loop.body:
         if _skips_unread_answers(loop, statement):
@@ -176,7 +174,7 @@ def _is_read_from_answer(loop: Loop, value: ast.expr) -> bool:
 
 
 def _is_silent(body: list[ast.stmt]) -> bool:
-    """Does a block nothing but print, pass and go on? One that counts what it leaves out tells it."""
+    """Does a block nothing but print, pass and continue? One that counts what it leaves out tells it."""
     return all(
         isinstance(statement, ast.Continue | ast.Pass)
         or (isinstance(statement, ast.Expr) and "print" in ast.unparse(statement)[:6])
@@ -240,7 +238,7 @@ def _skipped_by_frames(module: Module) -> Iterator[SkippedRows]:
         if ".notna" in text and not _names_key(text, read):
             continue
         name = ast.unparse(statement.targets[0])
-        mean = _frame_mean_behind(module, statement, name)
+        mean = _frame_mean_after(module, statement, name)
         if mean is not None:
             yield SkippedRows(name, statement, mean)
 
@@ -256,8 +254,8 @@ def _names_key(text: str, keys: set[str]) -> bool:
     return any(f"'{key}'" in text or f".{key}" in text for key in keys)
 
 
-def _frame_mean_behind(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
-    """The first statement behind that makes a mean, or a score, of the table."""
+def _frame_mean_after(module: Module, statement: ast.stmt, name: str) -> ast.stmt | None:
+    """The first statement after it that makes a mean, or a score, of the table."""
     end = statement.end_lineno or statement.lineno
     pattern = re.compile(rf"\b{re.escape(name)}\b")
     for node in module.order:
@@ -297,7 +295,7 @@ def _increments_by_one(statement: ast.stmt) -> bool:
 
 
 def is_divisor(module: Module, loop: Loop, name: str) -> bool:
-    """Is a score divided by this count behind the loop?
+    """Is a score divided by this count after the loop?
 
     A precision is over what was said, and a share `total / len(rows)` tells what was left out.
     """
@@ -307,17 +305,18 @@ def is_divisor(module: Module, loop: Loop, name: str) -> bool:
         for node in module.nodes(ast.BinOp)
         if isinstance(node.op, ast.Div) and node.lineno > end
     ]
-    if any(name in _names_in(node.left) and _is_count(node.left, name) for node in quotients):
+    if any(_is_count(node.left, name) for node in quotients):
         return False
     dividing = [node for node in quotients if name in _names_in(node.right)]
     if dividing:
-        return not any(_is_precision(module, node) for node in dividing)
-    return any(
-        node.lineno > end
-        and MEAN_NAME.search(ast.unparse(node.func))
-        and any(ast.unparse(argument) == name for argument in node.args)
-        for node in module.nodes(ast.Call)
-    )
+        return not any(is_precision(module, node) for node in dividing)
+    return any(_is_mean_of(node, name) for node in module.nodes(ast.Call) if node.lineno > end)
+
+
+def _is_mean_of(call: ast.Call, name: str) -> bool:
+    """Does a function make a mean of a list: `np.mean(scores)`?"""
+    is_mean = MEAN_NAME.search(ast.unparse(call.func)) is not None
+    return is_mean and any(ast.unparse(argument) == name for argument in call.args)
 
 
 def _is_count(expression: ast.expr, name: str) -> bool:
@@ -325,8 +324,8 @@ def _is_count(expression: ast.expr, name: str) -> bool:
     return ast.unparse(expression) in (name, f"len({name})")
 
 
-def _is_precision(module: Module, quotient: ast.BinOp) -> bool:
-    """Is a quotient called a precision where it is computed or printed?"""
+def is_precision(module: Module, quotient: ast.AST) -> bool:
+    """Is a quotient or mean called a precision where it is computed or printed?"""
     statement = module.statement(quotient)
     return statement is not None and "prec" in ast.unparse(statement).lower()
 

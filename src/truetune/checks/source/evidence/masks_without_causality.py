@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.runs_that_train import trains_in_run
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import CallEvent, StoreEvent, Trace
@@ -50,7 +51,6 @@ BOTH_WAYS = re.compile(
     re.I,
 )
 """Models that may look both ways"""
-TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer", "*lightning*.Trainer")
 MASK_NAMES = ("attention_mask", "attn_mask", "block_mask")
 ORDERS = frozenset(("<", "<=", ">", ">="))
 ORDER_CALLS = frozenset(
@@ -72,7 +72,7 @@ TENSOR_METHODS = VIEWS | frozenset(
 IN_PLACE = ("append", "extend", "copy_")
 MAX_VALUES = 300
 """Values that a mask is made of; masks have some twenty"""
-STOPS = frozenset(("shape", "dtype", "device", "ndim", "min", "max"))
+SIZES_AND_TYPES = frozenset(("shape", "dtype", "device", "ndim", "min", "max"))
 """Attributes that tell nothing of a mask's entries"""
 
 
@@ -98,30 +98,20 @@ def open_masks(module: Module) -> Iterator[OpenMask]:
     """The places of a file that make a mask without a causal condition, each once."""
     if not any(name in part.text for part in module.with_linked for name in MASK_NAMES):
         return
+    if _is_in_texts(module, BOTH_WAYS):
+        return
     seen: set[ast.AST] = set()
     for trace in traces_of(module):
-        if not _trains(module, trace):
+        if not trains_in_run(trace):
             continue
         for mask, taker in (*_masks_of_models(module, trace), *_masks_of_kernels(module, trace)):
             found = _parts_of(trace, mask)
             if found.own is None or found.is_causal:
                 continue
             node, what = found.own
-            if node not in seen and module.home(node) is module and _is_in(module, node):
+            if node not in seen and module.home(node) is module and module.holds(node):
                 seen.add(node)
                 yield OpenMask(node, what, taker)
-
-
-def _is_in(module: Module, node: ast.AST) -> bool:
-    """Does a node stand in this file?"""
-    return any(one is node for one in module.nodes(type(node)))
-
-
-def _trains(module: Module, trace: Trace) -> bool:
-    """Does a run train a model that may not look both ways?"""
-    if any(BOTH_WAYS.search(part.text) for part in module.with_linked):
-        return False
-    return any(trace.calls(*TRAINERS)) or any(trace.methods("backward"))
 
 
 def _is_in_texts(module: Module, pattern: re.Pattern[str]) -> bool:
@@ -157,8 +147,9 @@ def _masks_of_models(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.
     if _is_in_texts(module, ORDER_IN_TEXT):
         return
     for value in trace.values:
-        is_row = isinstance(value, Mapping) and "attention_mask" in value.entries
-        if isinstance(value, Mapping) and is_row and value.node is not None:
+        if not isinstance(value, Mapping) or value.node is None:
+            continue
+        if "attention_mask" in value.entries:
             yield value.entries["attention_mask"], value.node
     for store in trace.stores:
         if _key_of(store) == "attention_mask":
@@ -208,12 +199,17 @@ def _may_order(value: Value) -> bool:
 
 def _call_may_order(call: CallEvent) -> bool:
     """Does a call order positions, or is it one whose result is not known?"""
-    last = call.method or (call.names[0].rpartition(".")[2] if call.names else "")
+    last = _last_name(call)
     if last in ORDER_CALLS or CAUSAL.search(last):
         return True
     if call.named("torch.*", "numpy.*", "range", "len", "list", "jax.numpy.*"):
         return False
     return call.method not in TENSOR_METHODS
+
+
+def _last_name(call: CallEvent) -> str:
+    """`outer` of `torch.outer(...)` and of `mask.outer(...)`; empty where what is called has no name."""
+    return call.method or (call.names[0].rpartition(".")[2] if call.names else "")
 
 
 def _function_may_order(function: Function) -> bool:
@@ -231,7 +227,7 @@ def _function_may_order(function: Function) -> bool:
 def _inputs(value: Value) -> Iterator[Value]:
     """The values that the entries of a value come from; sizes and types are none."""
     if isinstance(value, Attribute):
-        if value.name not in STOPS:
+        if value.name not in SIZES_AND_TYPES:
             yield value.base
         return
     if isinstance(value, Item):
@@ -267,7 +263,7 @@ def _written_into(trace: Trace, value: Value) -> Iterator[Value | StoreEvent]:
                 yield from use.args
         elif isinstance(use, Item):
             # `mask[a:b].masked_fill_(...)`, `mask[0][a:b] = 1`
-            yield from (one for one in _written_into_view(trace, use))
+            yield from _written_into_view(trace, use)
 
 
 def _written_into_view(trace: Trace, view: Item) -> Iterator[Value | StoreEvent]:
@@ -336,7 +332,7 @@ def _sides_of_call(call: CallEvent) -> tuple[tuple[Value, ...], str]:
         # The outer form needs no views: the same vector twice.
         return call.args, "==" if call.named("*.equal.outer") else "*"
     signs = {"eq": "==", "equal": "==", "ne": "!=", "not_equal": "!=", "logical_and": "&"}
-    last = call.method or (call.names[0].rpartition(".")[2] if call.names else "")
+    last = _last_name(call)
     sides = call.inputs if call.named("torch.*", "numpy.*") or call.method else ()
     return (sides[:2], signs[last]) if last in signs else ((), "")
 

@@ -34,10 +34,9 @@ def loops_over_completions(function: ast.FunctionDef) -> Iterator[tuple[ast.expr
 
 def called_by(iterable: ast.expr, name: str) -> ast.Call | None:
     """The call of a plain function of that name, `enumerate(completions)`; None where it is none."""
-    is_call = isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name)
-    if is_call and isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name):
-        return iterable if iterable.func.id == name else None
-    return None
+    if not isinstance(iterable, ast.Call) or not isinstance(iterable.func, ast.Name):
+        return None
+    return iterable if iterable.func.id == name else None
 
 
 def completion_names(target: ast.expr, iterable: ast.expr) -> Iterator[str]:

@@ -210,7 +210,6 @@ def _variable_of(module: Module, node: ast.AST) -> str | None:
     if not isinstance(node, ast.Call):
         return None
     call = module.flow.call(node)
-    value = (
-        module.flow.value(call.args[0]) if call.named(*ENVIRONMENT_READERS) and call.args else None
-    )
+    is_reader = call.named(*ENVIRONMENT_READERS) and bool(call.args)
+    value = module.flow.value(call.args[0]) if is_reader else None
     return value if isinstance(value, str) else None

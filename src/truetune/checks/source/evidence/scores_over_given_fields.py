@@ -17,6 +17,7 @@ from truetune.checks.source.evidence.loop_score_counts import (
     REFERENCE_NAME,
     counter_of,
     is_divisor,
+    is_precision,
 )
 from truetune.source.module import Module
 
@@ -42,7 +43,7 @@ def scores_over_given_fields(module: Module) -> Iterator[FieldScore]:
         fields = _fields_of(loop.target, loop.iter)
         if fields is None or not _may_lack_fields(module, fields[0]):
             continue
-        reference = _looked_up(loop.body, fields[1], fields[0])
+        reference = _reference_read(loop.body, fields[1], fields[0])
         if reference is None or not _is_only_looked_up(module, reference):
             continue
         for statement in ast.walk(loop):
@@ -64,11 +65,8 @@ def _scores_of_comprehensions(module: Module) -> Iterator[FieldScore]:
         if fields is None or not _may_lack_fields(module, fields[0]):
             continue
         given = ast.unparse(fields[0])
-        reference = _looked_up([made.elt], fields[1], fields[0])
-        statement = module.statement(node)
-        if statement is not None and "prec" in ast.unparse(statement).lower():
-            continue
-        is_own = counter in ("", f"len({given})")
+        reference = _reference_read([made.elt], fields[1], fields[0])
+        is_own = counter in ("", f"len({given})") and not is_precision(module, node)
         if reference is not None and is_own and _is_only_looked_up(module, reference):
             yield FieldScore(made, given, ast.unparse(reference), f"len({given})")
 
@@ -93,8 +91,7 @@ def _fields_of(target: ast.expr, rows: ast.expr) -> tuple[ast.expr, str] | None:
     mapping: ast.expr | None = rows
     key: ast.expr | None = target
     if isinstance(rows, ast.Call):
-        is_view = isinstance(rows.func, ast.Attribute) and not rows.args
-        if not is_view or not isinstance(rows.func, ast.Attribute):
+        if rows.args or not isinstance(rows.func, ast.Attribute):
             return None
         if rows.func.attr not in ("items", "keys"):
             return None
@@ -108,19 +105,26 @@ def _fields_of(target: ast.expr, rows: ast.expr) -> tuple[ast.expr, str] | None:
     return (mapping, key.id) if is_answer else None
 
 
-def _looked_up(body: list[ast.stmt] | list[ast.expr], key: str, given: ast.expr) -> ast.Name | None:
+def _reference_read(
+    body: list[ast.stmt] | list[ast.expr], key: str, given: ast.expr
+) -> ast.Name | None:
     """The other mapping in which the key is looked up; None where there is none, or another one than a name."""
     own = ast.unparse(given)
     for node in (part for one in body for part in ast.walk(one)):
-        holder: ast.expr | None = None
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            holder = node.value if ast.unparse(node.slice) == key else None
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-            is_get = node.func.attr == "get" and ast.unparse(node.args[0]) == key
-            holder = node.func.value if is_get else None
+        holder = _mapping_read(node, key)
         if isinstance(holder, ast.Name) and holder.id != own and REFERENCE_NAME.search(holder.id):
             return holder
     return None
+
+
+def _mapping_read(node: ast.AST, key: str) -> ast.expr | None:
+    """`gold` of `gold[key]` and of `gold.get(key)`; None for any other expression."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        return node.value if ast.unparse(node.slice) == key else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+        return None
+    is_get = node.func.attr == "get" and ast.unparse(node.args[0]) == key
+    return node.func.value if is_get else None
 
 
 def _is_only_looked_up(module: Module, reference: ast.Name) -> bool:
@@ -159,10 +163,10 @@ def _may_lack_fields(module: Module, given: ast.expr) -> bool:
         for node in module.nodes(ast.Assign)
         if any(isinstance(one, ast.Name) and one.id == given.id for one in node.targets)
     ]
-    return all(_is_read(module, value) for value in values)
+    return all(_is_parsed_answer(module, value) for value in values)
 
 
-def _is_read(module: Module, value: ast.expr) -> bool:
+def _is_parsed_answer(module: Module, value: ast.expr) -> bool:
     """`json.loads(...)`, `parse(text)`, `row["prediction"]`, and none that fills in fields."""
     if isinstance(value, ast.Subscript | ast.Name):
         return True
@@ -171,12 +175,16 @@ def _is_read(module: Module, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call) or any(one in ast.unparse(value) for one in FILLS_FIELDS):
         return False
     name = ast.unparse(value.func)
-    bodies = [one for one in module.nodes(ast.FunctionDef) if one.name == name]
-    is_filled = any(
-        isinstance(node, ast.DictComp | ast.For)
-        or (isinstance(node, ast.Attribute) and node.attr in FILLS_FIELDS)
-        for body in bodies
-        for node in ast.walk(body)
-    )
     is_reader = ANSWER_READER_NAME.search(name) is not None or name.endswith(".get")
-    return is_reader and not is_filled
+    functions = (one for one in module.nodes(ast.FunctionDef) if one.name == name)
+    return is_reader and not any(map(_may_fill_fields, functions))
+
+
+def _may_fill_fields(function: ast.FunctionDef) -> bool:
+    """May a function give a mapping all fields: by a loop over them, or by a call that does?"""
+    for node in ast.walk(function):
+        if isinstance(node, ast.DictComp | ast.For):
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in FILLS_FIELDS:
+            return True
+    return False

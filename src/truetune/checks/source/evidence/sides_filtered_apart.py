@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.field_reads import field_read
 from truetune.checks.source.evidence.row_alignment_in_runs import Alignment, Change, alignment_of
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
@@ -117,7 +118,7 @@ def _fields_of(module: Module, change: Change) -> frozenset[str] | None:
         _is_membership(part) for test in tests for part in ast.walk(test)
     ):
         return None
-    fields = {name for test in tests for part in ast.walk(test) for name in _field_names(part)}
+    fields = {name for test in tests for name in _fields_read(test)}
     return frozenset(fields | _fields_of_method(change.node))
 
 
@@ -139,14 +140,10 @@ def _tests_of(module: Module, node: ast.AST) -> Iterator[ast.AST]:
         yield node.slice
     elif isinstance(node, ast.Call):
         is_append = isinstance(node.func, ast.Attribute) and node.func.attr == "append"
-        yield from (
-            _tests_around(module, node)
-            if is_append
-            else (
-                *node.args,
-                *(one.value for one in node.keywords),
-            )
-        )
+        if is_append:
+            yield from _tests_around(module, node)
+        else:
+            yield from (*node.args, *(one.value for one in node.keywords))
 
 
 def _tests_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
@@ -166,19 +163,12 @@ def _is_membership(node: ast.AST) -> bool:
     return not isinstance(node.left, ast.Constant)
 
 
-def _field_names(node: ast.AST) -> Iterator[str]:
-    """The names of fields that an expression reads: `row["answer"]`, `row.get("answer")`, `row.answer`."""
-    given: ast.expr | None = None
-    if isinstance(node, ast.Subscript):
-        given = node.slice
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "get"
-    ):
-        given = node.args[0] if node.args else None
-    if isinstance(given, ast.Constant) and isinstance(given.value, str):
-        yield given.value
+def _fields_read(expression: ast.AST) -> Iterator[str]:
+    """The fields that an expression reads anywhere in it."""
+    for part in ast.walk(expression):
+        field = field_read(part)
+        if field is not None:
+            yield field
 
 
 def _makes_records(module: Module, node: ast.AST) -> bool:
@@ -227,7 +217,7 @@ def _compares_a_shared_field(node: ast.AST, pair: tuple[str, str]) -> bool:
     """Does the script itself see whether two rows belong together?"""
     if not isinstance(node, ast.Compare) or not _reads_both(node, pair):
         return False
-    fields = [name for part in ast.walk(node) for name in _field_names(part)]
+    fields = list(_fields_read(node))
     return bool(fields) and all(SHARED_FIELD.fullmatch(field) for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""Splits of sorted rows that are not shuffled, in the symbolic run of a script, with the rows of the file at hand.
+"""Splits of sorted rows that are not shuffled, in the symbolic run of a script, with the rows of the file beside it.
 
 How it works: a split in file order (`shuffle=False`, `rows[:n]` and `rows[n:]`) is made on the rows of the file; a
 column of few values tells which of them stand in the last part alone.
@@ -92,27 +92,34 @@ def _test_share(call: CallEvent) -> float | int | None:
 
 def _by_slices(trace: Trace, module: Module) -> Iterator[OneSidedClass]:
     """`rows[:n]` and `rows[n:]`."""
-    heads: dict[tuple[int, str], Item] = {}
-    tails: dict[tuple[int, str], Item] = {}
-    for value in _slices(trace):
-        key = value.key
+    for tail, start in _second_parts(trace):
+        node = tail.key.node
+        if node is None or not module.holds(node):
+            continue
+        rows = rows_in_order(trace, module, tail.base)
+        row = None if rows is None else _row_number(start, len(rows.rows))
+        if rows is not None and row is not None:
+            yield from _one_sided(node, rows, row)
+
+
+def _second_parts(trace: Trace) -> Iterator[tuple[Item, Value]]:
+    """(`rows[n:]`, `n`) of the splits of a run into `rows[:n]` and `rows[n:]`; both bounds are written alike."""
+    heads: set[tuple[int, str]] = set()
+    tails: dict[tuple[int, str], tuple[Item, Value]] = {}
+    for part in slices_of(trace):
+        key = part.key
         if not isinstance(key, Slice) or key.step is not None:
             continue
         if key.start is None and key.stop is not None and key.stop.node is not None:
-            heads[id(value.base), ast.unparse(key.stop.node)] = value
+            heads.add((id(part.base), ast.unparse(key.stop.node)))
         elif key.stop is None and key.start is not None and key.start.node is not None:
-            tails[id(value.base), ast.unparse(key.start.node)] = value
+            tails[id(part.base), ast.unparse(key.start.node)] = (part, key.start)
     for place, tail in tails.items():
-        node = tail.key.node
-        if place not in heads or node is None or not _is_written_in(module, node):
-            continue
-        rows = rows_in_order(trace, module, tail.base)
-        start = None if rows is None else _limit(tail.key, len(rows.rows))
-        if rows is not None and start is not None:
-            yield from _one_sided(node, rows, start)
+        if place in heads:
+            yield tail
 
 
-def _slices(trace: Trace) -> Iterator[Item]:
+def slices_of(trace: Trace) -> Iterator[Item]:
     """The slices of a run: of what is not known, and of lists that it makes."""
     for value in trace.values:
         if isinstance(value, Item):
@@ -121,29 +128,24 @@ def _slices(trace: Trace) -> Iterator[Item]:
             yield value.part_of
 
 
-def _limit(key: Value, count: int) -> int | None:
+def _row_number(bound: Value, count: int) -> int | None:
     """`n` of `rows[n:]`, also as `int(0.8 * len(rows))`; None where it is not known."""
-    start = key.start if isinstance(key, Slice) else None
-    if start is None:
-        return None
-    plain = constant_of(start)
+    plain = constant_of(bound)
     if type(plain) is int:
         return plain if plain >= 0 else count + plain
-    if isinstance(start, Result) and start.call.named("int", "round") and start.call.args:
-        start = start.call.args[0]
-    if not isinstance(start, Operation) or start.operator not in ("*", "//"):
-        return None
-    factors = [constant_of(one) for one in start.operands]
-    lengths = [one for one in start.operands if isinstance(one, Result) and one.call.named("len")]
+    if isinstance(bound, Result) and bound.call.named("int", "round") and bound.call.args:
+        bound = bound.call.args[0]
+    return _share_of_rows(bound, count) if isinstance(bound, Operation) else None
+
+
+def _share_of_rows(product: Operation, count: int) -> int | None:
+    """`0.8 * len(rows)`, `len(rows) // 5`, rounded down; None for any other operation."""
+    lengths = [one for one in product.operands if isinstance(one, Result) and one.call.named("len")]
+    factors = map(constant_of, product.operands)
     numbers = [one for one in factors if isinstance(one, int | float)]
-    if len(lengths) != 1 or len(numbers) != 1:
+    if product.operator not in ("*", "//") or len(lengths) != 1 or len(numbers) != 1:
         return None
-    return int(count * numbers[0]) if start.operator == "*" else int(count // numbers[0])
-
-
-def _is_written_in(module: Module, node: ast.AST) -> bool:
-    """Does a slice stand in this file?"""
-    return any(one is node for one in module.nodes(ast.Slice))
+    return int(count * numbers[0]) if product.operator == "*" else int(count // numbers[0])
 
 
 def rows_in_order(trace: Trace, module: Module, data: Value) -> FileRows | None:

@@ -1,0 +1,12 @@
+"""Symbolic runs of scripts that train a model: by a trainer of a library, or by a loop that calls `backward`."""
+
+from __future__ import annotations
+
+from truetune.source.symbolic_execution.trace import Trace
+
+TRAINERS = ("transformers.*Trainer", "trl.*Trainer", "unsloth.*Trainer", "*lightning*.Trainer")
+
+
+def trains_in_run(trace: Trace) -> bool:
+    """Does a run train a model?"""
+    return any(trace.calls(*TRAINERS)) or any(trace.methods("backward"))
