@@ -73,9 +73,9 @@ def test_the_cache_is_emptied_at_each_step(tmp_path: Path, text: str) -> None:
         ),
         LOOP + "        if step % 100:\n            continue\n        torch.cuda.empty_cache()\n",
         # each pass is a trial of one size
-        "SIZES = [1, 2, 4]\nfor size in SIZES:\n    torch.cuda.empty_cache()\n    model(**rows(size)).loss.backward()\n",
+        "SIZES = [1, 2, 4]\nfor size in SIZES:\n    torch.cuda.empty_cache()\n    model(rows(size)).loss.backward()\n",
         # memory of the cache of the generation, once in seconds
-        "for b in loader:\n    answers = model.generate(**b)\n    torch.cuda.empty_cache()\n    loss(answers).backward()\n",
+        "for b in loader:\n    out = model.generate(**b)\n    torch.cuda.empty_cache()\n    loss(out).backward()\n",
     ],
 )
 def test_the_cache_may_be_emptied_now_and_then(tmp_path: Path, text: str) -> None:
