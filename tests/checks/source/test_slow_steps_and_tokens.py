@@ -188,6 +188,15 @@ def test_python_works_for_each_token(tmp_path: Path, base: str, body: str, sever
         ("StoppingCriteria", "        return 'END' in tok.decode(ids[0][-10:])\n"),
         ("StoppingCriteria", "        return 'END' in tok.decode(ids[0, self.start:])\n"),
         ("StoppingCriteria", "        return ids[0, -1].item() in self.stops\n"),
+        (
+            "StoppingCriteria",
+            "        ids = ids[:, -8:]\n        return 'END' in tok.decode(ids[0])\n",
+        ),
+        (
+            "LogitsProcessor",
+            "        if self.ban is None:\n            self.ban = [i for i in range(scores.shape[-1]) if bad(i)]\n"
+            "        scores[:, self.ban] = -1e9\n        return scores\n",
+        ),
         ("object", "        return 'END' in tok.decode(ids[0])\n"),
     ],
 )

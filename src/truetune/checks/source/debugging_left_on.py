@@ -36,7 +36,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: results do not change. Keep it behind an option (`if args.debug:`) for the next search.
+Safe: results do not change. Keep it under an option (`if args.debug:`) for the next search.
 
 ## References
 - pytorch.org, torch.autograd.set_detect_anomaly: "may slow down execution"; CUDA semantics, asynchronous execution
@@ -98,7 +98,7 @@ class DebuggingLeftOn(SourceRule):
                 continue
             yield self.finding(
                 f"a switch of debugging was left on in a training: {switch.why}",
-                f"remove {module.text_of(switch.node)[:80]}, or keep it behind an option (if args.debug:)",
+                f"remove {module.text_of(switch.node)[:80]}, or put it under an option (if args.debug:)",
                 cases=[case_at(module, switch.node)],
             )
 
