@@ -33,6 +33,7 @@ from truetune.errors import UsageError
 from truetune.evaluation.judge_answer_files import count_scored_right, judge_twins_of
 from truetune.evaluation.sample_report import SampleReport
 from truetune.evaluation.scores_beside import (
+    FigureBeside,
     compare_figures,
     figures_beside,
     is_same_share,
@@ -144,34 +145,30 @@ def score(
     if isinstance(predictions, str | PathLike):
         name = fspath(predictions)
         read = read_predictions([name], columns, look_beside=not row_files)
+        files, figures = (name, *row_files), figures_beside(Path(name))
     else:
         name = LIST_NAME
         listed = predictions_from_lists(
             predictions, prompts, references, steps=steps, stopped=stopped
         )
         read = ReadPredictions(listed, {})
-    files = (name, *row_files) if is_file else tuple(row_files)
-    all_predictions = fill_from_rows(read.predictions, row_files) if row_files else read.predictions
-    if not all_predictions:
-        raise UsageError("truetune.score: there is no prediction to judge")
-    is_told = parser is not None
+        files, figures = tuple(row_files), []
+    all_predictions = _fill_predictions(read, row_files)
+    has_parser = parser is not None
     if parse is None and _are_json_answers(all_predictions):
         # Otherwise answers that are no JSON would count neither as right nor as wrong.
         parser, parse = JSON_PARSER, make_parser(JSON_PARSER)
     looks = tuple(build_passes(all_predictions, parse))
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
     selftest = _try_on_golds(parse, parser, looks[-1])
-    labels = score_labels(
-        [sample.answer.text for sample in looks[-1].samples],
-        [sample.prompt.reference for sample in looks[-1].samples],
-    )
+    labels = score_labels(*_texts_of(looks[-1]))
     judgement = Judgement.of(
         [
             _without_known_forms(
                 judge_answers(SampledRun(looks, limit=limit, finished=True), spec), name, looks[-1]
             ),
             # Rules on parsers judge what a user chose, and not what was taken for want of a choice.
-            _judge_parser(selftest if is_told else None, looks[-1], spec),
+            _judge_parser(selftest if has_parser else None, looks[-1], spec),
             judge_twins_of(name, spec) if is_file else Judgement(),
             Judgement(not_judged=tuple(_list_unjudged(read, selftest, parser))),
         ]
@@ -179,7 +176,7 @@ def score(
     return ScoreReport(
         spec=spec.model_copy(update={"data": files}),
         subjects=(_describe_subject(name, all_predictions, read),),
-        findings=_with_scores_beside(judgement.findings, labels, Path(name) if is_file else None),
+        findings=_with_scores_beside(judgement.findings, labels, figures),
         examined=judgement.examined,
         not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
@@ -188,12 +185,28 @@ def score(
         limit=limit,
         notes=(
             *_make_notes(all_predictions, selftest),
-            *(() if is_told or parser is None else (READ_AS_JSON,)),
-            *_describe_readings(looks[-1], labels, Path(name) if is_file else None),
+            *(() if has_parser or parser is None else (READ_AS_JSON,)),
+            *_describe_readings(looks[-1], labels, figures),
         ),
         labels=labels,
         min_success=min_success,
         proof=selftest,
+    )
+
+
+def _fill_predictions(read: ReadPredictions, row_files: Sequence[str]) -> Sequence[Prediction]:
+    """The predictions that were read, with the prompts and references of row files."""
+    filled = fill_from_rows(read.predictions, row_files) if row_files else read.predictions
+    if not filled:
+        raise UsageError("truetune.score: there is no prediction to judge")
+    return filled
+
+
+def _texts_of(look: SamplingPass) -> tuple[list[str], list[str]]:
+    """The answers of a pass, and their references."""
+    return (
+        [sample.answer.text for sample in look.samples],
+        [sample.prompt.reference for sample in look.samples],
     )
 
 
@@ -420,34 +433,31 @@ def _describe_subject(
 
 
 def _describe_readings(
-    look: SamplingPass, labels: LabelScores | None, path: Path | None
+    look: SamplingPass, labels: LabelScores | None, figures: Sequence[FigureBeside]
 ) -> Iterator[str]:
     """How many are right by the usual readings, and what a script wrote beside the predictions."""
     if labels is not None:
         yield describe_labels(labels)
-    if path is not None:
-        answers = [sample.answer.text for sample in look.samples]
-        references = [sample.prompt.reference for sample in look.samples]
-        yield from compare_figures(figures_beside(path), readings_of(answers, references, labels))
+    if figures:
+        yield from compare_figures(figures, readings_of(*_texts_of(look), labels))
 
 
 def _with_scores_beside(
-    findings: Sequence[Finding], labels: LabelScores | None, path: Path | None
+    findings: Sequence[Finding], labels: LabelScores | None, figures: Sequence[FigureBeside]
 ) -> tuple[Finding, ...]:
     """The findings; that labels stand in one another is a fault of the score where a figure beside is made that way."""
-    figures = figures_beside(path) if path is not None and labels is not None else []
     if labels is None or not figures:
         return tuple(findings)
     in_text, by_first = (
         right / labels.rows for right in (labels.right_by_text, labels.right_by_first)
     )
     # Where both readings give the same figure, nothing tells which one made it.
-    made = [one for one in figures if is_same_share(one.value, in_text)]
-    if not made or is_same_share(in_text, by_first):
+    same = [one for one in figures if is_same_share(one.value, in_text)]
+    if not same or is_same_share(in_text, by_first):
         return tuple(findings)
-    told = f"{made[0].file} says {made[0].name} {made[0].value:.3g}, which is what `reference in answer` gives"
+    source = f"{same[0].file} says {same[0].name} {same[0].value:.3g}, which is what `reference in answer` gives"
     return tuple(
-        replace(one, severity="warning", evidence=(*one.evidence, told))
+        replace(one, severity="warning", evidence=(*one.evidence, source))
         if one.rule == PART_RULE
         else one
         for one in findings

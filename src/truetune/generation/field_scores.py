@@ -113,7 +113,7 @@ def _object_of(value: Any) -> dict[str, Any] | None:
 
 
 def _fields(value: Mapping[str, Any], before: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Name and value of each field, those of inner objects behind a point."""
+    """Name and value of each field, those of inner objects after a point."""
     for name, inner in value.items():
         if isinstance(inner, dict) and inner and depth:
             yield from _fields(inner, f"{before}{name}.", depth - 1)

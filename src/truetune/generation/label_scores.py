@@ -64,7 +64,9 @@ class LabelScores:
     def wrong_in_text(self) -> int:
         """Of those, the answers whose first label is another."""
         rows = zip(self.in_text, self.found, self.references, strict=True)
-        return sum(here and found[:1] != (reference,) for here, found, reference in rows)
+        return sum(
+            here and bool(found) and found[0] != reference for here, found, reference in rows
+        )
 
     @property
     def without_label(self) -> int:

@@ -74,6 +74,17 @@ def test_answers_that_are_cleaned(tmp_path: Path, code: str, severity: str) -> N
 @pytest.mark.parametrize(
     "code",
     [
+        WRITE % ("re.sub('a', 'b', row['q'])", "re.sub(r'[^a-z ]', ' ', row['a'].lower())"),
+        STOP + WRITE % tuple(f"' '.join(w for w in row['{key}'].split() if w not in STOP)" for key in "qa"),
+    ],
+)  # fmt: skip
+def test_the_prompt_shares_no_text_with_the_answer(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, "import re\n" + code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
         # the question alone
         CLEAN + WRITE % ("clean(row['q'])", "row['a']"),
         # spaces, HTML, control characters
@@ -84,6 +95,12 @@ def test_answers_that_are_cleaned(tmp_path: Path, code: str, severity: str) -> N
         # special tokens of a template
         "STOPS = ['</s>', '<|im_end|>']\ndef clean(t):\n    return ' '.join(w for w in t.split() if w not in STOPS)\n"
         + WRITE % ("row['q']", "clean(row['a'])"),
+        # one spelling of each label
+        PATTERN + WRITE % ("row['q']", "clean(row['label'])"),
+        # what stays is the task: key words of the text that is asked about
+        CLEAN + WRITE % ("'Key words of: ' + row['a']", "clean(row['a'])"),
+        CLEAN + "import json\nfor text in texts:\n    print(json.dumps({'instruction': 'Key words of: ' + text,"
+        " 'output': clean(text)}))\n",
         # labels in small letters
         WRITE % ("row['q']", "row['label'].lower()"),
         # a metric's own normalisation

@@ -90,6 +90,24 @@ def test_some_of_a_row_of_layers_are_missing(tmp_path: Path) -> None:
         # texts that are no names of weights
         (QWEN + "for name in os.listdir('.'):\n    print('layers.31.' in name)\n", {}),
         (QWEN + LOOP.format("'vision_tower.layers.31.' in name"), {}),
+        # another model than the one of the file
+        (
+            QWEN + "teacher = load_teacher()\nfor name, p in teacher.named_parameters():\n"
+            "    p.requires_grad = 'layers.31.' in name\n",
+            {},
+        ),
+        (QWEN + "for name, p in net.vision.named_parameters():\n    p.requires_grad = 'layers.31.' in name\n", {}),
+        # a model that the script makes deeper
+        (
+            QWEN + "for _ in range(8):\n    model.model.layers.append(block())\n" + LOOP.format("'layers.31.' in name"),
+            {},
+        ),
+        # a test that no layer has such a number
+        (
+            QWEN + "for name, p in model.named_parameters():\n    if 'layers.' in name:\n"
+            "        if int(name.split('.')[2]) >= 40:\n            raise ValueError(name)\n",
+            {},
+        ),
         (QWEN + ADAPTER.format("layers_to_transform=[24, 25, 26, 27], target_modules=['q_proj']"), {}),
         (
             QWEN + "n = model.config.num_hidden_layers\nK = [f'layers.{i}.' for i in range(n - 4, n)]\n"

@@ -106,6 +106,11 @@ OPEN = {
     "own model": HEAD + OWN.format(mask="same[:, None]"),
 }
 CLOSED = {
+    "encoder beside a decoder": "from transformers import AutoModel, AutoModelForCausalLM\n"
+    "model = AutoModelForCausalLM.from_pretrained('m')\nencoder = AutoModel.from_pretrained('bert-base-uncased')\n"
+    "for batch in loader:\n    seg = batch['seg']\n    mask = seg[:, :, None] == seg[:, None, :]\n"
+    "    states = encoder(input_ids=batch['ids'], attention_mask=mask[:, None]).last_hidden_state\n"
+    "    model(inputs_embeds=states, labels=batch['labels']).loss.backward()\n",
     "tril": in_loop(
         "same = seg[:, :, None] == seg[:, None, :]",
         "mask = (same & torch.ones(T, T, dtype=torch.bool).tril())[:, None]",

@@ -47,6 +47,7 @@ SAME = [
         "tok.padding_side = 'left'\ntok.pad_token = tok.eos_token\nmodel.config.pad_token_id = 0",
     ),
     ("bert-base-uncased", "model.config.pad_token_id = 0"),
+    ("roberta-base", "tok.pad_token = '<x>'\nmodel.config.pad_token_id = tok.eos_token_id"),
     (
         LLAMA,
         "tok.pad_token = '[PAD]'\nmodel.config.pad_token_id = tok.convert_tokens_to_ids('[PAD]')",

@@ -37,6 +37,8 @@ BY_POSITION = (
     '        return [c[0]["content"] == GOLD[k] for k, c in enumerate(completions)]',
 )
 BY_COLUMN = (
+    "SCORES = [0.0] * 64\ndef f(completions, **kw):\n    for i, c in enumerate(completions):\n"
+    "        SCORES[i] = float(len(c))\n    return SCORES[: len(completions)]",
     "def f(completions, answer, **kw):\n"
     '    return [float(c[0]["content"] == answer[i]) for i, c in enumerate(completions)]',
     'def f(completions, answer, **kw):\n    return [float(g in c[0]["content"]) for c, g in zip(completions, answer)]',

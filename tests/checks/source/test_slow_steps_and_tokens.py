@@ -66,6 +66,16 @@ def test_the_cache_is_emptied_at_each_step(tmp_path: Path, text: str) -> None:
             "from transformers import TrainerCallback\nclass Free(TrainerCallback):\n"
             "    def on_evaluate(self, args, state, control, **kwargs):\n        torch.cuda.empty_cache()\n"
         ),
+        (
+            "from transformers import TrainerCallback\nclass Free(TrainerCallback):\n"
+            "    def on_step_end(self, args, state, control, **kwargs):\n        if state.global_step % 500:\n"
+            "            return\n        torch.cuda.empty_cache()\n"
+        ),
+        LOOP + "        if step % 100:\n            continue\n        torch.cuda.empty_cache()\n",
+        # each pass is a trial of one size
+        "SIZES = [1, 2, 4]\nfor size in SIZES:\n    torch.cuda.empty_cache()\n    model(rows(size)).loss.backward()\n",
+        # memory of the cache of the generation, once in seconds
+        "for b in loader:\n    out = model.generate(**b)\n    torch.cuda.empty_cache()\n    loss(out).backward()\n",
     ],
 )
 def test_the_cache_may_be_emptied_now_and_then(tmp_path: Path, text: str) -> None:
@@ -83,6 +93,12 @@ TRAINER = "from transformers import Trainer, TrainingArguments\nTrainer(model, T
         "with torch.autograd.detect_anomaly():\n    Trainer = 1\n" + LOOP,
         "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n" + TRAINER.format(""),
         "trainer = L.Trainer(max_epochs=2, detect_anomaly=True)\ntrainer.fit(module, loader)\n",
+        "if __name__ == '__main__':\n    torch.autograd.set_detect_anomaly(True)\n" + LOOP,
+        "def setup():\n    torch.autograd.set_detect_anomaly(True)\nsetup()\n" + LOOP,
+        # off again, after the training
+        "torch.autograd.set_detect_anomaly(True)\n"
+        + LOOP
+        + "torch.autograd.set_detect_anomaly(False)\n",
     ],
 )
 def test_debugging_was_left_on(tmp_path: Path, text: str) -> None:
@@ -99,6 +115,18 @@ def test_debugging_was_left_on(tmp_path: Path, text: str) -> None:
         "os.environ['CUDA_LAUNCH_BLOCKING'] = '0'\n" + TRAINER.format(""),
         "torch.autograd.set_detect_anomaly(True)\n" + TRAINER.format(", max_steps=20"),
         "torch.autograd.set_detect_anomaly(True)\nprint(torch.ones(1))\n",
+        "def on():\n    torch.autograd.set_detect_anomaly(True)\nif args.debug:\n    on()\n" + LOOP,
+        "def setup(debug):\n    if not debug:\n        return\n    torch.autograd.set_detect_anomaly(True)\n"
+        "setup(args.debug)\n" + LOOP,
+        "args.debug and torch.autograd.set_detect_anomaly(True)\n" + LOOP,
+        "torch.autograd.set_detect_anomaly(True)\nloss.backward()\ntorch.autograd.set_detect_anomaly(False)\n"
+        + LOOP,
+        "os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\nprobe()\nos.environ['CUDA_LAUNCH_BLOCKING'] = '0'\n"
+        + LOOP,
+        "def test_gradients():\n    with torch.autograd.detect_anomaly():\n        loss.backward()\n"
+        + LOOP,
+        "try:\n    loss.backward()\nexcept RuntimeError:\n    with torch.autograd.detect_anomaly():\n"
+        "        loss.backward()\n" + LOOP,
     ],
 )
 def test_debugging_that_is_off_or_meant_is_sound(tmp_path: Path, text: str) -> None:
@@ -160,6 +188,15 @@ def test_python_works_for_each_token(tmp_path: Path, base: str, body: str, sever
         ("StoppingCriteria", "        return 'END' in tok.decode(ids[0][-10:])\n"),
         ("StoppingCriteria", "        return 'END' in tok.decode(ids[0, self.start:])\n"),
         ("StoppingCriteria", "        return ids[0, -1].item() in self.stops\n"),
+        (
+            "StoppingCriteria",
+            "        ids = ids[:, -8:]\n        return 'END' in tok.decode(ids[0])\n",
+        ),
+        (
+            "LogitsProcessor",
+            "        if self.ban is None:\n            self.ban = [i for i in range(scores.shape[-1]) if bad(i)]\n"
+            "        scores[:, self.ban] = -1e9\n        return scores\n",
+        ),
         ("object", "        return 'END' in tok.decode(ids[0])\n"),
     ],
 )

@@ -5,6 +5,7 @@ Follows the texts that a script makes answers of (turns of the assistant, `outpu
 to the functions that clean them, also by way of a column (`df["reply"] = df["reply"].apply(clean)`). It fires where
 these remove stop words (NLTK, spaCy, scikit-learn, gensim), reduce words to their stems, or take out all punctuation
 and with it capitals or digits. One of `lower()` and marks alone says nothing: rows for speech or search may want it.
+Silent where the answer is a label, and where the same text stands in the prompt: there the cleaned text is the task.
 
 ## Why it is bad
 Such cleaning was made for counting words. A model learns to write what it is shown: heaps of words without articles,
@@ -45,6 +46,8 @@ The rows have to be made again from the raw file, and the model trained again: w
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -64,6 +67,8 @@ WRITING_METHODS = (
     "write_all",
     "writerow",
 )
+LABELS = re.compile(r"label|class|categor|intent|sentiment|topic|emotion", re.IGNORECASE)
+"""Names of texts that are labels: one spelling of each is what a training wants"""
 SURE = frozenset(("stop words", "endings of words"))
 """What no answer is cleaned of on purpose"""
 
@@ -72,6 +77,33 @@ def _answers_of_rows(module: Module) -> list[object]:
     """The answers that a script builds, where it trains or writes rows."""
     writes = any(module.calls("json.dump", "json.dumps")) or any(module.methods(*WRITING_METHODS))
     return list(built_answers(module)) if writes or trains_a_model(module) else []
+
+
+def _other_texts_of_row(module: Module, answer: ast.AST) -> set[str]:
+    """The texts of the row that an answer belongs to, without its own."""
+    rows = [
+        one for one in module.parents(answer) if isinstance(one, ast.Dict | ast.List | ast.Tuple)
+    ]
+    is_turn = len(rows) > 1 and isinstance(rows[1], ast.List | ast.Tuple)
+    row = rows[1] if is_turn else next(iter(rows), None)
+    parts = list(ast.iter_child_nodes(row)) if row is not None else []
+    own = {answer, *module.parents(answer)}
+    return {text for part in parts if part not in own for text in _texts_in(module, part)}
+
+
+def _texts_in(module: Module, node: ast.AST) -> set[str]:
+    """The fields of a row (`row["text"]`) and the texts of a loop of which an expression is made."""
+    inside = list(ast.walk(node))
+    fields = {
+        ast.unparse(one)
+        for one in inside
+        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant)
+    }
+    # A name that is read by keys is a row and no text.
+    rows = {one.value.id for one in module.nodes(ast.Subscript) if isinstance(one.value, ast.Name)}
+    targets = (part for loop in module.nodes(ast.For) for part in ast.walk(loop.target))
+    texts = {part.id for part in targets if isinstance(part, ast.Name)} - rows
+    return fields | {one.id for one in inside if isinstance(one, ast.Name) and one.id in texts}
 
 
 class AnswersCleanedForCounting(SourceRule):
@@ -87,6 +119,11 @@ class AnswersCleanedForCounting(SourceRule):
         for one in destroyed_answers(module):
             steps = set(one.steps)
             if not steps & SURE and not {"punctuation", "capitals"} <= steps:
+                continue
+            cleaned = _texts_in(module, one.place)
+            if any(LABELS.search(text) for text in cleaned) or cleaned & _other_texts_of_row(
+                module, one.answer
+            ):
                 continue
             cases = [case_at(module, one.place)]
             if one.answer is not one.place:

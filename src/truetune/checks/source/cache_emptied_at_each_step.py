@@ -3,7 +3,8 @@
 ## What it does
 Follows `torch.cuda.empty_cache()` to the loop that it stands in. It speaks where that is the loop of the training
 (`backward` stands in it as well), and no condition and no handler of an error is around it; and where a callback calls
-it in `on_step_end`. Silent after an epoch, after an evaluation, every hundred steps, and where an error was caught.
+it in `on_step_end`. Silent after an epoch, after an evaluation, every hundred steps, where an error was caught, where
+each pass generates as well, and in a loop over values that are written out (sizes, rates), each of which is a trial.
 
 ## Why it is bad
 torch keeps freed memory to use it for the next batch. `empty_cache` waits until the GPU has done all of its work and
@@ -55,6 +56,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import leaves_before
 from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
@@ -89,9 +91,13 @@ class CacheEmptiedAtEachStep(SourceRule):
 
 def _runs_at_each_step(module: Module, call: Call) -> ast.AST | None:
     """The loop or the callback that runs a call in each step; None where a condition or an error has to come first."""
+    inner: ast.AST = call.node
     for node in module.parents(call.node):
-        if isinstance(node, ast.If | ast.IfExp | ast.ExceptHandler | ast.Match):
+        is_conditional = isinstance(node, ast.If | ast.IfExp | ast.ExceptHandler | ast.Match)
+        # `if step % 100: continue` above is a condition as well.
+        if is_conditional or leaves_before(node, inner):
             return None
+        inner = node
         if isinstance(node, Loop):
             return node if _is_step_loop(module, node) else None
         if isinstance(node, Function):
@@ -101,8 +107,30 @@ def _runs_at_each_step(module: Module, call: Call) -> ast.AST | None:
 
 def _is_step_loop(module: Module, loop: Loop) -> bool:
     """Does one pass of a loop make a backward pass, and not a whole epoch of them?"""
+    if _generates(loop) or _is_over_trials(module, loop):
+        return False
     for node in ast.walk(loop):
         if is_backward(node):
             inner = next((one for one in module.parents(node) if isinstance(one, Loop)), None)
             return inner is loop
     return False
+
+
+def _generates(loop: Loop) -> bool:
+    """Does each pass generate as well? That takes seconds, and its cache is in the way of the backward pass."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(loop)
+    )
+
+
+def _is_over_trials(module: Module, loop: Loop) -> bool:
+    """Does a loop go over values that the script writes out: sizes of a batch, learning rates, names of models?"""
+    if not isinstance(loop, ast.For):
+        return False
+    listed = [origin.node for origin in module.flow.origins(loop.iter)]
+    return bool(listed) and all(
+        isinstance(one, ast.Tuple | ast.List)
+        and one.elts
+        and all(isinstance(entry, ast.Constant) for entry in one.elts)
+        for one in listed
+    )

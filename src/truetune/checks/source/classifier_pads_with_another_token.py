@@ -3,7 +3,7 @@
 ## What it does
 Compares, in a script that loads one `*ForSequenceClassification`, what `model.config.pad_token_id` (or `pad_token_id=`)
 is set to with what the tokenizer's pad is set to: another token, or an id that is not that of the model's family. Left
-padding is no fault, for the last token is then at the end.
+padding is no fault, for the last token is then at the end; nor are encoders (BERT), which read their first token.
 
 ## Why it is bad
 A decoder's classifier takes the hidden state of the last token that is not `config.pad_token_id`. Where the batch is
@@ -65,6 +65,8 @@ EOS_TEXTS = frozenset(
 )
 """Texts that may be the EOS token itself"""
 SPECIAL = re.compile(r"(?P<name>eos|bos|unk|pad|sep|cls)_token(?:_id)?")
+ENCODER = re.compile(r"bert|electra|xlm-r", re.IGNORECASE)
+"""In the name or class of an encoder, also RoBERTa, DeBERTa, ModernBERT: its classifier reads the first token"""
 LEFT = re.compile(r"padding_side\s*=\s*[\"']left")
 
 
@@ -96,6 +98,8 @@ class ClassifierPadsWithAnotherToken(SourceRule):
         model, tokenizer = of_model[0], of_tokenizer[0]
         name = module.flow.value(loads[0].argument(0, "pretrained_model_name_or_path"))
         if model is None or tokenizer is None or not _differ(model, tokenizer, name):
+            return
+        if ENCODER.search(f"{name} {' '.join(loads[0].names)}"):
             return
         yield self.finding(
             f"the tokenizer pads with {_in_words(tokenizer)}, and the classifier looks for {_in_words(model)}: in a"

@@ -42,7 +42,7 @@ class MyTrainer(Trainer):
 ## Fix safety
 Safe: `loss_is_scaled_for_ga = False` makes the Trainer divide by the steps, as for a mean of each micro-batch, and a
 missing parameter is added. Tokens of short micro-batches still weigh more than others. The flag is known from
-transformers 5.19 on; before, `self.model_accepts_loss_kwargs = False` behind `super().__init__()` does the same.
+transformers 5.19 on; before, `self.model_accepts_loss_kwargs = False` after `super().__init__()` does the same.
 
 ## References
 - huggingface/transformers#34191, huggingface/transformers#35438, huggingface/transformers#37766
@@ -199,7 +199,7 @@ def _remedy_of_loss(*, missing: bool, unscaled: bool, is_before_flag: bool) -> s
 
 
 def _first_statement(owner: ast.ClassDef) -> ast.stmt:
-    """The first statement of a class behind its docstring."""
+    """The first statement of a class after its docstring."""
     first = owner.body[0]
     is_text = (
         isinstance(first, ast.Expr)

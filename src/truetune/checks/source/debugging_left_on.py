@@ -3,8 +3,9 @@
 ## What it does
 Reads scripts that train (a Trainer, Lightning, a loop of their own) for `torch.autograd.set_detect_anomaly(True)`,
 `with torch.autograd.detect_anomaly():`, Lightning's `detect_anomaly=True`, and `CUDA_LAUNCH_BLOCKING` that is set to 1
-in `os.environ`. Silent where a condition is around it, where its value is not known, and in a run of at most a hundred
-steps.
+in `os.environ`. Silent where a condition decides about it (also about the call of its
+function), where it is switched off again before the training, where its value is not known, in tests, and in a run of
+at most a hundred steps.
 
 ## Why it is bad
 Anomaly detection keeps a stack trace for each operation of the forward pass and looks for NaN after each operation of
@@ -35,7 +36,7 @@ for batch in loader:
 ```
 
 ## Fix safety
-Safe: results do not change. Keep it behind an option (`if args.debug:`) for the next search.
+Safe: results do not change. Keep it under an option (`if args.debug:`) for the next search.
 
 ## References
 - pytorch.org, torch.autograd.set_detect_anomaly: "may slow down execution"; CUDA semantics, asynchronous execution
@@ -44,14 +45,19 @@ Safe: results do not change. Keep it behind an option (`if args.debug:`) for the
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.execution_order import (
+    runs_surely_before,
+    runs_unconditionally,
+    training_places,
+    trains_anything,
+)
 from truetune.source.module import Module
 
 SETS_ANOMALY = (
@@ -72,6 +78,8 @@ class _Switch(NamedTuple):
 
     node: ast.AST
     why: str
+    switched_off: tuple[ast.AST, ...] = ()
+    """Places that switch the same off"""
 
 
 class DebuggingLeftOn(SourceRule):
@@ -84,11 +92,13 @@ class DebuggingLeftOn(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for switch in _switches(module):
-            if any(isinstance(one, ast.If | ast.IfExp) for one in module.parents(switch.node)):
+            if not runs_unconditionally(module, switch.node) or _is_in_test(module, switch.node):
+                continue
+            if _is_off_in_training(module, switch):
                 continue
             yield self.finding(
                 f"a switch of debugging was left on in a training: {switch.why}",
-                f"remove {module.text_of(switch.node)[:80]}, or keep it behind an option (if args.debug:)",
+                f"remove {module.text_of(switch.node)[:80]}, or put it under an option (if args.debug:)",
                 cases=[case_at(module, switch.node)],
             )
 
@@ -98,18 +108,54 @@ def _switches(module: Module) -> Iterator[_Switch]:
     trains = trains_anything(module) or any(module.methods("fit"))
     if not trains or _is_short(module):
         return
-    for call in module.calls(*SETS_ANOMALY):
-        if module.flow.value(call.argument(0, "mode")) is True:
-            yield _Switch(call.node, OF_ANOMALY)
+    yield from _switches_by_value(
+        module,
+        [(call.node, call.argument(0, "mode")) for call in module.calls(*SETS_ANOMALY)],
+        (True, False),
+        OF_ANOMALY,
+    )
     for call in module.calls(*ENTERS_ANOMALY):
         yield _Switch(call.node, OF_ANOMALY)
     for call in module.calls(*LIGHTNING):
         if module.flow.value(call.keywords.get("detect_anomaly")) is True:
             yield _Switch(call.keywords["detect_anomaly"], OF_ANOMALY)
-    for node in module.nodes(ast.Assign):
-        target = node.targets[0]
-        if _is_blocking(target) and module.flow.value(node.value) == "1":
-            yield _Switch(node, OF_BLOCKING)
+    yield from _switches_by_value(
+        module,
+        [(node, node.value) for node in module.nodes(ast.Assign) if _is_blocking(node.targets[0])],
+        ("1", "0"),
+        OF_BLOCKING,
+    )
+
+
+def _switches_by_value(
+    module: Module,
+    places: Sequence[tuple[ast.AST, ast.expr | None]],
+    on_and_off: tuple[object, object],
+    why: str,
+) -> Iterator[_Switch]:
+    """The places that give a switch its value for on, each with those that give it the value for off."""
+    on, off = on_and_off
+    values = [(node, module.flow.value(given)) for node, given in places]
+    switched_off = tuple(node for node, value in values if value == off)
+    yield from (_Switch(node, why, switched_off) for node, value in values if value == on)
+
+
+def _is_off_in_training(module: Module, switch: _Switch) -> bool:
+    """Is a switch off again before each training of the file?"""
+    trainings = list(training_places(module))
+    return bool(trainings) and any(
+        runs_surely_before(module, switch.node, off)
+        and all(runs_surely_before(module, off, training) for training in trainings)
+        for off in switch.switched_off
+    )
+
+
+def _is_in_test(module: Module, node: ast.AST) -> bool:
+    """Does it stand in a function that pytest runs?"""
+    return any(
+        isinstance(one, ast.FunctionDef) and one.name.startswith("test_")
+        for one in module.parents(node)
+    )
 
 
 def _is_blocking(target: ast.expr) -> bool:

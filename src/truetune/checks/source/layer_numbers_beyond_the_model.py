@@ -52,6 +52,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import name_of_model, written_text
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.layer_numbers import (
+    COUNT_KEYS,
     LAYER_IN_NAME,
     OTHER_STACK,
     describe_numbers,
@@ -72,6 +73,9 @@ CAUSAL_LOADS = (
 ADAPTER_SETTINGS = ("peft.*Config", "unsloth.*.get_peft_model")
 SEARCHES = ("re.search", "re.match", "re.fullmatch")
 LAYER_LISTS = ("layers", "h", "blocks")
+SETS_DEPTH = frozenset((*LAYER_LISTS, *COUNT_KEYS))
+WHOLE_MODELS = frozenset(("model", "module", "base_model", "llm", "language_model", "policy"))
+"""Attributes that hold a whole model: of a trainer, of DDP, of PEFT, of a class of the script"""
 NAMING_METHODS = ("named_parameters", "named_modules")
 AT_LEAST = (ast.GtE, ast.Gt, ast.Eq, ast.In)
 """Comparisons of a layer's number that are false for all layers, where the other side is beyond them"""
@@ -99,7 +103,9 @@ class _Test(NamedTuple):
 
 
 def _choices(module: Module) -> Iterator[_Choice]:
-    """The places of a file that choose layers by number."""
+    """The places of a file that choose layers by number, of a model that has as many as it was published with."""
+    if _changes_depth(module):
+        return
     yield from _tests_of_names(module)
     yield from _comparisons(module)
     yield from _slices(module)
@@ -161,9 +167,14 @@ class LayerNumbersBeyondTheModel(SourceRule):
 
 
 def _remedy(layers: int, count: int) -> str:
-    first = max(0, layers - count)
+    last = list(range(max(0, layers - count), layers))
+    named = (
+        f"the last is {last[0]}"
+        if len(last) == 1
+        else f"the last {len(last)} are {describe_numbers(last)}"
+    )
     return (
-        f"name layers that exist (the last {min(count, layers)} are {describe_numbers(list(range(first, layers)))}), or"
+        f"name layers that exist ({named}), or"
         " take them from model.config.num_hidden_layers; then count the weights with requires_grad before the run, and"
         " stop where no layer is among them"
     )
@@ -176,7 +187,7 @@ def _cases(module: Module, choice: _Choice) -> list[Case]:
 def _model_name(module: Module, model: ast.expr | None) -> str | None:
     """The name of the model whose layers are chosen: what the place says, else the one that the file loads."""
     name = name_of_model(module, model) if model is not None else None
-    if name is not None:
+    if name is not None or (model is not None and _is_another_model(module, model)):
         return name
     loads = list(module.calls(*CAUSAL_LOADS))
     given = [load.argument(0, "pretrained_model_name_or_path") for load in loads]
@@ -186,6 +197,27 @@ def _model_name(module: Module, model: ast.expr | None) -> str | None:
     ]
     names = {written_text(module, one) for one in named}
     return names.pop() if len(names) == 1 else None
+
+
+def _is_another_model(module: Module, model: ast.expr) -> bool:
+    """Is it a part of a model, or made by code that may return any model?"""
+    if isinstance(model, ast.Attribute) and model.attr not in WHOLE_MODELS:
+        return True
+    made = [origin.node for origin in module.flow.origins(model)]
+    return any(isinstance(one, ast.Call) and not module.flow.call(one).names for one in made)
+
+
+def _changes_depth(module: Module) -> bool:
+    """Does a script give its model other layers than the published one has?"""
+    grown = (
+        call.receiver for call in module.methods("append", "extend", "insert") if call.receiver
+    )
+    targets = (target for node in module.nodes(ast.Assign) for target in node.targets)
+    return (
+        any(isinstance(one, ast.Attribute) and one.attr in LAYER_LISTS for one in grown)
+        or any(isinstance(one, ast.Attribute) and one.attr in SETS_DEPTH for one in targets)
+        or any(key in call.keywords for call in module.all_calls for key in COUNT_KEYS)
+    )
 
 
 def _naming_call(module: Module, node: ast.expr | None) -> ast.Call | None:
@@ -260,6 +292,8 @@ def _comparisons(module: Module) -> Iterator[_Choice]:
     for compare in module.nodes(ast.Compare):
         if len(compare.ops) != 1 or not isinstance(compare.ops[0], AT_LEAST):
             continue
+        if _guards_an_error(module, compare):
+            continue
         found = _layer_number_of(module, compare.left)
         if found is None:
             continue
@@ -271,6 +305,12 @@ def _comparisons(module: Module) -> Iterator[_Choice]:
             yield _Choice(
                 compare, (), tuple(numbers), model, "the comparison takes layers from number"
             )
+
+
+def _guards_an_error(module: Module, compare: ast.Compare) -> bool:
+    """Is it the condition of a `raise`? Then no layer is to have such a number."""
+    around = next((one for one in module.parents(compare) if isinstance(one, ast.stmt)), None)
+    return isinstance(around, ast.If) and any(isinstance(one, ast.Raise) for one in around.body)
 
 
 def _layer_number_of(module: Module, node: ast.expr) -> ast.expr | None:

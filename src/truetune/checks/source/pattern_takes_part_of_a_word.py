@@ -154,7 +154,7 @@ def _part_matches(module: Module, pattern: re.Pattern[str], text: ast.expr) -> P
 
 
 def _is_part(text: str, match: re.Match[str]) -> bool:
-    """Does the character go on as a word of letters, or as a number?"""
+    """Does the character continue as a word of letters, or as a number?"""
     character = match.group()
     before, after = text[: match.start()][-1:], text[match.end() :][:1]
     if character.isdigit():
@@ -163,11 +163,11 @@ def _is_part(text: str, match: re.Match[str]) -> bool:
 
 
 def _remedy(pattern: re.Pattern[str]) -> str:
-    """The pattern with borders of a word, behind the word that names the answer."""
+    """The pattern with borders of a word, after the word that names the answer."""
     bare = pattern.pattern.strip("()")
     if bare == r"\d":
-        return r"take the whole number behind its word: re.search(r'Score:\s*(\d+)', text), or ask the judge for JSON"
+        return r"take the whole number after its word: re.search(r'Score:\s*(\d+)', text), or ask the judge for JSON"
     return (
-        "take a letter that stands alone, behind the word for the answer:"
+        "take a letter that stands alone, after the word for the answer:"
         rf" re.search(r'(?:Answer|answer is):?\s*\(?({bare})\b', text)"
     )

@@ -4,7 +4,7 @@
 Reads classes that are a StoppingCriteria, a LogitsProcessor or a LogitsWarper. It warns of a loop in their `__call__`
 over the vocabulary (`range(scores.shape[-1])`, `enumerate(scores[0])`, `range(len(tokenizer))`), and notes a
 StoppingCriteria that decodes the whole sequence, prompt and all. Silent on loops over the rows of a batch or over a
-list of allowed ids, and where only the last tokens are decoded.
+list of allowed ids, where the result is kept for the next tokens, and where only the last tokens are decoded.
 
 ## Why it is bad
 `generate` calls them once for each token. A vocabulary has 30,000 to 250,000 entries: a loop over them that reads the
@@ -80,7 +80,9 @@ class PythonWorkForEachToken(SourceRule):
         for owner, method in _hooks(module):
             names = [one.arg for one in method.args.args]
             for node in ast.walk(method):
-                if isinstance(node, Iterated) and _is_over_vocabulary(node.iter, names[2:3]):
+                if not isinstance(node, Iterated) or _is_done_once(module, method, node):
+                    continue
+                if _is_over_vocabulary(node.iter, names[2:3]):
                     yield self.finding(
                         f"{owner.name} goes over the vocabulary in Python for each token: tens of thousands of passes,"
                         " each of which may wait for the GPU",
@@ -132,8 +134,26 @@ def _is_over_vocabulary(iterated: ast.expr, scores: list[str]) -> bool:
     return text.startswith((f"enumerate({name}[0]", f"enumerate({name}[i]"))
 
 
+def _is_done_once(module: Module, method: ast.FunctionDef, loop: Iterated) -> bool:
+    """Does a loop fill what its own condition asks for: `if self.mask is None: self.mask = ...`?"""
+    kept = _assigned(method)
+    tests = [one.test for one in module.parents(loop.iter) if isinstance(one, ast.If)]
+    return any(ast.unparse(part) in kept for test in tests for part in ast.walk(test))
+
+
+def _assigned(method: ast.FunctionDef) -> set[str]:
+    """The names and attributes that a method gives a value: `ids`, `self.mask`."""
+    return {
+        ast.unparse(one)
+        for one in ast.walk(method)
+        if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store)
+    }
+
+
 def _whole_text(method: ast.FunctionDef, ids: list[str]) -> ast.Call | None:
-    """The call that decodes all ids of a row; None where it takes a part of them."""
+    """The call that decodes all ids of a row; None where it takes a part of them, also under their own name."""
+    if _assigned(method).intersection(ids):
+        return None
     for node in ast.walk(method):
         if (
             not isinstance(node, ast.Call)

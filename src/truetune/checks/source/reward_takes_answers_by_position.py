@@ -91,7 +91,7 @@ def _read_at(
         if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
             continue
         is_place = isinstance(node.slice, ast.Name) and node.slice.id == place
-        if is_place and node.value.id in lists:
+        if is_place and node.value.id in lists and isinstance(node.ctx, ast.Load):
             yield node, node.value.id
 
 

@@ -84,7 +84,9 @@ def _with_article(name: str) -> str:
 
 def _remedy(left: SettingsLeftBehind, place: str) -> str:
     """The edit that passes the object on."""
-    given = f"{left.kind.argument}={left.variable}"
+    # Callbacks are taken as a list.
+    value = f"[{left.variable}]" if left.kind.argument == "callbacks" else left.variable
+    given = f"{left.kind.argument}={value}"
     if not left.kind.is_adapter:
         return f"give it to {left.taker_name} ({place}): {given}; or remove it"
     wrap = f"model = get_peft_model(model, {left.variable})"

@@ -2,10 +2,10 @@
 
 ## What it does
 Follows the data of a training whose model is saved back to a cut that leaves at most 200 rows (`select(range(64))`,
-`rows[:64]`, `head(64)`) behind a variable of the environment or an option, and reads what the job and shell files
-around the script give these: `export SMOKE_TEST=1`, `DEBUG=1 python train.py`, `python train.py --debug`, files
-that a job sources. It speaks where the value switches the cut on in every job that starts the script. Jobs that are
-called a test or a trial are left alone.
+`rows[:64]`, `head(64)`) under the condition of a variable of the environment or an option, and reads what the job and
+shell files around the script give these: `export SMOKE_TEST=1`, `DEBUG=1 python train.py`, `python train.py --debug`,
+files that a job sources. It speaks where the value switches the cut on in every job that starts the script. Jobs that
+are called a test or a trial are left alone.
 
 ## Why it is bad
 The variable was set for a trial, and stands in a file that nobody reads again. The real run takes as long as planned,

@@ -15,6 +15,7 @@ from truetune.source.module import Module
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 MAX_CALLERS = 6
 """Functions that are followed outwards"""
 # Routes multiply with each helper that is called from several places; without a bound a long file takes minutes.
@@ -106,6 +107,50 @@ def _stands_below(late: ast.AST, early: ast.AST) -> bool:
     one = (getattr(late, "lineno", 0), getattr(late, "col_offset", 0))
     other = (getattr(early, "end_lineno", 0), getattr(early, "end_col_offset", 0))
     return one >= other
+
+
+def runs_unconditionally(module: Module, node: ast.AST) -> bool:
+    """Is a place reached on some way without a condition, other than `if __name__ == "__main__"`?"""
+    return any(
+        all(_is_always_reached(module, stop.node) for stop in route)
+        for route in routes_to(module, node)
+    )
+
+
+def _is_always_reached(module: Module, node: ast.AST) -> bool:
+    """Does each run of the function or file around a place reach it?"""
+    inner = node
+    for around in module.parents(node):
+        if _is_condition(around) or leaves_before(around, inner):
+            return False
+        if isinstance(around, FUNCTIONS):
+            return True
+        inner = around
+    return True
+
+
+def _is_condition(node: ast.AST) -> bool:
+    """Does something decide whether what stands inside is run?"""
+    if isinstance(node, ast.If):
+        return "__name__" not in ast.unparse(node.test)
+    return isinstance(node, ast.IfExp | ast.BoolOp | ast.Match | ast.ExceptHandler)
+
+
+def leaves_before(block: ast.AST, inner: ast.AST) -> bool:
+    """Does a statement of a block, above one of its others, leave the block: `if not debug: return`?"""
+    body = getattr(block, "body", None)
+    above = body[: body.index(inner)] if isinstance(body, list) and inner in body else []
+    return any(isinstance(part, LEAVES) for one in above for part in _walk_own_code(one))
+
+
+def _walk_own_code(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a statement, without the bodies of functions and of loops, which are left by themselves."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, (*FUNCTIONS, *LOOPS, ast.ClassDef)):
+            yield one
+            waiting += ast.iter_child_nodes(one)
 
 
 def trains_anything(module: Module) -> bool:

@@ -141,7 +141,7 @@ def _masks_of_models(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.
     if not _is_in_texts(module, DECODER):
         return
     for call in trace.all_calls:
-        if "attention_mask" in call.keywords:
+        if "attention_mask" in call.keywords and not _is_other_model(module, call.node):
             yield call.keywords["attention_mask"], call.node
     # A loop may complete the mask of a row before the model gets it.
     if _is_in_texts(module, ORDER_IN_TEXT):
@@ -154,6 +154,13 @@ def _masks_of_models(module: Module, trace: Trace) -> Iterator[tuple[Value, ast.
     for store in trace.stores:
         if _key_of(store) == "attention_mask":
             yield store.value, store.node
+
+
+def _is_other_model(module: Module, node: ast.AST) -> bool:
+    """Does a call run a model that the file loads and that is no decoder: an encoder beside one?"""
+    loaded = module.flow.producing_call(node.func) if isinstance(node, ast.Call) else None
+    is_loaded = loaded is not None and loaded.named("transformers.*.from_pretrained")
+    return loaded is not None and is_loaded and not DECODER.search(" ".join(loaded.names))
 
 
 def _key_of(store: StoreEvent) -> object:
