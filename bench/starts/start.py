@@ -47,6 +47,7 @@ Author = Literal[
     "fresh reader, fifteenth set",
     "fresh reader, sixteenth set",
     "fresh reader, seventeenth set",
+    "fresh reader, eighteenth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
