@@ -313,3 +313,43 @@ def test_what_is_graver_than_all_that_explains_is_shown(project: Path) -> None:
     beside = replace(report, findings=(warning, error, warning), explaining=1)
     assert beside.folded_findings() == (warning,)
     assert replace(beside, explaining=0).folded_findings() == ()
+
+
+VISION_SCRIPT = """
+from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration, Trainer
+
+processor = AutoProcessor.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct")
+model = Qwen2_5_VLForConditionalGeneration.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", dtype="bfloat16")
+Trainer(model, args, train_dataset=rows, data_collator=collate).train()
+"""
+OUT_OF_MEMORY = """
+{'loss': 1.9, 'grad_norm': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}
+Traceback (most recent call last):
+  File "train.py", line 5, in <module>
+    Trainer(model, args, train_dataset=rows, data_collator=collate).train()
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 23.53 GiB of
+ which 1.02 GiB is free.
+"""
+
+
+def test_an_exception_proves_none_of_its_many_causes(tmp_path: Path) -> None:
+    """`run-ended-in-an-exception` stands in causes of eight kinds: that it fires says nothing of images."""
+    tmp_path.joinpath("train.py").write_text(VISION_SCRIPT)
+    tmp_path.joinpath("run.log").write_text(OUT_OF_MEMORY)
+    report = truetune.troubleshoot("out of memory with the vision model", tmp_path)
+    assert "run-ended-in-an-exception" in {finding.rule for finding in report.findings}
+    assert not report.proving_findings()
+    listed = [judged.cause.text for judged in report.remaining()[:5]]
+    assert any(text.startswith("images of full size") for text in listed)
+
+
+def test_a_cause_that_the_finding_names_is_not_listed_again(tmp_path: Path) -> None:
+    """The help of `flat-loss` says the learning rate and the scale of the adapter."""
+    records = (
+        str({"loss": 1.9 + (step % 3) / 100, "epoch": step / 30}) + "\n" for step in range(1, 91)
+    )
+    tmp_path.joinpath("run.log").write_text("".join(records))
+    report = truetune.troubleshoot("the loss does not fall", tmp_path)
+    states = {judged.cause.text: judged.state for judged in report.causes}
+    assert states["the adapter is scaled away: lora_alpha far below its rank"] == "found"
+    assert any("base64" in text and state != "found" for text, state in states.items())

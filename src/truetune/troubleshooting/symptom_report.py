@@ -9,6 +9,7 @@ from truetune.checks.explaining.guides import Cause
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.reports import Report
 from truetune.troubleshooting.project_words import TextLine
+from truetune.troubleshooting.rank_causes import rules_of_many_causes
 
 CauseState = Literal["found", "looked for", "open", "ruled out"]
 """`found`: a rule that proves it fires. `looked for`: each of its rules examined something here and found nothing. That
@@ -62,6 +63,14 @@ class SymptomReport(Report):
     def ruled_out(self) -> tuple[JudgedCause, ...]:
         """The causes that something in the project rules out."""
         return tuple(judged for judged in self.causes if judged.state == "ruled out")
+
+    def proving_findings(self) -> tuple[Finding, ...]:
+        """The findings that explain the symptom and each stand for one cause.
+
+        One of an exception or of a flat loss may say which of many it is, and more often says what is seen.
+        """
+        explaining = self.findings[: self.explaining]
+        return tuple(one for one in explaining if one.rule not in rules_of_many_causes())
 
     def folded_findings(self) -> tuple[Finding, ...]:
         """Where problems explain the symptom, the findings that don't: they are named in a line.

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from truetune.checks.check_data import Progress
-from truetune.checks.explaining.guides import Guide
+from truetune.checks.explaining.guides import Cause, Guide
 from truetune.checks.explaining.project_traits import READING_OF_TRAIT
 from truetune.checks.findings import Finding
 from truetune.checks.reports import Report
@@ -31,7 +31,9 @@ from truetune.troubleshooting.rank_causes import (
     LikelyCause,
     choose_guides,
     keep_possible_guides,
+    names_cause,
     rank_causes,
+    rules_of_many_causes,
 )
 from truetune.troubleshooting.ruled_out import find_reason_against
 from truetune.troubleshooting.symptom_report import CauseState, JudgedCause, SymptomReport
@@ -103,7 +105,7 @@ def judge_causes(
     which a fault is written, and a symptom without a finding is their very gap. One that is the fault of a single rule,
     which examined these files and did not find it, comes last.
     """
-    found = {finding.rule for finding in report.findings}
+    found = _findings_by_rule(report.findings)
     examined = {examined.rule for examined in report.examined}
     judged = [(one, _judge_cause(one, found, examined, evidence)) for one in likely]
     judged.sort(key=lambda pair: _order(*pair))
@@ -118,15 +120,26 @@ def _order(likely: LikelyCause, judged: JudgedCause) -> int:
     return 2 if judged.lacking or is_searched else 1
 
 
+def _findings_by_rule(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """The findings of each rule that fired."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    return by_rule
+
+
 def _judge_cause(
-    likely: LikelyCause, found: set[str], examined: set[str], evidence: Evidence
+    likely: LikelyCause,
+    found: Mapping[str, Sequence[Finding]],
+    examined: set[str],
+    evidence: Evidence,
 ) -> JudgedCause:
     """What is known of one cause by the rules that fired and those that found nothing, and by what speaks against it.
 
     What a rule found stays, whatever lines say.
     """
     rules = likely.cause.rules
-    firing = tuple(rule for rule in rules if rule in found)
+    firing = tuple(rule for rule in rules if _proves(rule, found.get(rule, ()), likely.cause))
     if firing:
         return JudgedCause(likely.cause, likely.guide, "found", firing, likely.lines)
     against = find_reason_against(f"{likely.cause.text}\n{likely.cause.seen}", evidence)
@@ -140,6 +153,16 @@ def _judge_cause(
     return JudgedCause(
         likely.cause, likely.guide, state, rules, likely.lines, lacking=tuple(lacking)
     )
+
+
+def _proves(rule: str, findings: Sequence[Finding], cause: Cause) -> bool:
+    """Do the findings of a rule say that it is this cause?
+
+    A rule that sees what many causes lead to (`run-ended-in-an-exception`) tells by its words alone which one it is.
+    """
+    if rule not in rules_of_many_causes():
+        return bool(findings)
+    return any(names_cause(finding, cause) for finding in findings)
 
 
 def _split_findings(
