@@ -82,9 +82,7 @@ def test_ratings_of_several_people(
     ]
     write(tmp_path / "annotations.jsonl", tasks)
     sides = ("rejected", "chosen") if swapped else ("chosen", "rejected")
-    pairs = [
-        {"prompt": prompt, sides[0]: one, sides[1]: other} for prompt, one, other in ANSWERS
-    ]
+    pairs = [{"prompt": prompt, sides[0]: one, sides[1]: other} for prompt, one, other in ANSWERS]
     write(tmp_path / "pairs.jsonl", pairs)
     assert ("PREF002" in codes(tmp_path / "pairs.jsonl")) == (is_known and swapped)
 
@@ -146,7 +144,8 @@ def test_a_stock_answer_has_another_worth_for_each_question(swapped: bool, tmp_p
     write(tmp_path / "annotations.jsonl", tasks)
     sides = ("rejected", "chosen") if swapped else ("chosen", "rejected")
     pairs = [
-        {"prompt": prompt, sides[0]: one, sides[1]: "Ask your branch."} for prompt, one, _ in ANSWERS
+        {"prompt": prompt, sides[0]: one, sides[1]: "Ask your branch."}
+        for prompt, one, _ in ANSWERS
     ]
     write(tmp_path / "pairs.jsonl", pairs)
     assert ("PREF002" in codes(tmp_path / "pairs.jsonl")) == swapped

@@ -261,7 +261,7 @@ _THIN_OUT = (
 
 
 def _key_of(answer: str) -> str:
-    """What an answer is counted by: one that begins with a common text (a greeting) and goes another way is not alike."""
+    """What an answer is counted by; answers that only begin with one text (a greeting) are not alike."""
     if len(answer) <= KEY_CHARACTERS:
         return answer
     return f"{answer[:KEY_CHARACTERS]}{crc32(answer[KEY_CHARACTERS:].encode())}"

@@ -30,8 +30,8 @@ LESS_IS_BETTER = frozenset(
 OPEN_NAMES = frozenset(("neg", "negative", "inverse", "inverted", "minus", "bad"))
 """Words that turn the meaning of a name around"""
 AGGREGATES = frozenset(
-    ("mean", "fmean", "nanmean", "average", "median", "nanmedian", "sum", "max", "min", "float", "int", "round", "values",
-     "item", "tolist", "list", "sorted", "array", "tensor")
+    ("mean", "fmean", "nanmean", "average", "median", "nanmedian", "sum", "max", "min", "float", "int", "round",
+     "values", "item", "tolist", "list", "sorted", "array", "tensor")
 )  # fmt: skip
 """Calls and methods that leave the direction of what they are given as it is"""
 HELPER_WORDS = frozenset(("key", "by", "sort", "order", "sorting"))

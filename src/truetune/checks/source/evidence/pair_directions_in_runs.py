@@ -31,7 +31,6 @@ from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Attribute,
     Choice,
-    Function,
     Item,
     Mapping,
     Operation,
