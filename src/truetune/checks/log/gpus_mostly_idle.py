@@ -8,7 +8,8 @@ and now that.
 
 ## Why it is bad
 A GPU that waits for something else (data, copies to the CPU's memory, evaluation, other processes) makes a run as slow
-as that is. GPUs that work one after another are as fast as one of them: their layers were spread over them. Free memory says that offloading, checkpointing or a tiny batch are not needed.
+as that is. GPUs that work one after another are as fast as one of them: layers were spread over them. Free memory says
+that offloading, checkpointing or a tiny batch are not needed.
 
 ## Example
 ```yaml
