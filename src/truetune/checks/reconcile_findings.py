@@ -14,6 +14,7 @@ from pathlib import Path
 
 from truetune.checks.commands.nccl_transport_switched_off import NcclTransportSwitchedOff
 from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlowly
+from truetune.checks.compare_two_logs import with_steps_of_other_log
 from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
@@ -87,7 +88,7 @@ def reconcile_findings(
     ):
         kept = [one for one in kept if not _is_cap_alone(one)]
     kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
-    kept = [_with_step_times(one, beside) for one in kept]
+    kept = [_with_step_times(one, beside) for one in with_steps_of_other_log(kept, logs)]
     cap = _cap_of_server(logs, beside)
     if cap is None:
         return tuple(kept)
