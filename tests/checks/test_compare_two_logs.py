@@ -51,7 +51,7 @@ def test_the_longer_log_of_the_same_epochs_is_named(tmp_path: Path) -> None:
     texts = evidence(tmp_path, {"one": log_of(190), "eight": log_of(25)})
     (proof,) = (text for text in texts if "made 190 steps" in text)
     assert "5 epochs" in proof
-    assert "7.6 times as many rows" in proof
+    assert "7.6 times as many" in proof
     assert any("lower gradient_accumulation_steps" in text for text in texts)
 
 

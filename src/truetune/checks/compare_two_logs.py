@@ -48,12 +48,13 @@ def with_steps_of_other_log(findings: Sequence[Finding], logs: Sequence[RunLog])
     few, many = (f"{log.done_steps:,.0f}" for log in pair)
     times = pair.many.done_steps / pair.few.done_steps
     losses = [float(log.curve("loss").finite().value[-1]) for log in pair]
+    longer, shorter = _name_of(pair.many), _name_of(pair.few)
     proof = (
-        f"{_name_of(pair.many)} made {many} steps in the same {pair.many.epochs:.3g} epochs, and its loss ended at"
-        f" {losses[1]:.3g} ({losses[0]:.3g} in {_name_of(pair.few)}): a step of the shorter run has about {times:.2g}"
-        " times as many rows, as more GPUs or a larger batch make it"
+        f"{longer} made {many} steps in the same {pair.many.epochs:.3g} epochs, and its loss ended at {losses[1]:.3g}"
+        f" ({losses[0]:.3g} in {shorter}): where both train the same rows, a step of the shorter run has about"
+        f" {times:.2g} times as many, as more GPUs or a larger batch make it"
     )
-    help_of_batch = f"; or lower gradient_accumulation_steps or the batch by {times:.2g}, as in {_name_of(pair.many)}"
+    help_of_batch = f"; or lower gradient_accumulation_steps or the batch by a factor of {times:.2g}, as in {longer}"
     return [
         replace(one, evidence=(*one.evidence, proof), remedy=f"{one.remedy}{help_of_batch}")
         if one.rule in ABOUT_STEPS and few in f"{one.message} {' '.join(one.evidence)}"

@@ -15,7 +15,7 @@ from truetune.checks.count_optimizer_steps import unit_of_rows
 from truetune.checks.entropy_floor import read_data_for_loss_floor
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject
-from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
+from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
@@ -95,7 +95,7 @@ def diagnose(
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
     reading = (
-        read_data_for_loss_floor(spec, choose_rules(spec, AnswersNearlyAllAlike))
+        read_data_for_loss_floor(spec, choose_rules(spec, FewDistinctAnswers))
         if with_data
         else None
     )

@@ -12,11 +12,11 @@ from dataclasses import replace
 from truetune.checks.findings import Finding
 from truetune.checks.pairs.preference_length_bias import PreferenceLengthBias
 from truetune.checks.pairs.preference_pairs_swapped import PreferencePairsSwapped
-from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
+from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.source.pairs_built_the_wrong_way_round import PairsBuiltTheWrongWayRound
 
 PROOFS = (PairsBuiltTheWrongWayRound.name(), PreferencePairsSwapped.name())
-CONSEQUENCES = (PreferenceLengthBias.name(), AnswersNearlyAllAlike.name())
+CONSEQUENCES = (PreferenceLengthBias.name(), FewDistinctAnswers.name())
 
 
 def put_causes_of_pairs_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -33,6 +33,6 @@ def put_causes_of_pairs_first(findings: Sequence[Finding]) -> list[Finding]:
 
 def _is_of_pairs(finding: Finding) -> bool:
     """Does a finding come of exchanged sides? Few answers do so only where the rejected ones differ."""
-    if finding.rule == AnswersNearlyAllAlike.name():
+    if finding.rule == FewDistinctAnswers.name():
         return "rejected" in finding.message
     return finding.rule in CONSEQUENCES

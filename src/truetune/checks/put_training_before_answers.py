@@ -14,7 +14,7 @@ from truetune.checks.answers.answers_are_too_long import AnswersAreTooLong
 from truetune.checks.answers.answers_change_language import AnswersChangeLanguage
 from truetune.checks.answers.answers_loop import AnswersLoop
 from truetune.checks.answers.answers_never_stop import AnswersNeverStop
-from truetune.checks.config.dpo_too_weak_or_frozen import DpoTooWeakOrFrozen
+from truetune.checks.config.learning_rate_far_from_published import LearningRateFarFromPublished
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.log.dpo_chosen_falls import DpoChosenFalls
 from truetune.checks.log.loss_climbs_above_guessing import LossClimbsAboveGuessing
@@ -62,4 +62,4 @@ def put_training_before_answers(findings: Sequence[Finding]) -> list[Finding]:
 
 def _sets_the_rate(finding: Finding) -> bool:
     """Is it a setting of a learning rate far above what is published?"""
-    return finding.rule == DpoTooWeakOrFrozen.name() and "far above" in finding.message
+    return finding.rule == LearningRateFarFromPublished.name() and "far above" in finding.message

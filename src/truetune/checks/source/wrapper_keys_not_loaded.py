@@ -71,8 +71,8 @@ PREFIXES = (
 )
 """Wrapper -> what stands before the names of the weights in its state"""
 SAVE_THE_INSIDE = (
-    "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one model._orig_mod), and"
-    " load with strict=True; a file that is written already needs no new training: take the prefix off its names"
+    "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one model._orig_mod; of a"
+    " file that is written already, take the prefix off the names), and load with strict=True"
 )
 SAVE_THE_ADAPTER = (
     "save the adapter by model.save_pretrained(FOLDER), and load it by PeftModel.from_pretrained(base, FOLDER); or save"

@@ -76,7 +76,7 @@ SHOWN_CHARACTERS = 60
 """Characters of an answer that a message shows"""
 
 
-class AnswersNearlyAllAlike(DataRule):
+class FewDistinctAnswers(DataRule):
     code = "ROW016"
     severity = "error"
     needs_tokenizer = False
