@@ -37,7 +37,7 @@ def finding(folder: Path, rows: list[dict[str, Any]]) -> truetune.Finding | None
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     found = truetune.check(
-        data=str(path), tokenizer=str(TOKENIZER), select="answers-nearly-all-alike"
+        data=str(path), tokenizer=str(TOKENIZER), select="few-distinct-answers"
     ).findings
     return found[0] if found else None
 

@@ -56,6 +56,38 @@ def test_sides_beside_the_scores_of_their_candidates(
 
 
 @pytest.mark.parametrize("swapped", [True, False])
+@pytest.mark.parametrize(
+    ("good", "bad", "is_known"),
+    [
+        ({"ranks": {"ann_a": 1, "ann_b": 2}}, {"ranks": {"ann_a": 4, "ann_b": 3}}, True),
+        ({"ranks": {"anna": 1, "bert": 2}}, {"ranks": {"anna": 4, "bert": 3}}, True),
+        ({"ratings": {"r1": 5, "r2": 4}}, {"ratings": {"r1": 2, "r2": 1}}, True),
+        ({"ratings": [5, 4, 5]}, {"ratings": [1, 2, 1]}, True),
+        (
+            {"votes": [{"by": "a", "rank": 1}, {"by": "b", "rank": 1}]},
+            {"votes": [{"by": "a", "rank": 2}, {"by": "b", "rank": 2}]},
+            True,
+        ),
+        ({"ratings": {"helpful": 5, "short": 4}}, {"ratings": {"helpful": 2, "short": 1}}, False),
+        ({"sizes": {"s_a": 5, "s_b": 4}}, {"sizes": {"s_a": 2, "s_b": 1}}, False),
+        ({"ratings": {"r1": 5, "r2": "n/a"}}, {"ratings": {"r1": 2, "r2": 1}}, False),
+    ],
+)
+def test_ratings_of_several_people(
+    good: dict[str, Any], bad: dict[str, Any], is_known: bool, swapped: bool, tmp_path: Path
+) -> None:
+    tasks = [
+        {"question": prompt, "candidates": [{"text": other, **bad}, {"text": one, **good}]}
+        for prompt, one, other in ANSWERS
+    ]
+    write(tmp_path / "annotations.jsonl", tasks)
+    sides = ("rejected", "chosen") if swapped else ("chosen", "rejected")
+    pairs = [{"prompt": prompt, sides[0]: one, sides[1]: other} for prompt, one, other in ANSWERS]
+    write(tmp_path / "pairs.jsonl", pairs)
+    assert ("PREF002" in codes(tmp_path / "pairs.jsonl")) == (is_known and swapped)
+
+
+@pytest.mark.parametrize("swapped", [True, False])
 def test_ranks_of_the_row(swapped: bool, tmp_path: Path) -> None:
     pairs = [
         {
@@ -99,3 +131,42 @@ def test_scores_that_speak_for_the_sides_acquit_them(tmp_path: Path) -> None:
     (finding,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
     assert any("not exchanged" in line for line in finding.evidence)
     assert not any("check whether" in line for line in finding.evidence)
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_a_stock_answer_has_another_worth_for_each_question(swapped: bool, tmp_path: Path) -> None:
+    tasks = [
+        {"question": prompt, "candidates": [
+            {"text": one, "rank": 1}, {"text": "Ask your branch.", "rank": 2 + number % 3}
+        ]}
+        for number, (prompt, one, _) in enumerate(ANSWERS)
+    ]  # fmt: skip
+    write(tmp_path / "annotations.jsonl", tasks)
+    sides = ("rejected", "chosen") if swapped else ("chosen", "rejected")
+    pairs = [
+        {"prompt": prompt, sides[0]: one, sides[1]: "Ask your branch."}
+        for prompt, one, _ in ANSWERS
+    ]
+    write(tmp_path / "pairs.jsonl", pairs)
+    assert ("PREF002" in codes(tmp_path / "pairs.jsonl")) == swapped
+
+
+def test_lengths_of_exchanged_sides_are_a_note(tmp_path: Path) -> None:
+    tasks = [
+        {"text": text, "rank": rank}
+        for _, one, other in ANSWERS
+        for text, rank in ((f"{one} It is long and full.", 1), (other, 2))
+    ]
+    write(tmp_path / "ranks.jsonl", tasks)
+    pairs = [
+        {"prompt": prompt, "chosen": other, "rejected": f"{one} It is long and full."}
+        for prompt, one, other in ANSWERS
+    ]
+    write(tmp_path / "pairs.jsonl", pairs)
+    found = {one.code: one for one in truetune.check(str(tmp_path / "pairs.jsonl")).findings}
+    assert found["PREF003"].severity == "info"
+    assert "preference-pairs-swapped" in (found["PREF003"].remedy or "")
+    (tmp_path / "ranks.jsonl").unlink()
+    (alone,) = truetune.check(str(tmp_path / "pairs.jsonl"), select="PREF003").findings
+    assert alone.severity == "warning"
+    assert "exchange the sides" in (alone.remedy or "")

@@ -292,7 +292,7 @@ def test_jobs_that_train_in_float16(
     assert found(tmp_path / "job.sbatch", command + "\n") == expected
 
 
-WEAK = [("dpo-too-weak-or-frozen", "warning")]
+WEAK = [("learning-rate-far-from-published", "warning")]
 STRONG = [("preference-beta-out-of-range", "warning")]
 LORA = "--model_name_or_path m --dataset_name d --use_peft --output_dir out"
 

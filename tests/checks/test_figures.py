@@ -217,7 +217,7 @@ def test_figures_of_alpaca() -> None:
         len(rows),
     )
     most = Counter(answer[:200] for answer in answers).most_common(1)[0][1]
-    assert numbers(report, "answers-nearly-all-alike") == (most, len(rows))
+    assert numbers(report, "few-distinct-answers") == (most, len(rows))
     assert numbers(report, "answer-not-terminated") == (len(rows), len(rows))
     assert numbers(report, "malformed-rows") == (0, len(rows))
     contents = [

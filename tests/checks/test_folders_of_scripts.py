@@ -87,7 +87,7 @@ def test_the_default_of_an_option_counts_unless_a_command_gives_another(
     script: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(script)
-    (finding,) = _found(tmp_path, "dpo-too-weak-or-frozen")
+    (finding,) = _found(tmp_path, "learning-rate-far-from-published")
     assert "1e-07" in finding.message
     (tmp_path / "run.sh").write_text("python train.py --lr 1e-5 --name a\n")
     (tmp_path / "train.py").write_text(script + "\n")
@@ -95,7 +95,7 @@ def test_the_default_of_an_option_counts_unless_a_command_gives_another(
     from truetune.source.option_defaults import _texts_naming_script
 
     _texts_naming_script.cache_clear()
-    assert _found(tmp_path, "dpo-too-weak-or-frozen") == []
+    assert _found(tmp_path, "learning-rate-far-from-published") == []
 
 
 ASK = """from peft import AutoPeftModelForCausalLM

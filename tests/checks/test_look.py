@@ -473,7 +473,7 @@ def test_folders_of_a_project_are_read_too(factory_project: Path) -> None:
         if Path(subject.path).is_relative_to(factory_project)
     }
     assert {"configs/sft.yaml", "configs/again.yaml", "saves/run1", "logs/train.log"} <= subjects
-    assert "answers-nearly-all-alike" in codes_by_rule(report)
+    assert "few-distinct-answers" in codes_by_rule(report)
     assert not any(part.what == "other files" for part in report.not_judged)
 
 

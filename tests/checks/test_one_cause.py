@@ -26,7 +26,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "date-in-template": ("boundary-token-merge", "default-system-prompt-injected"),
     "role-alias-dropped": ("duplicate-rows",),
     "boundary-token-merge": ("plain-string-pair-skips-template",),
-    "answers-nearly-all-alike": ("unused-columns",),
+    "few-distinct-answers": ("unused-columns",),
     "answer-not-terminated": ("turn-terminator-is-not-eos", "boundary-token-merge"),
     "pair-side-not-terminated": ("plain-string-pair-skips-template",),
     "bos-or-eos-inside-a-preference-pair": (
@@ -51,12 +51,12 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "epochs-against-rows": ("run-ended-after-few-steps",),
     "memorised-not-learned": ("evaluation-rows-were-trained-on",),
     "parser-scores-shuffled-golds": ("parser-misses-gold-answers",),
-    "answer-stands-in-prompt": ("answers-nearly-all-alike",),
+    "answer-stands-in-prompt": ("few-distinct-answers",),
     "answers-continue-the-dialogue": (
         "eos-not-appended-by-tokenizer",
         "plain-string-pair-skips-template",
     ),
-    "answers-stripped-to-words": ("answers-nearly-all-alike", "duplicate-rows"),
+    "answers-stripped-to-words": ("few-distinct-answers", "duplicate-rows"),
     "answers-are-no-json": ("eos-not-appended-by-tokenizer", "plain-string-pair-skips-template"),
     "answers-in-two-languages": (
         "eos-not-appended-by-tokenizer",
@@ -67,7 +67,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
     "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),
     "kto-label-is-no-boolean": ("plain-string-pair-skips-template",),
-    "one-row-decides-memory": ("answers-nearly-all-alike", "duplicate-rows"),
+    "one-row-decides-memory": ("few-distinct-answers", "duplicate-rows"),
     "text-column-guessed": ("eos-not-appended-by-tokenizer",),
     "sft-max-length-default-1024": ("whitespace-around-answers",),
     "pair-truncated-on-one-side": ("whitespace-around-answers",),
@@ -77,7 +77,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "dora-slow-unmerged": ("rslora-or-alpha-scale-ignored",),
     "merge-into-quantized-base": ("four-bit-computed-in-float32",),
     "modelfile-context-left-to-default": ("modelfile-template-differs",),
-    "modelfile-parameters-distort-answers": ("modelfile-template-differs",),
+    "modelfile-parameters-unfit": ("modelfile-template-differs",),
     "compiled-generation-recompiles": ("generation-row-by-row",),
     "parser-scores-empty-answers": ("parser-misses-gold-answers", "parser-scores-shuffled-golds"),
 }

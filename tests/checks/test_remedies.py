@@ -35,7 +35,7 @@ WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
     "schedule-replaces-the-rate", "lora-too-small", "own-rows-not-trained", "evaluated-more-than-trained",
     "duplicate-setting", "warmup-longer-than-run", "pure-bf16-updates-rounded-away", "precision-set-twice",
-    "dpo-too-weak-or-frozen", "new-tokens-left-untrained", "tied-head-trained-alone",
+    "learning-rate-far-from-published", "new-tokens-left-untrained", "tied-head-trained-alone",
     "pretokenized-rows-bypass-masking", "prompts-are-learned", "stale-map-cache", "served-template-differs",
     "pad-masks-eos-in-pretraining", "rows-not-shuffled", "output-dir-is-the-model", "answers-not-trained",
     "run-losses-not-comparable", "template-marks-not-in-vocabulary", "own-rows-are-rare",

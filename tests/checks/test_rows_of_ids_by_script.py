@@ -216,7 +216,7 @@ def test_answers_that_are_all_alike_are_found_in_what_the_script_makes(
     text = text.replace("ROWS", LOOPS["a list and a collator"].strip())
     text = text.replace('row["answer"]', '"CONCLUDE"')
     report = check_paths([project(tmp_path, "", text=text)], RunSpec(tokenizer=tokenizer))
-    assert "answers-nearly-all-alike" in rules_of(report)
+    assert "few-distinct-answers" in rules_of(report)
 
 
 TEXTS = """

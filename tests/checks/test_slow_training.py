@@ -271,12 +271,15 @@ def test_what_nvidia_smi_prints() -> None:
     assert first.total == 81920 * MIB
     table = (
         "timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+        "2026/03/17 09:41:20, 0, NVIDIA L4, 0 %, 400 MiB, 23034 MiB\n"
         "2026/03/17 09:41:21, 0, NVIDIA L4, 12 %, 4000 MiB, 23034 MiB\n"
         "2026/03/17 09:41:22, 0, NVIDIA L4, 90 %, 5000 MiB, 23034 MiB\n"
-        "2026/03/17 09:41:23, 0, NVIDIA L4, 92 %, 5000 MiB, 23034 MiB\n"
+        "2026/03/17 09:41:23, 0, NVIDIA L4, 93 %, 5000 MiB, 23034 MiB\n"
     )
     (gpu,) = read_nvidia_smi(table)
-    assert (gpu.busy, gpu.used, gpu.readings) == (90, 5000 * MIB, 3)
+    # The mean since the first reading at work: a median hides what works a part of the time.
+    assert (gpu.busy, gpu.used, gpu.readings) == (65, 5000 * MIB, 4)
+    assert gpu.samples == (0, 12, 90, 93)
     assert read_nvidia_smi("epoch, loss\n1, 2.0\n") == ()
 
 
@@ -285,3 +288,50 @@ def test_gpus_that_wait_are_told_beside_the_log(tmp_path: Path) -> None:
     assert found(tmp_path)["LOG086"] == "the GPUs are at 8 to 11% utilization while the run trains"
     lay_out(tmp_path, {"gpu.txt": A100.replace(" 11%", " 96%").replace("  8%", " 97%")})
     assert "LOG086" not in found(tmp_path)
+
+
+def snapshots(busy: list[tuple[int, ...]], used: int = 14_000) -> str:
+    """nvidia-smi's CSV of several GPUs, one snapshot after another."""
+    rows = ["timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"]
+    for number, one in enumerate(busy):
+        rows += [
+            f"2026/03/17 09:{number:02}:21, {index}, {value} %, {used} MiB, 81920 MiB"
+            for index, value in enumerate(one)
+        ]
+    return "\n".join(rows) + "\n"
+
+
+IN_TURNS = [tuple(97 if gpu == n % 4 else 3 for gpu in range(4)) for n in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("busy", "expected"),
+    [
+        (IN_TURNS, "16 of 16 readings"),
+        ([(0, 0, 0, 0)] * 3 + IN_TURNS, "16 of 16 readings"),
+        ([(96, 4), (2, 91)] * 8, "the 2 GPUs compute one after another"),
+        ([*IN_TURNS, (80, 80, 4, 4), (60, 4, 70, 4)], "16 of 18 readings"),
+    ],
+)
+def test_gpus_that_compute_one_after_another(
+    busy: list[tuple[int, ...]], expected: str, tmp_path: Path
+) -> None:
+    lay_out(tmp_path, {"gpu.csv": snapshots(busy), "train.log": evaluated_run()})
+    message = found(tmp_path)["LOG086"]
+    assert "one after another" in message
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        [(97, 96, 98, 97)] * 16,
+        [(97, 3, 2, 3)] * 16,
+        IN_TURNS[:8],
+        [*IN_TURNS, *[(90, 92, 88, 95)] * 6],
+        [(45, 3, 2, 3), (3, 45, 2, 3)] * 8,
+    ],
+)
+def test_gpus_that_do_not_take_turns(busy: list[tuple[int, ...]], tmp_path: Path) -> None:
+    lay_out(tmp_path, {"gpu.csv": snapshots(busy), "train.log": evaluated_run()})
+    assert "one after another" not in found(tmp_path).get("LOG086", "")

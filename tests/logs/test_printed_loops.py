@@ -156,3 +156,38 @@ def test_a_table_of_figures_is_no_log_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text("Step,price\n1,2.0\n2,3.0\n", encoding="utf-8")
     with pytest.raises(Exception, match="no log of a run"):
         read_run(tmp_path)
+
+
+def bars_and_records(
+    *, above: bool, epochs: float, head: str = "Num Epochs = 2", redrawn: bool = False
+) -> str:
+    """A run of 200 steps that prints its loss every 10, with its bar above or below the record of its step."""
+    lines = [f"  {head}", "  Total optimization steps = 200"]
+    for step in range(10, 130, 10):
+        bar = f" {step // 2:2d}%|##        | {step}/200 [01:56<4:04:47, 11.65s/it]"
+        record = f"{{'loss': {2 - step / 200:.4f}, 'epoch': {round(step / 200 * epochs, 2)}}}"
+        lines += [bar, record] if above else [record, bar]
+        lines += [bar] if redrawn else []
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "first"),
+    [
+        (bars_and_records(above=True, epochs=2), 120, 10),
+        (bars_and_records(above=False, epochs=2), 120, 10),
+        (bars_and_records(above=True, epochs=2, redrawn=True), 120, 10),
+        (bars_and_records(above=True, epochs=3, head="Num Epochs = 3"), 120, 10),
+        # Without the number of epochs, the bar below counts, and the last record follows at the pace of the others.
+        (bars_and_records(above=True, epochs=2, head=""), 130, 20),
+        # The epochs are of another run's length: nothing is known then.
+        (bars_and_records(above=False, epochs=2, head="Num Epochs = 7"), 120, 10),
+    ],
+)
+def test_steps_of_records_by_bars_and_epochs(
+    text: str, last: int, first: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(text, encoding="utf-8")
+    log = read_run(str(path))
+    assert (log.curve("loss").step[0], log.last_step) == (first, last)

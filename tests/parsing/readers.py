@@ -580,7 +580,7 @@ OWN = {
     "checks.commands.launch_files_contradict": TYPES_ALONE,
     "checks.plan_memory": "commands, whose reader checks.lint is fed through",
     "checks.commands.harness_runs_not_comparable": SWALLOWS,
-    "checks.modelfile.modelfile_parameters_distort_answers": TYPES_ALONE,
+    "checks.modelfile.modelfile_parameters_unfit": TYPES_ALONE,
     "checks.modelfile.weights_of_modelfile": TYPES_ALONE,
     "source.option_defaults": SWALLOWS,
     "source.settings_files": SWALLOWS,

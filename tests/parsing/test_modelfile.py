@@ -71,11 +71,11 @@ def test_a_file_without_instructions_is_refused(tmp_path: Path) -> None:
         ("FROM ./m.gguf\n", ["modelfile-template-differs", "modelfile-context-left-to-default"]),
         (
             "FROM ./m.gguf\nPARAMETER num_ctx 9\nPARAMETER temperature 3\n",
-            ["modelfile-parameters-distort-answers", "modelfile-template-differs"],
+            ["modelfile-parameters-unfit", "modelfile-template-differs"],
         ),
         (
             "FROM ./m.gguf\nPARAMETER num_ctx 131072\n",
-            ["modelfile-parameters-distort-answers", "modelfile-template-differs"],
+            ["modelfile-parameters-unfit", "modelfile-template-differs"],
         ),
         ("FROM ./m.gguf\nPARAMETER num_ctx 32768\n", ["modelfile-template-differs"]),
         (

@@ -48,3 +48,46 @@ def test_each_sentence_is_of_a_guide() -> None:
     lines = [line.split("\t") for line in text.splitlines()]
     assert all(len(parts) == 2 and parts[1].strip() for parts in lines)
     assert {parts[0] for parts in lines} <= {guide.name for guide in GUIDES}
+
+
+@pytest.mark.parametrize(
+    ("question", "guides"),
+    [
+        (
+            "training takes 105 s per step and generation only 2 tokens a second",
+            {"slow-training", "slow-generation"},
+        ),
+        ("the tuned model writes 3 tokens per second in ollama, the base 45", {"slow-generation"}),
+        ("my model only writes 4 tok/s", {"slow-generation"}),
+        ("inference went from 40 t/s to 5 t/s with the adapter", {"slow-generation"}),
+        ("40 seconds for each answer, the base needs 3", {"slow-generation"}),
+        ("every request takes almost 90 s", {"slow-generation"}),
+        ("each step takes 100 seconds", {"slow-training"}),
+        ("35 s/it for a 7B on an A100", {"slow-training"}),
+        ("0.2 samples per second", {"slow-training"}),
+        ("an epoch takes 14 hours", {"slow-training"}),
+    ],
+)
+def test_a_named_speed_leads_to_the_guides_on_speed(question: str, guides: set[str]) -> None:
+    chosen = choose_guides(question)
+    assert {guide.name for guide, share in chosen if share == 1.0} == guides
+    assert {guide.name for guide, _ in chosen} <= {
+        "slow-training",
+        "slow-generation",
+        "several-gpus",
+    }
+
+
+@pytest.mark.parametrize(
+    ("question", "guide"),
+    [
+        ("CUDA out of memory after 40 s per step", "out-of-memory"),
+        ("the model writes 300 tokens of nonsense and never stops", "garbage-output"),
+        ("10 tokens of garbage in each answer", "garbage-output"),
+        ("the loss is nan after 3 steps a minute", "nan-loss"),
+    ],
+)
+def test_figures_beside_another_fault_name_no_speed(question: str, guide: str) -> None:
+    names = [one.name for one, _ in choose_guides(question)]
+    assert not set(names) <= {"slow-training", "slow-generation", "several-gpus"}
+    assert guide in names or guide not in {one.name for one in GUIDES}

@@ -41,6 +41,8 @@ class OptimizerSteps(NamedTuple):
     epochs: float | None = None
     is_limit: bool = False
     """`max_steps` sets them, whatever the rows are"""
+    is_packed: bool = False
+    """Counted by the sequences that packing makes at most, which may be far fewer"""
     planned: int | None = None
     """Steps that the trainer planned, where the run ended before half of them"""
 
@@ -53,8 +55,9 @@ def count_optimizer_steps(
     accumulation: int,
     processes: int,
     epochs: float,
+    unit: str = "rows",
 ) -> OptimizerSteps:
-    """The steps of so many rows; `why` says how the rows were counted.
+    """The steps of so many rows (or packed sequences, by `unit`); `why` says how they were counted.
 
     Each epoch ends with a step of its own, also where it is not full.
     """
@@ -63,8 +66,9 @@ def count_optimizer_steps(
     most = math.ceil(epochs * max(1, math.ceil(rows / a_step)))
     factors = [str(number) for number in (batch, processes, accumulation) if number != 1]
     product = " x ".join(factors) or "1"
-    arithmetic = f"{rows:,} rows / batch {product} x {epochs:g} epochs = {most:,} steps"
-    return OptimizerSteps(most, f"{why}; {arithmetic}", rows, a_step, epochs)
+    arithmetic = f"{rows:,} {unit} / batch {product} x {epochs:g} epochs = {most:,} steps"
+    is_packed = unit != "rows"
+    return OptimizerSteps(most, f"{why}; {arithmetic}", rows, a_step, epochs, is_packed=is_packed)
 
 
 def steps_of_log(log: RunLog) -> OptimizerSteps | None:
@@ -83,18 +87,25 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     settings = log.output.settings if log.output is not None else None
     # The banner says both counts exactly; speeds are rounded figures, so they are read only without it.
     rows = settings.examples if settings is not None else None
-    rows = rows or _rows_by_speed(log)
+    unit = unit_of_rows(log)
+    # The speed of a packed run counts full batches, and sequences that are not full leave some of them out.
+    rows = rows or (_rows_by_speed(log) if unit == "rows" else None)
     rows_a_step = settings.rows_a_step if settings is not None else None
     rows_a_step = rows_a_step or _rows_a_step(log)
-    why += _size_of_run(rows, rows_a_step, log.epochs)
+    why += _size_of_run(rows, rows_a_step, log.epochs, unit)
     return OptimizerSteps(count, why, rows, rows_a_step, log.epochs or None)
 
 
-def _size_of_run(rows: int | None, rows_a_step: int | None, epochs: float | None) -> str:
+def unit_of_rows(log: RunLog) -> str:
+    """What a trainer counts as rows: packed sequences where the settings beside the log pack."""
+    return "packed sequences" if any(one.is_packed for one in log.files_beside.rows) else "rows"
+
+
+def _size_of_run(rows: int | None, rows_a_step: int | None, epochs: float | None, unit: str) -> str:
     """What is known of a run's rows, steps and epochs, in words that continue a sentence."""
     parts = []
     if rows is not None:
-        parts.append(f"; an epoch has {rows:,} rows")
+        parts.append(f"; an epoch has {rows:,} {unit}")
     if rows_a_step is not None:
         parts.append(f", a step {rows_a_step:,}")
     if epochs:
@@ -126,7 +137,7 @@ def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
 
 def _steps_made(log: RunLog) -> tuple[int, str]:
     """The steps of a run that ended, and what says so; 0 where nothing does."""
-    count = int(log.last_step)
+    count = int(log.done_steps)
     if not log.is_numbered and count >= 1:
         return count, f"the log ends at step {count:,}"
     # Records without a step are numbered by us, and trainers log each tenth step or so: their number is no count.

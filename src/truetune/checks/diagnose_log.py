@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.adapters_beside import files_beside_log
+from truetune.checks.count_optimizer_steps import unit_of_rows
 from truetune.checks.entropy_floor import read_data_for_loss_floor
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Report, Subject
-from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
+from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
@@ -94,7 +95,7 @@ def diagnose(
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
     reading = (
-        read_data_for_loss_floor(spec, choose_rules(spec, AnswersNearlyAllAlike))
+        read_data_for_loss_floor(spec, choose_rules(spec, FewDistinctAnswers))
         if with_data
         else None
     )
@@ -272,9 +273,7 @@ def _steps_in_words(log: RunLog) -> str:
         is_training = log.output is not None and log.output.done >= log.last_step
         planned = total or (planned if is_training else 0)
         return records + (f", of a run of {planned:,.0f} steps" if planned else "")
-    # The state of a trainer counts the steps after the last record as well.
-    done = max(log.last_step, min(log.number("global_step") or 0.0, total or 0.0))
-    return f"{done:,.0f}" + (f" of {total:,.0f}" if total else "")
+    return f"{log.done_steps:,.0f}" + (f" of {total:,.0f}" if total else "")
 
 
 def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
@@ -283,12 +282,12 @@ def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
     a_step = log.output.settings.rows_a_step if log.output is not None else None
     if a_step:
         yield "an optimizer step has", f"{a_step:,} rows, as the trainer counts them"
-    elif rows and log.last_step and not log.is_numbered:
+    elif rows and log.done_steps and not log.is_numbered:
         yield (
             "an optimizer step has",
             # The rate is printed with three digits: the product is no count of rows.
-            f"{full_steps_in_words(rows, log.last_step, log.epochs)} rows"
-            f" ({float(f'{rows:.3g}'):,.0f} in {log.last_step:,.0f} optimizer"
+            f"{full_steps_in_words(rows, log.done_steps, log.epochs)} {unit_of_rows(log)}"
+            f" ({float(f'{rows:.3g}'):,.0f} in {log.done_steps:,.0f} optimizer"
             " steps, by the printed rate)",
         )
     shares = measure_time_shares(log)

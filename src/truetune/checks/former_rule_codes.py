@@ -507,3 +507,9 @@ FORMER_CODES: Mapping[str, str] = {
     "TT998": "ENV009",
     "TT999": "ENV010",
 }
+FORMER_NAMES: Mapping[str, str] = {
+    "answers-nearly-all-alike": "few-distinct-answers",
+    "dpo-too-weak-or-frozen": "learning-rate-far-from-published",
+    "modelfile-parameters-distort-answers": "modelfile-parameters-unfit",
+}
+"""Names that rules had before, and those that they have now: each said something else than most of its findings"""

@@ -262,7 +262,7 @@ FAINT = 0.03
 LOWEST_SCALE = 0.25
 """lora_alpha 16 over r 64, of the QLoRA paper: the smallest scale that is published for usual rates"""
 WEAKEST = 1e-6
-"""LOWEST_SCALE times 5e-6, the lowest rate at which an adapter is fine-tuned on answers (dpo-too-weak-or-frozen)"""
+"""LOWEST_SCALE times 5e-6, the lowest rate for an adapter on answers (learning-rate-far-from-published)"""
 
 MAX_PUBLISHED_SCALE = 8.0
 """The highest scale that is published for usual rates (8 at 2e-4)"""

@@ -20,7 +20,7 @@ from truetune.checks.measurement import Measurement
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
-from truetune.checks.rule_families import former_code
+from truetune.checks.rule_families import former_code, former_name
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.source.evidence.printed_row_counts import printed_rows
 from truetune.checks.source.evidence.training_row_files import training_files, training_limit
@@ -390,7 +390,7 @@ def _of_this_file(judgement: Judgement, path: str) -> Judgement:
 def _is_covered(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
     # Old codes too: a comment in a file outlives the renaming of a rule.
     """Does a comment in the source keep this finding quiet, by its name or by its code of today or before?"""
-    names = (finding.rule, finding.code, former_code(finding.code))
+    names = (finding.rule, finding.code, former_name(finding.rule), former_code(finding.code))
     return comment.covers(_finding_offset(module, finding), *names)
 
 

@@ -244,6 +244,7 @@ def _rows_of_config(config: Config) -> RowsBeside | None:
         config.limit,
         is_packed,
         max(sizes, default=0) or None if sizes is not None else None,
+        sum(sizes) or None if sizes is not None else None,
     )
 
 

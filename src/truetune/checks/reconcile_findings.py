@@ -14,6 +14,8 @@ from pathlib import Path
 
 from truetune.checks.commands.nccl_transport_switched_off import NcclTransportSwitchedOff
 from truetune.checks.commands.server_generates_slowly import ServerGeneratesSlowly
+from truetune.checks.compare_two_logs import with_steps_of_other_log
+from truetune.checks.config.pure_bf16_updates_rounded_away import PureBf16UpdatesRoundedAway
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.gradients_cross_a_slow_network import GradientsCrossASlowNetwork
 from truetune.checks.log.learning_rate_ended_early import LearningRateEndedEarly
@@ -23,8 +25,10 @@ from truetune.checks.log.run_was_killed import RunWasKilled
 from truetune.checks.log.server_asked_one_by_one import ServerAskedOneByOne
 from truetune.checks.log.server_cap_makes_requests_wait import ServerCapMakesRequestsWait
 from truetune.checks.log.tensor_cores_stand_idle import TensorCoresStandIdle
+from truetune.checks.log_movement import has_moved
 from truetune.checks.nccl_variables import BETWEEN_NODES
 from truetune.checks.pairs.kto_imbalance import KtoImbalance
+from truetune.checks.put_causes_of_pairs_first import put_causes_of_pairs_first
 from truetune.checks.read_files_beside import CAP_NAMES
 from truetune.checks.server_caps import HOW_TO_RAISE, find_cap
 from truetune.checks.source.apply_chat_template_returns_dict import ApplyChatTemplateReturnsDict
@@ -71,6 +75,7 @@ def reconcile_findings(
     """The findings, corrected by what stands in the other files of the same check."""
     logs = list(logs)
     kept = _with_labels_of_a_cast(_without_second_ends(findings))
+    kept = put_causes_of_pairs_first(kept)
     kept = _with_warning_of_the_log(kept)
     kept = _with_help_of_the_script(kept)
     kept = _with_help_of_the_own_loss(kept)
@@ -82,7 +87,8 @@ def reconcile_findings(
         log.output is not None and log.output.served.is_cache_full for log in logs if log.server
     ):
         kept = [one for one in kept if not _is_cap_alone(one)]
-    kept = [_with_step_times(one, beside) for one in kept]
+    kept = [one for one in kept if not _is_refuted_by_movement(one, logs)]
+    kept = [_with_step_times(one, beside) for one in with_steps_of_other_log(kept, logs)]
     cap = _cap_of_server(logs, beside)
     if cap is None:
         return tuple(kept)
@@ -238,6 +244,14 @@ def _without_stop_that_the_log_refutes(finding: Finding, logs: Sequence[RunLog])
         " older than 5, and the line works there"
     )
     return replace(finding, severity="info", evidence=(*finding.evidence[1:], why))
+
+
+def _is_refuted_by_movement(finding: Finding, logs: Sequence[RunLog]) -> bool:
+    """Is it about updates that all round away, and does the one log of a training show that the weights move?"""
+    if finding.rule != PureBf16UpdatesRoundedAway.name():
+        return False
+    trainings = [log for log in logs if log.curve("loss") and not log.server]
+    return len(trainings) == 1 and has_moved(trainings[0])
 
 
 def _is_of_unknown_release(finding: Finding) -> bool:

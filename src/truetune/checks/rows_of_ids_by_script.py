@@ -21,7 +21,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
 from truetune.checks.judgement import Judgement
 from truetune.checks.rows.answer_is_little_of_the_loss import AnswerIsLittleOfTheLoss
-from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
+from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rows.prompts_all_alike import PromptsAllAlike
 from truetune.checks.rows.shared_text_is_learned import SharedTextIsLearned
 from truetune.checks.rows.unused_columns import UnusedColumns
@@ -219,7 +219,7 @@ def _as_chosen(finding: Finding) -> Finding:
 TEXT_RULES: tuple[type[DataRule], ...] = (
     UnusedColumns,
     PromptsAllAlike,
-    AnswersNearlyAllAlike,
+    FewDistinctAnswers,
     SharedTextIsLearned,
     AnswerIsLittleOfTheLoss,
 )
@@ -246,7 +246,7 @@ def _judge_texts_of_ids(rows: ScriptRows, run: RunSpec) -> Judgement:
             # Each token is learned: there is no answer that the labels would tell from the rest.
             conversation.format, conversation.text = "text", completion
         conversations.append(conversation)
-    wanted = (AnswersNearlyAllAlike,) if rows.has_classes else TEXT_RULES
+    wanted = (FewDistinctAnswers,) if rows.has_classes else TEXT_RULES
     rules = DataRules([rule for rule in choose_rules(run, DataRule) if rule in wanted], setup)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     rules.take(batch_of(conversations, setup.probes.renderer(), encoder))

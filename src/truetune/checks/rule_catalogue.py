@@ -15,7 +15,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from truetune.checks.former_rule_codes import FORMER_CODES
+from truetune.checks.former_rule_codes import FORMER_CODES, FORMER_NAMES
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_families import STABILITIES, code_order, current_codes
 from truetune.errors import UsageError
@@ -150,8 +150,9 @@ def select_rules(
 
 def find_rule(name: str) -> type[Rule[Any]]:
     """The rule of that name or code. Raises UsageError."""
+    own_name = FORMER_NAMES.get(name.lower(), name.lower())
     for rule in all_rules():
-        if name.lower() == rule.name() or rule.code in (
+        if own_name == rule.name() or rule.code in (
             name.upper(),
             FORMER_CODES.get(name.upper()),
         ):
@@ -167,7 +168,7 @@ def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
     """Is the rule meant, by its name, its code or the beginning of it, those of before, or its stability?"""
     if wanted.lower() in STABILITIES:
         return wanted.lower() == rule.stability
-    if rule.name() == wanted or rule.code.startswith(wanted.upper()):
+    if rule.name() == FORMER_NAMES.get(wanted, wanted) or rule.code.startswith(wanted.upper()):
         return True
     return rule.code in current_codes(wanted)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from truetune.checks.former_rule_codes import FORMER_CODES
+from truetune.checks.former_rule_codes import FORMER_CODES, FORMER_NAMES
 
 STATION_BY_LETTERS: Mapping[str, str] = {
     "TOK": "tokenizer",
@@ -65,4 +65,10 @@ def former_code(code: str) -> str:
     return _FORMER_BY_CODE.get(code, code)
 
 
+def former_name(name: str) -> str:
+    """The name that a rule had before; the name itself where it has had none."""
+    return _FORMER_BY_NAME.get(name, name)
+
+
+_FORMER_BY_NAME = {new: old for old, new in FORMER_NAMES.items()}
 _FORMER_BY_CODE = {new: old for old, new in FORMER_CODES.items()}

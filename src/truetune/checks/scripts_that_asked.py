@@ -18,6 +18,7 @@ from truetune.checks.answers.answers_echo_the_prompt import AnswersEchoThePrompt
 from truetune.checks.answers.answers_have_faults import AnswersHaveFaults
 from truetune.checks.answers.answers_loop import AnswersLoop
 from truetune.checks.answers.answers_never_stop import AnswersNeverStop
+from truetune.checks.answers.bad_answer_counts import NOT_A_NUMBER
 from truetune.checks.answers.role_markers_in_answers import RoleMarkersInAnswers
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.log.fault_named_in_the_output import FaultNamedInTheOutput
@@ -56,6 +57,7 @@ FAULTS_OF_ASKING = frozenset(
         "right-padding-at-generation",
         "script-loads-another-base",
         "server-applies-the-adapter-twice",
+        "server-casts-to-float16",
         "server-loads-no-weights",
         "server-puts-adapter-on-another-base",
         "server-template-of-another-family",
@@ -68,6 +70,7 @@ FAULTS_OF_ASKING = frozenset(
 )
 """Rules on how a script or server loads a model, builds its prompts and calls generate"""
 MASK_RULE, MASK_MESSAGE = "generation-without-attention-mask", "no attention mask"
+CAST_RULE = "server-casts-to-float16"
 PROMPT_ADVICE = "add_generation_prompt=True where the model is asked"
 MAX_SCRIPTS = 50
 """Scripts that are read for how they ask"""
@@ -85,7 +88,7 @@ def with_causes_in_scripts(
     symptoms = [one for one in findings if one.rule in SYMPTOMS]
     if not symptoms:
         return tuple(findings)
-    findings = _with_warning_of_the_output(findings)
+    findings = _with_overflow_in_answers(_with_warning_of_the_output(findings))
     causes = causes_of_answers(findings)
     if causes:
         changed = [_with_cause(one, causes[0]) if one.rule in SYMPTOMS else one for one in findings]
@@ -138,6 +141,20 @@ def _with_warning_of_the_output(findings: Sequence[Finding]) -> list[Finding]:
         cases=(*scripts[0].cases, *logs[0].cases),
     )
     return [proved if one is scripts[0] else one for one in findings if one not in logs]
+
+
+def _with_overflow_in_answers(findings: Sequence[Finding]) -> list[Finding]:
+    """A cast to float16 is an error where the answers are those of logits that are no numbers."""
+    seen = [one for one in findings if one.remedy == NOT_A_NUMBER]
+    if not seen:
+        return list(findings)
+    proof = f"{seen[0].message}, by one mark alone, as logits that are NaN give"
+    return [
+        replace(one, severity="error", evidence=(*one.evidence, proof))
+        if one.rule == CAST_RULE
+        else one
+        for one in findings
+    ]
 
 
 def _advises_the_prompt(symptoms: Iterable[Finding]) -> bool:

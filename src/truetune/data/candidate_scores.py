@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,13 @@ HIGHER = re.compile(
 LOWER = re.compile(r"(?:^|_)(?:rank|ranking|place|penalty|perplexity|ppl)s?(?:$|_)")
 UNKNOWN = re.compile(r"(?:^|_)(?:order|position|value|pref|judge\w*|metric|result)s?(?:$|_)")
 """Names of columns whose numbers are better where they are higher, where they are lower, and which is unknown"""
+
+MAX_TEXTS_AROUND = 8
+"""Texts of a row that may be the question of its candidates"""
+MAX_RATINGS, MAX_NAME_WORDS = 64, 3
+"""Ratings of one text that are read, and words of a name; a text of more words is an answer. Chosen, not measured"""
+NAME_END = re.compile(r"(?:\d+|(?<=[_\- ])[A-Za-z])$")
+"""The end of a name that tells one rater from others"""
 
 
 class CandidateScore(NamedTuple):
@@ -56,20 +63,23 @@ class CandidateScores:
         self.by_text: dict[str, dict[str, CandidateScore | None]] = {}
         """Text -> column -> score; None where the same text has several"""
 
-    def add(self, text: str, score: CandidateScore) -> None:
-        """One more candidate."""
-        columns = self.by_text.setdefault(_key(text), {})
-        known = columns.get(score.column, score)
-        columns[score.column] = score if known is not None and known.value == score.value else None
+    def add(self, text: str, score: CandidateScore, questions: Sequence[str] = ()) -> None:
+        """One more candidate, with the texts around it, one of which is the question."""
+        # A stock answer ("Ask your branch.") has another worth for each question.
+        for key in (_key(text), *(_key(question, text) for question in questions)):
+            columns = self.by_text.setdefault(key, {})
+            known = columns.get(score.column, score)
+            is_same = known is not None and known.value == score.value
+            columns[score.column] = score if is_same else None
 
-    def of(self, text: str) -> dict[str, CandidateScore]:
+    def of(self, text: str, question: str = "") -> dict[str, CandidateScore]:
         """The scores of an answer by their column."""
-        columns = self.by_text.get(_key(text), {})
+        columns = {**self.by_text.get(_key(text), {}), **self.by_text.get(_key(question, text), {})}
         return {column: score for column, score in columns.items() if score is not None}
 
-    def compare(self, chosen: str, rejected: str) -> ComparedSides:
+    def compare(self, chosen: str, rejected: str, question: str = "") -> ComparedSides:
         """Which of two answers a column that has both says to be better; those of a known direction first."""
-        good, bad = self.of(chosen), self.of(rejected)
+        good, bad = self.of(chosen, question), self.of(rejected, question)
         both = [
             (good[column], bad[column])
             for column in good
@@ -95,7 +105,7 @@ def read_candidate_scores(path: str) -> CandidateScores:
     for file in islice((one for one in others if one.is_file()), MAX_FILES):
         if file.stat().st_size <= MAX_BYTES:
             for row in _rows_of(file):
-                _add_candidates(scores, row, file.name, 0)
+                _add_candidates(scores, row, file.name, 0, ())
     return scores
 
 
@@ -110,36 +120,95 @@ def _rows_of(path: Path) -> Iterator[Any]:
         return
 
 
-def _add_candidates(scores: CandidateScores, row: Any, file: str, depth: int) -> None:
+def _add_candidates(
+    scores: CandidateScores, row: Any, file: str, depth: int, around: tuple[str, ...]
+) -> None:
     """The candidates of a row: its own texts with its numbers, lists side by side, and objects inside of it."""
     if isinstance(row, list) and depth < MAX_DEPTH:
         for one in row:
-            _add_candidates(scores, one, file, depth + 1)
+            _add_candidates(scores, one, file, depth + 1, around)
     if not isinstance(row, Mapping):
         return
+    texts = [value for value in row.values() if isinstance(value, str)]
+    around = (*around, *texts[:MAX_TEXTS_AROUND])
     for name, value in row.items():
         better = _direction_of(str(name))
         if better is None:
             continue
         column = f"`{name}` of {file}"
         if isinstance(value, list):
-            _add_lists(scores, row, column, value, better)
+            _add_lists(scores, row, column, value, better, around)
         # A row of two sides says nothing of either by a number of its own.
-        elif not ("chosen" in row and "rejected" in row):
-            _add_texts(scores, row, column, value, better)
+        elif "chosen" not in row or "rejected" not in row:
+            _add_texts(scores, row, column, value, better, around)
+    if "chosen" not in row or "rejected" not in row:
+        _add_ratings(scores, row, file, around)
     for value in row.values() if depth < MAX_DEPTH else ():
         if isinstance(value, list | Mapping):
-            _add_candidates(scores, value, file, depth + 1)
+            _add_candidates(scores, value, file, depth + 1, around)
+
+
+def _add_ratings(
+    scores: CandidateScores, row: Mapping[str, Any], file: str, around: tuple[str, ...]
+) -> None:
+    """The mean of what several people said of one text: `text: a` beside `ranks: {ann_1: 1, ann_2: 2}`."""
+    for name, value in row.items():
+        found = _ratings_of(str(name), value)
+        if found is not None:
+            column, numbers, better = found
+            mean = sum(numbers) / len(numbers)
+            _add_texts(scores, row, f"the mean of `{column}` of {file}", mean, better, around)
+
+
+def _ratings_of(name: str, value: Any) -> tuple[str, list[float], int] | None:
+    """What several people said: the column, their numbers, and which way is better; None for anything else."""
+    better = _direction_of(name) or 0
+    if isinstance(value, Mapping):
+        # Numbers of several qualities ({"helpful": 5, "verbose": 1}) have no mean that says which text is better.
+        is_of_people = better < 0 or _are_people([str(one) for one in value])
+        numbers = [_number_of(one) for one in value.values()] if is_of_people and better else []
+    elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        return _ratings_of_records(value)
+    else:
+        is_plain = isinstance(value, list) and all(isinstance(one, int | float) for one in value)
+        numbers = [_number_of(one) for one in value] if is_plain and better else []
+    known = [one for one in numbers[:MAX_RATINGS] if one is not None]
+    return (name, known, better) if len(known) > 1 and len(known) == len(numbers) else None
+
+
+def _ratings_of_records(records: list[Any]) -> tuple[str, list[float], int] | None:
+    """`[{"annotator": "a", "rank": 1}, ...]`; None where the records hold texts: they are the candidates then."""
+    rows = [one for one in records[:MAX_RATINGS] if isinstance(one, Mapping)]
+    texts = [text for row in rows for text in row.values() if isinstance(text, str)]
+    if len(rows) < len(records) or any(len(text.split()) > MAX_NAME_WORDS for text in texts):
+        return None
+    for name in rows[0]:
+        better = _direction_of(str(name))
+        numbers = [_number_of(row.get(name)) for row in rows] if better else []
+        known = [one for one in numbers if one is not None]
+        if better and known and len(known) == len(numbers):
+            return str(name), known, better
+    return None
+
+
+def _are_people(names: list[str]) -> bool:
+    """Do names differ by a number or a letter at their end alone: `ann_a` and `ann_b`, `rater1` and `rater2`?"""
+    return len(names) > 1 and len({NAME_END.sub("", name) for name in names}) == 1
 
 
 def _add_texts(
-    scores: CandidateScores, row: Mapping[str, Any], column: str, value: Any, better: int
+    scores: CandidateScores,
+    row: Mapping[str, Any],
+    column: str,
+    value: Any,
+    better: int,
+    around: tuple[str, ...],
 ) -> None:
     """`response: a` beside `score: 3`."""
     number = _number_of(value)
     for text in row.values() if number is not None else ():
         if isinstance(text, str) and text != value:
-            scores.add(text, CandidateScore(column, number or 0.0, better, value))
+            scores.add(text, CandidateScore(column, number or 0.0, better, value), around)
 
 
 def _add_lists(
@@ -148,6 +217,7 @@ def _add_lists(
     column: str,
     values: list[Any],
     better: int,
+    around: tuple[str, ...],
 ) -> None:
     """`completions: [a, b]` beside `scores: [3, 5]`."""
     numbers = [_number_of(value) for value in values]
@@ -157,7 +227,7 @@ def _add_lists(
             continue
         for text, number, raw in zip(texts, numbers, values, strict=True):
             if number is not None:
-                scores.add(text, CandidateScore(column, number, better, raw))
+                scores.add(text, CandidateScore(column, number, better, raw), around)
 
 
 def _direction_of(name: str) -> int | None:
@@ -182,5 +252,5 @@ def _number_of(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _key(text: str) -> str:
-    return " ".join(text.split())
+def _key(*texts: str) -> str:
+    return "\n".join(" ".join(text.split()) for text in texts)

@@ -108,6 +108,8 @@ class RowsBeside(NamedTuple):
     is_packed: bool
     longest: int | None = None
     """Bytes of the texts of the longest row; None where not all rows were read"""
+    text_bytes: int | None = None
+    """Bytes of the texts of all rows; None where not all were read"""
 
 
 class AdapterBeside(NamedTuple):

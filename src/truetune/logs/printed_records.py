@@ -104,6 +104,11 @@ MAX_LOOP_CHARACTERS = 500
 """A longer line is no line of figures. Chosen, not measured: it bounds what the patterns below may cost"""
 RATE_NAMES = frozenset(("learning_rate", "lr"))
 RANK_PREFIX = re.compile(r"^\s*\W{0,2}rank[ :=]{0,2}(?P<rank>\d{1,5})\b", re.I)
+NUM_EPOCHS = re.compile(r"Num Epochs = (\d{1,4}(?:,\d{3})*)")
+EPOCH_ROUNDING = 0.0051
+"""What transformers' two digits of an epoch leave open, and a little for computing"""
+MAX_BARS = 256
+"""Lengths of bars that are kept"""
 MAX_PENDING = 10_000
 """Records that wait for a bar at most: there may be none"""
 PIECES_TO_THE_BAR = 4
@@ -147,6 +152,10 @@ class _RecordCollector:
         """Records that wait for a bar; an evaluation's among them have the step of the loss before them"""
         self.waited = 0
         self.last_done = 0
+        self.bars: dict[int, int] = {}
+        """Where each bar stood last, by its length"""
+        self.epochs = 0.0
+        """Epochs of the run, where its head says so"""
         self.steps_a_record = 0.0
         """Steps between two losses, as the last two drawings that follow records show"""
         self.in_table = False
@@ -170,6 +179,9 @@ class _RecordCollector:
         if not record and bar is not None:
             record = _record_of_bar(bar)
         self._note_rate(text)
+        if not self.epochs and "Num Epochs" in text:
+            match = NUM_EPOCHS.search(text)
+            self.epochs = float(match[1].replace(",", "")) if match is not None else 0.0
         if record and self._is_of_the_first_rank(record, text):
             self._keep(self._with_step(record), is_printed="{'" in text)
         return record
@@ -246,6 +258,8 @@ class _RecordCollector:
         if bar.total == self.total:
             self._flush(bar.done)
             self.last_done = bar.done
+        if len(self.bars) < MAX_BARS or bar.total in self.bars:
+            self.bars[bar.total] = bar.done
 
     def _flush(self, done: int | None) -> None:
         """Hands on what waits; `done` is the step that the bar behind it shows."""
@@ -259,7 +273,9 @@ class _RecordCollector:
         for record in pending:
             if "loss" in record:
                 number += 1
-                if done is None:
+                if losses == 1 and self._is_of_bar_before(record, done):
+                    step = float(self.bars[self.total or 0])
+                elif done is None:
                     # no bar is drawn behind the last records: they continue at the pace of those before
                     step = min(before + self.steps_a_record * number, float(self.total or before))
                 elif advance >= losses:
@@ -268,6 +284,15 @@ class _RecordCollector:
                     # more losses than steps: the bar restarted, and all that is sure is where it stands now
                     step = float(done)
             self.log_builder.add_record({"step": step, **record} if self.total else record)
+
+    def _is_of_bar_before(self, record: Mapping[str, Any], done: int | None) -> bool:
+        """Does a record's epoch say that its step is that of the bar above it, and not of the one below?"""
+        epoch, above = parse_number(record.get("epoch")), self.bars.get(self.total or 0, 0)
+        if not self.epochs or not self.total or not above or epoch is None or above == done:
+            return False
+        epochs_a_step = self.epochs / self.total
+        is_of_above = abs(above * epochs_a_step - epoch) <= EPOCH_ROUNDING
+        return is_of_above and (done is None or abs(done * epochs_a_step - epoch) > EPOCH_ROUNDING)
 
     def _read_table_row(self, text: str) -> dict[str, Any] | None:
         """A row of the table that a notebook shows."""

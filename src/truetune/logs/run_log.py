@@ -158,6 +158,11 @@ class RunLog:
         return max((float(curve.step[-1]) for curve in self.curves.values() if curve), default=0.0)
 
     @property
+    def done_steps(self) -> float:
+        """Steps that were made: the state of a trainer counts those after the last record as well."""
+        return max(self.last_step, min(self.number("global_step") or 0.0, self.total_steps or 0.0))
+
+    @property
     def total_steps(self) -> float | None:
         """Steps that were planned; None where the log does not say."""
         planned = self.number("max_steps")
@@ -174,7 +179,10 @@ class RunLog:
         numbers = np.unique(curve.value)
         counts_from_zero = np.array_equal(numbers, np.arange(numbers.size))
         is_repeated = curve.value.size >= 2 * numbers.size and numbers.size > 1
-        return last + 1 if counts_from_zero and is_repeated else last
+        if counts_from_zero and is_repeated:
+            return last + 1
+        # The summary at the end of a run stands after the last record.
+        return max(last, self.number("epoch") or 0.0)
 
     def epoch_at(self, step: float | Floats) -> Floats:
         """The epoch at these steps, between the logged ones by a straight line."""

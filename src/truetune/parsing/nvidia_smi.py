@@ -1,7 +1,8 @@
 """What nvidia-smi prints: the table, `-L`, and `--query-gpu` as CSV.
 
 Users keep it beside a run that is slow or out of memory. Each GPU is read with its name, memory and utilization; a file
-may hold many readings of the same GPUs (`nvidia-smi -l 5 > gpu.txt`), of which the median counts.
+may hold many readings of the same GPUs (`nvidia-smi -l 5 > gpu.txt`), of which the mean counts: a GPU that works a
+quarter of the time shows 0 in most readings.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 
 TABLE_MARK = "NVIDIA-SMI"
 NAME_ROW = re.compile(
@@ -39,8 +40,10 @@ class GpuReading:
     used: float | None = None
     """Bytes, the largest of all readings"""
     busy: float | None = None
-    """Utilization in percent, the median of all readings"""
+    """Utilization in percent, the mean of all readings since the first in which it works"""
     readings: int = 1
+    samples: tuple[float, ...] = ()
+    """Utilization in each reading, in order; empty where a reading lacks it"""
 
 
 @dataclass(slots=True)
@@ -75,11 +78,18 @@ def read_nvidia_smi(text: str) -> tuple[GpuReading, ...]:
             one.line,
             max(one.totals, default=None),
             max(one.used, default=None),
-            median(one.busy) if one.busy else None,
+            _mean_of_work(one.busy) if one.busy else None,
             max(len(one.used), len(one.busy), 1),
+            tuple(one.busy) if len(one.busy) >= len(one.used) else (),
         )
         for index, one in sorted(gpus.items())
     )
+
+
+def _mean_of_work(busy: Sequence[float]) -> float:
+    """The mean without the readings before the first work: a model is loaded by then, and none is trained."""
+    first = next((place for place, value in enumerate(busy) if value > 0), 0)
+    return fmean(busy[first:])
 
 
 _Row = tuple[int, str, int, float | None, float | None, float | None]

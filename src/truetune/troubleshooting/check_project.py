@@ -16,6 +16,7 @@ from typing import NamedTuple
 from truetune.checks.check_data import Progress
 from truetune.checks.check_paths import ANSWERS, check_paths
 from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.put_training_before_answers import put_training_before_answers
 from truetune.checks.reports import Report, Subject, add_judgement
 from truetune.checks.rule_runner import join_equal_findings
 from truetune.checks.scripts_that_asked import with_causes_in_scripts
@@ -69,7 +70,8 @@ def check_project(
     for file in predictions[:MAX_PREDICTION_FILES]:
         report = _add_answers(report, file, spec)
     whole = _add_answer_files(report, of_files)
-    return replace(whole, findings=with_causes_in_scripts(whole.findings, others))
+    findings = with_causes_in_scripts(whole.findings, others)
+    return replace(whole, findings=tuple(put_training_before_answers(findings)))
 
 
 class _OfAnswerFiles(NamedTuple):

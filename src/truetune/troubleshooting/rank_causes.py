@@ -34,6 +34,7 @@ from truetune.checks.explaining.project_traits import (
     read_code_words,
     read_precondition,
 )
+from truetune.checks.explaining.recognise_speed import GUIDES_OF_SPEED, speed_guides
 from truetune.checks.explaining.recognise_symptom import recognise_symptom
 from truetune.checks.explaining.search_topics import list_guide_topics, list_topics, search_topics
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
@@ -62,6 +63,10 @@ MAX_TELLING_LINES = 2
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 NAMES = ("Ollama", "Adafactor", "Axolotl", "Unsloth", "Lightning", "Python", "Slurm", "Docker")
 OUT_OF_MEMORY = "out-of-memory"
+SEVERAL_GPUS = "several-gpus"
+NEAR_SPEED, OTHER_SPEED = 0.9, 0.5
+"""What guides on other speeds keep of their share where a speed is named. Chosen, not measured: several GPUs stay near,
+and generation goes behind where seconds per step are named"""
 FLAT_GUIDE = "loss-does-not-fall"
 LOSS_FALLS = re.compile(
     r"\bloss\b(?P<between>[^.;:?!]{0,40}?)(?:\b(?:goes|went|comes|came|is|gets|got|going)\s+(?:\w+\s){0,2}(?:down|low)\b"
@@ -134,6 +139,7 @@ def choose_guides(question: str) -> tuple[tuple[Guide, float], ...]:
     shares = _shares_by_both(question)
     if _says_that_the_loss_falls(question):
         shares = {name: one for name, one in shares.items() if name != FLAT_GUIDE} or shares
+    shares = _shares_of_speed(question, shares)
     if not shares:
         return tuple((guide, 1.0) for guide in GUIDES)
     best = max(shares.values())
@@ -170,6 +176,21 @@ def _shares_by_both(question: str) -> dict[str, float]:
         + SENTENCES_WEIGHT * by_sentences.get(name, 0.0)
         for name in by_pages.keys() | by_sentences.keys()
     }
+
+
+def _shares_of_speed(question: str, shares: Mapping[str, float]) -> dict[str, float]:
+    """The shares of guides on speed alone, where the question names one and no other fault; else all."""
+    named = speed_guides(question)
+    if not named:
+        return dict(shares)
+    best = max(shares.values(), default=1.0)
+    # A unit that is named (steps, tokens) says which speed it is about.
+    others = {
+        name: share * (NEAR_SPEED if name == SEVERAL_GPUS else OTHER_SPEED)
+        for name, share in shares.items()
+        if name in GUIDES_OF_SPEED
+    }
+    return others | dict.fromkeys(named, best)
 
 
 def _shares(scores: Mapping[str, float]) -> dict[str, float]:

@@ -99,14 +99,14 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any]]] = {
         {**LLAMA_FACTORY, "eval_strategy": "no", "eval_steps": None}, NONE,
     ),
     "dpo at the rate of sft": (
-        "dpo-too-weak-or-frozen", "warning", "far above", {**DPO, "learning_rate": 2e-5}, NONE,
+        "learning-rate-far-from-published", "warning", "far above", {**DPO, "learning_rate": 2e-5}, NONE,
     ),
     "dpo of an adapter at the rate of all weights": (
-        "dpo-too-weak-or-frozen", "warning", "far below",
+        "learning-rate-far-from-published", "warning", "far below",
         {**LLAMA_FACTORY, "stage": "dpo", "pref_beta": 0.1, "learning_rate": 5e-7}, NONE,
     ),
     "sft at the rate of dpo": (
-        "dpo-too-weak-or-frozen", "warning", "far below", {**LLAMA_FACTORY, "learning_rate": 5e-7}, NONE,
+        "learning-rate-far-from-published", "warning", "far below", {**LLAMA_FACTORY, "learning_rate": 5e-7}, NONE,
     ),
     "negative beta": (
         "preference-beta-out-of-range", "error", "preferred", {**DPO, "learning_rate": 1e-6, "beta": -0.1}, NONE,

@@ -107,7 +107,7 @@ Trainer(model, TrainingArguments("out"), train_dataset=rows).train()
 
 
 def test_a_class_that_is_the_same_in_each_row(tmp_path: Path) -> None:
-    rule = "answers-nearly-all-alike"
+    rule = "few-distinct-answers"
     assert found(tmp_path, CLASSIFIER.format(label="language"), rule)
     assert not found(tmp_path, CLASSIFIER.format(label="team"), rule)
 

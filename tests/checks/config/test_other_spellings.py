@@ -114,7 +114,7 @@ SFTTrainer(model=model, args=SFTConfig(output_dir="out", learning_rate=RATE), tr
 def test_rates_of_programs(script: str, speaks: bool, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(script, encoding="utf-8")
-    report = truetune.check([str(path)], select=["dpo-too-weak-or-frozen"])
+    report = truetune.check([str(path)], select=["learning-rate-far-from-published"])
     assert bool(report.findings) == speaks
 
 

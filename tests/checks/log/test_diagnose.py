@@ -82,7 +82,7 @@ def test_data_give_a_constant_answer_away(tmp_path: Path) -> None:
     of_data, of_loss = sorted(
         diagnose(state, data=data, tokenizer=str(TOKENIZER)).findings, key=lambda one: one.rule
     )
-    assert of_data.rule == "answers-nearly-all-alike"
+    assert of_data.rule == "few-distinct-answers"
     assert "180 of 200 rows" in of_data.message
     assert of_loss.rule == "shortcut-loss"
     assert "90%" in of_loss.message
@@ -104,7 +104,7 @@ def test_rows_of_the_wrong_column_are_told_beside_the_log(tmp_path: Path) -> Non
     log.write_text(
         "".join(json.dumps({"step": i, "loss": loss}) + "\n" for i, loss in enumerate(losses, 1))
     )
-    for answer, found in (("state", ["answers-nearly-all-alike"]), ("training_text", [])):
+    for answer, found in (("state", ["few-distinct-answers"]), ("training_text", [])):
         columns = {"instruction": "problem", "output": answer}
         report = diagnose(log, data=str(data), tokenizer=str(TOKENIZER), map=columns)
         assert [one.rule for one in report.findings] == found

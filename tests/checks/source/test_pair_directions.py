@@ -111,7 +111,51 @@ for row in data:
         rows.append({"chosen": row["response_a"], "rejected": row["response_b"]})
 """,
 }
+HELPERS = """
+def mean_rank(a):
+    return sum(a["ranks"].values()) / len(a["ranks"])
+def quality(a):
+    \"\"\"Of all annotators.\"\"\"
+    ranks = [one["rank"] for one in a["votes"]]
+    return -np.mean(ranks)
+def reward_of(a):
+    if not a["votes"]:
+        return 0
+    return model(a)
+def sort_key_of_rank(a):
+    return turned(a)
+"""
+
+
+def ordered_by(key: str, chosen: str, rejected: str) -> str:
+    """A pair of the first and the last of a list that is sorted by a key."""
+    return HELPERS + made_by(f'ranked = sorted(row["answers"], key={key})', chosen, rejected)
+
+
+WRONG |= {
+    "mean of ranks": ordered_by("mean_rank, reverse=True", FIRST, LAST),
+    "helper in a lambda": ordered_by("lambda a: mean_rank(a), reverse=True", FIRST, LAST),
+    "negated in the helper": ordered_by("quality", FIRST, LAST),
+    "numpy's mean": ordered_by('lambda a: np.mean(a["ratings"])', FIRST, LAST),
+    "method of an array": ordered_by('lambda a: np.array(a["scores"]).mean()', FIRST, LAST),
+    "loop over votes": ordered_by('lambda a: sum(v["score"] for v in a["votes"])', FIRST, LAST),
+    "taken from a number": ordered_by('lambda a: 5 - a["rank"]', FIRST, LAST),
+    "name of the helper": ordered_by("reward_of", FIRST, LAST),
+    "least of ranks is last": HELPERS
+    + made_by(
+        'best, worst = max(row["answers"], key=mean_rank), min(row["answers"], key=mean_rank)',
+        'best["text"]',
+        'worst["text"]',
+    ),
+}
 RIGHT = {
+    "mean of ranks": ordered_by("mean_rank", FIRST, LAST),
+    "helper in a lambda": ordered_by("lambda a: -mean_rank(a), reverse=True", FIRST, LAST),
+    "negated in the helper": ordered_by("quality, reverse=True", FIRST, LAST),
+    "two columns": ordered_by('lambda a: a["votes"] - a["errors"]', FIRST, LAST),
+    "key that may be turned": ordered_by("sort_key_of_rank, reverse=True", FIRST, LAST),
+    "part of a number": ordered_by('lambda a: 1 / a["rank"], reverse=True', FIRST, LAST),
+    "times minus one": ordered_by('lambda a: -1 * a["score"]', FIRST, LAST),
     "descending": made_by(f'ranked = sorted(row["answers"], {SCORE}, reverse=True)', FIRST, LAST),
     "ascending ranks": made_by(
         'ranked = sorted(row["answers"], key=itemgetter("rank"))', FIRST, LAST
@@ -184,3 +228,14 @@ def test_pairs_that_are_the_wrong_way_round_are_found(code: str) -> None:
 @pytest.mark.parametrize("code", RIGHT.values(), ids=RIGHT)
 def test_pairs_that_are_right_are_left_alone(code: str) -> None:
     assert count_findings(code) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "is_judged"), [("mean_rank", True), ("lambda a: a['value']", False), ("len", False)]
+)
+def test_pairs_of_an_unknown_order_are_not_judged(key: str, is_judged: bool) -> None:
+    module = parse_module(HEAD + ordered_by(key, FIRST, LAST), "pairs.py")
+    rule = find_rule("pairs-built-the-wrong-way-round")
+    result = run_rule(module, rule)
+    assert not result.findings
+    assert (not result.not_judged) == is_judged

@@ -49,6 +49,74 @@ def test_names_of_a_wrapper(saved: str, file: str, load: str, count: int, tmp_pa
     assert len(findings) == count
 
 
+COMPILED = """
+import os
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("some/base").cuda()
+{wrap}
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in batches:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+torch.save({saved}, f"{{out}}/model.pt")
+"""
+SAMPLE = """
+import os, sys
+from pathlib import Path
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+folder = sys.argv[1]
+model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained("some/base"))
+state = torch.load({file}, map_location="cpu")
+{load}
+"""
+COMPILE, LORA = "model = torch.compile(model)", "model = get_peft_model(model, LoraConfig())"
+PARTS = "{'model': model.state_dict(), 'optimizer': optimizer.state_dict(), 'step': 3}"
+
+
+@pytest.mark.parametrize(
+    ("wrap", "saved", "file", "load", "said"),
+    [
+        (COMPILE, "model.state_dict()", 'f"{folder}/model.pt"', LENIENT, "_orig_mod."),
+        (COMPILE, "model.state_dict()", 'os.path.join(folder, "model.pt")', LENIENT, "_orig_mod."),
+        (COMPILE, "model.state_dict()", 'Path(folder) / "model.pt"', LENIENT, "_orig_mod."),
+        (COMPILE, "model.state_dict()", 'folder + "/model.pt"', LENIENT, "stay random"),
+        (LORA, "model.state_dict()", 'f"{folder}/model.pt"', LENIENT, "base_model.model."),
+        ("", PARTS, 'f"{folder}/model.pt"', LENIENT, "parts (model, optimizer, step)"),
+        (
+            "",
+            PARTS,
+            'f"{folder}/model.pt"',
+            "model.load_state_dict(state['model'], strict=False)",
+            "",
+        ),
+        ("", "model.state_dict()", 'f"{folder}/model.pt"', LENIENT, ""),
+        (COMPILE, "model._orig_mod.state_dict()", 'f"{folder}/model.pt"', LENIENT, ""),
+        (COMPILE, "model.state_dict()", 'f"{folder}/other.pt"', LENIENT, ""),
+        (COMPILE, "model.state_dict()", 'f"{folder}{name}"', LENIENT, ""),
+        (COMPILE, "model.state_dict()", 'f"{folder}/model.pt"', "model.load_state_dict(state)", ""),
+        (
+            COMPILE,
+            "model.state_dict()",
+            'f"{folder}/model.pt"',
+            "state = {k.removeprefix('_orig_mod.'): v for k, v in state.items()}\n" + LENIENT,
+            "",
+        ),
+        (LORA, "model.merge_and_unload().state_dict()", 'f"{folder}/model.pt"', LENIENT, ""),
+    ],
+)
+def test_names_that_fit_no_weight(
+    wrap: str, saved: str, file: str, load: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(COMPILED.format(wrap=wrap, saved=saved), encoding="utf-8")
+    (tmp_path / "sample.py").write_text(SAMPLE.format(file=file, load=load), encoding="utf-8")
+    findings = lint([tmp_path / "sample.py"], select=["wrapper-keys-not-loaded"]).findings
+    assert [said in one.message for one in findings] == ([True] if said else [])
+
+
 MERGE = """
 from peft import PeftModel
 from transformers import AutoModelForCausalLM

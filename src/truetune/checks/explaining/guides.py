@@ -107,7 +107,7 @@ GUIDES = (
             Cause("activations overflow in float16: a bfloat16 model loaded as float16, most of all Gemma and T5",
                   "only exclamation marks !!!!, empty or pad tokens, nan or inf logits; on a T4 or V100 in half "
                   "precision",
-                  ("fp16-overflow", "activations-leave-fp16")),
+                  ("fp16-overflow", "server-casts-to-float16", "activations-leave-fp16")),
             Cause("batches of prompts are padded on the right",
                   "only one prompt of a batch is answered well; a single question alone is fine, batched answers are "
                   "broken",
@@ -129,7 +129,7 @@ GUIDES = (
                   ("generation-length-not-set", "answers-are-cut-off")),
             Cause("a stop string stands inside the answers: stop=['\\n'], or PARAMETER stop of a Modelfile",
                   "empty answers or only the first line, list or heading is missing; stop sequences",
-                  ("generation-settings-distort-answers", "modelfile-parameters-distort-answers")),
+                  ("generation-settings-distort-answers", "modelfile-parameters-unfit")),
             Cause("Ollama cuts prompts at num_ctx (4,096 tokens by default), and drops their beginning: the documents"
                   " and the system prompt",
                   "ollama ignores the documents or context of RAG, forgets the beginning; truncating input prompt",
@@ -307,7 +307,7 @@ GUIDES = (
             Cause("another column, the template's text or the prompt is supervised, and not the answer",
                   "the loss falls fast to near zero; rubbish output; one answer to all inputs",
                   ("recites-another-field", "recites-one-answer", "prompt-supervised")),
-            Cause("the answers of the rows are all alike", "one answer to everything", ("answers-nearly-all-alike",)),
+            Cause("the answers of the rows are all alike", "one answer to everything", ("few-distinct-answers",)),
             Cause("labels are shifted twice", "answers skip every second token", ("double-label-shift",)),
             Cause("the configuration trains the demo data of its framework, and no row of your own: the file is"
                   " registered nowhere, or its name was not put in",
@@ -337,7 +337,7 @@ GUIDES = (
                   "trained on Alpaca text (### Instruction), asked by the chat template",
                   ("asked-in-another-form", "served-template-differs")),
             Cause("most rows have one label, or refuse", "always the same class; the model refuses everything",
-                  ("answers-nearly-all-alike", "refusals-in-answers")),
+                  ("few-distinct-answers", "refusals-in-answers")),
             Cause("the adapter was loaded frozen, or gets no gradient", "weights never moved",
                   ("adapter-loaded-frozen", "trained-tensors-without-gradient", "adapter-without-effect")),
             Cause("a step is smaller than bfloat16 can hold", "weights never moved",
@@ -802,7 +802,7 @@ GUIDES = (
                   "which is the "
                   "mean over classes. Look at the recall of each class, and at a matrix of confusion",
                   "accuracy 0.94 but macro F1 0.31; macro and micro average differ, imbalanced classes",
-                  ("one-answer-to-all", "answers-nearly-all-alike")),
+                  ("one-answer-to-all", "few-distinct-answers")),
             Cause("the reference is searched inside the answer (`gold in answer`): a letter, a digit or a short word "
                   "stands in nearly any text, and a long answer that names all options is right each time. Compare "
                   "parsed answers", "accuracy 97 % but answers read wrong; substring match, contains",
@@ -1206,7 +1206,7 @@ GUIDES = (
             Cause("the context is so long that its cache takes the GPU, and layers stay on the CPU: lower num_ctx (-c,"
                   " --max-model-len), quantize the cache",
                   "ollama ps shows 48%/52% CPU/GPU, with a SIZE far above the file's; num_ctx 131072; KV cache",
-                  ("modelfile-parameters-distort-answers",)),
+                  ("modelfile-parameters-unfit",)),
             Cause("layers that do not fit the GPU are left on the CPU or offloaded: a smaller quantization",
                   "ollama ps shows 48%/52% CPU/GPU; offloaded 29/49 layers to GPU; on the meta device, "
                   "offloaded to the cpu or disk",
@@ -1339,7 +1339,7 @@ GUIDES = (
                   ("preference-pairs-identical", "pair-truncated-on-one-side", "pair-sides-not-comparable")),
             NO_ANSWER_TOKEN,
             Cause("the learning rate is too low, or beta does not fit", "loss falls by a hair from ln 2",
-                  ("dpo-too-weak-or-frozen", "preference-beta-out-of-range", "dpo-stuck-at-ln2")),
+                  ("learning-rate-far-from-published", "preference-beta-out-of-range", "dpo-stuck-at-ln2")),
             Cause("the adapter is frozen", "loss at ln 2, gradient norm is 0",
                   ("trained-tensors-without-gradient", "adapter-loaded-frozen", "dpo-stuck-at-ln2")),
             Cause("label smoothing of 0.5: both orders of a pair count the same",
@@ -1367,7 +1367,7 @@ GUIDES = (
                   "with another model (precompute_ref_log_probs), or ref_model is the base of the tuned policy. "
                   "Compute them again with the model that training begins with",
                   "the loss does not begin at ln 2; rewards chosen and rejected are -14 at the very first step",
-                  ("rewards-not-zero-at-first", "policy-differs-from-its-reference")),
+                  ("rewards-not-zero-at-first", "reference-is-another-model", "policy-differs-from-its-reference")),
             Cause("the sides are exchanged", "perfect curves, and the wrong preference", ("preference-pairs-swapped",)),
             Cause("the run has too few optimizer steps: pairs x epochs / (batch x accumulation x GPUs), or max_steps "
                   "of a test",

@@ -2,12 +2,14 @@
 
 ## What it does
 Reads files of nvidia-smi beside the log of a training (the table, or `--query-gpu` as CSV): utilization and memory of
-each GPU, the median of several readings. It fires where all GPUs that hold memory are below 30 percent, and where one
-of several holds none while others do.
+each GPU, the mean of several readings. It fires where all GPUs that hold memory are below 30 percent, where one of
+several holds none while others do, and where in nearly all of ten readings and more one GPU alone works, now this one
+and now that.
 
 ## Why it is bad
 A GPU that waits for something else (data, copies to the CPU's memory, evaluation, other processes) makes a run as slow
-as that is. Free memory says that offloading, checkpointing or a tiny batch are not needed.
+as that is. GPUs that work one after another are as fast as one of them: layers were spread over them. Free memory says
+that offloading, checkpointing or a tiny batch are not needed.
 
 ## Example
 ```yaml
@@ -41,6 +43,7 @@ A single reading may fall between two steps, or into an evaluation: `nvidia-smi 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -54,6 +57,22 @@ UNUSED_BYTES = 1.5 * GIB
 """A context of CUDA alone takes half a GiB; weights of a model take more"""
 FREE_SHARE = 0.5
 """Of the memory, from which on free memory is worth a word"""
+
+BUSY_PERCENT, MIN_READINGS, MIN_ALONE = 50.0, 10, 0.8
+"""Utilization of a GPU that works, readings in which one does, and the share of them in which it is alone.
+
+Chosen, not measured: of two GPUs that each work half of the time by chance, one is alone in two of three."""
+
+
+class Turns(NamedTuple):
+    """GPUs that work one after another."""
+
+    alone: int
+    """Readings in which one works alone"""
+    readings: int
+    """Readings in which any works"""
+    gpus: int
+    """GPUs that were seen to work alone"""
 
 
 class GpusMostlyIdle(LogRule):
@@ -80,7 +99,10 @@ class GpusMostlyIdle(LogRule):
         unused = [gpu for gpu in gpus if gpu not in working and _is_idle(gpu)]
         if unused:
             yield self._finding_of_unused(unused, gpus)
-        if all(_is_idle(gpu) for gpu in working):
+        turns = _turns_of(working)
+        if turns is not None:
+            yield self._finding_of_turns(working, turns)
+        elif all(_is_idle(gpu) for gpu in working):
             yield self._finding_of_waiting(working)
 
     def _finding_of_unused(
@@ -95,6 +117,18 @@ class GpusMostlyIdle(LogRule):
             evidence=[describe_gpus(gpus)],
         )
 
+    def _finding_of_turns(self, working: Sequence[GpuReading], turns: Turns) -> Finding:
+        """GPUs of which one computes at a time."""
+        return self.finding(
+            f"the {len(working)} GPUs compute one after another: in {turns.alone:,} of {turns.readings:,} readings one"
+            f" of them alone works, each of {turns.gpus} in its turn",
+            "the layers of one model are spread over the GPUs: remove device_map and start one process for each GPU"
+            " (torchrun --nproc_per_node, accelerate launch --num_processes); a model that one GPU can't hold is"
+            " shared out by FSDP or DeepSpeed ZeRO-3",
+            severity="warning",
+            evidence=[describe_gpus(working)],
+        )
+
     def _finding_of_waiting(self, working: Sequence[GpuReading]) -> Finding:
         """GPUs that hold the model and compute little."""
         return self.finding(
@@ -103,6 +137,27 @@ class GpusMostlyIdle(LogRule):
             " the data loader (dataloader_num_workers), tiny batches, a slow disk or network",
             evidence=[describe_gpus(working), *_free_memory(working)],
         )
+
+
+def _turns_of(gpus: Sequence[GpuReading]) -> Turns | None:
+    """How often one GPU alone works; None where the readings are few, or several work at once."""
+    counts = {len(gpu.samples) for gpu in gpus}
+    if len(gpus) < 2 or len(counts) > 1:
+        return None
+    at_work = [
+        snapshot
+        for snapshot in zip(*(gpu.samples for gpu in gpus), strict=True)
+        if max(snapshot) >= BUSY_PERCENT
+    ]
+    alone = [one for one in at_work if sorted(one)[-2] < IDLE_PERCENT]
+    workers = {one.index(max(one)) for one in alone}
+    if len(at_work) < MIN_READINGS or len(workers) < 2:
+        return None
+    return (
+        Turns(len(alone), len(at_work), len(workers))
+        if len(alone) >= MIN_ALONE * len(at_work)
+        else None
+    )
 
 
 def _is_idle(gpu: GpuReading) -> bool:

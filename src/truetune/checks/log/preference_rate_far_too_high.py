@@ -49,7 +49,7 @@ MIN_POINTS = 10
 MARGIN, LOSS = 10.0, 1e-3
 """At the end. Chosen, not measured: published runs of DPO end with margins below 3 and losses above 0.3"""
 USUAL_OF_ALL, USUAL_OF_ADAPTER = (5e-7, 5e-6), (5e-6, 5e-5)
-"""Published rates (dpo-too-weak-or-frozen)"""
+"""Published rates (learning-rate-far-from-published)"""
 HIGH_OF_ALL, HIGH_OF_ADAPTER = 2e-5, 2e-4
 """Chosen, not measured: four times the highest usual rate, so that a bold rate alone is not named"""
 

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.count_optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_log
 from truetune.checks.findings import Finding
@@ -59,6 +60,23 @@ FALL_OF_PAIRS = 0.015
 """The same of preference losses, whose first value is ln 2 and whose noise is far smaller"""
 NEAR_LN2 = 0.02
 """Share by which the first loss of a preference run is off ln 2; language losses seldom are that low at first"""
+
+BYTES_A_TOKEN = 3.0
+"""Of the texts of a chat with its markers; English text alone has about four"""
+MIN_JOINED = 2
+"""Rows of a packed sequence, from which packing is a reason for few steps"""
+
+
+class PackedRun(NamedTuple):
+    """What packing makes of the rows of a run."""
+
+    rows: int
+    tokens: float
+    """By the bytes of their texts"""
+    limit: int
+    sequences: int
+    a_step: int | None
+    """Packed sequences of an optimizer step; None where the settings do not say it"""
 
 
 class RunEndedAfterFewSteps(LogRule):
@@ -99,12 +117,13 @@ class RunEndedAfterFewSteps(LogRule):
             return
         loss = log.curve("loss").finite()
         plural = "s" * (made.most != 1)
+        packed = _packed_size(log)
         yield self.finding(
             f"the run made {made.most:,} optimizer step{plural} in all, and its loss went from"
             f" {loss.value[0]:.4g} to {loss.value[-1]:.4g}: too few to learn from",
-            _remedy(made),
+            _remedy_of_packing(made, packed) if packed is not None else _remedy(made),
             severity="warning" if made.most < FEW else "info",
-            evidence=(made.why,),
+            evidence=(made.why, *_evidence_of_packing(packed)),
             figure=draw_curves("loss", {"loss": loss}),
         )
 
@@ -152,6 +171,51 @@ def _is_zero(log: RunLog, name: str) -> bool:
     """Was it logged, and 0 each time?"""
     curve = log.curve(name).finite()
     return bool(curve) and not curve.value.any()
+
+
+def _packed_size(log: RunLog) -> PackedRun | None:
+    """What packing makes of the rows that settings beside a log name; None without packing, or of several settings."""
+    rows = log.files_beside.rows
+    if len(rows) != 1 or not rows[0].is_packed or not rows[0].limit or not rows[0].text_bytes:
+        return None
+    tokens = rows[0].text_bytes / BYTES_A_TOKEN
+    sequences = math.ceil(tokens / rows[0].limit)
+    # Rows that fill a sequence each are packed, and yet their number is the reason.
+    if sequences > rows[0].rows / MIN_JOINED:
+        return None
+    return PackedRun(rows[0].rows, tokens, rows[0].limit, sequences, _sequences_a_step(log))
+
+
+def _sequences_a_step(log: RunLog) -> int | None:
+    """The packed sequences of an optimizer step, by the settings beside the log and the processes that it names."""
+    beside = log.files_beside
+    batch = beside.setting("per_device_train_batch_size")
+    accumulation = beside.setting("gradient_accumulation_steps")
+    if batch is None or not isinstance(batch.value, int):
+        return None
+    times = accumulation.value if accumulation is not None else 1
+    processes = (log.output.settings.world if log.output is not None else None) or 1
+    return batch.value * times * processes if isinstance(times, int) else None
+
+
+def _evidence_of_packing(packed: PackedRun | None) -> Iterator[str]:
+    """The arithmetic of rows, packed sequences and steps."""
+    if packed is None:
+        return
+    a_step = f", and a step takes {packed.a_step:,} of them" if packed.a_step else ""
+    yield (
+        f"packing joins {packed.rows:,} rows (about {round(packed.tokens, -3):,.0f} tokens by their text)"
+        f" into about {packed.sequences:,} sequences of {packed.limit:,} tokens{a_step}"
+    )
+
+
+def _remedy_of_packing(made: OptimizerSteps, packed: PackedRun) -> str:
+    """What gives more steps where rows are packed."""
+    return (
+        "lower gradient_accumulation_steps and the batch to 1, switch packing off or pack to a shorter sequence (rows"
+        f" have about {packed.tokens / packed.rows:,.0f} tokens each), or train for more epochs:"
+        f" {made.most:,} step{'s' * (made.most != 1)} come of so few sequences"
+    )
 
 
 def _remedy(made: OptimizerSteps) -> str:

@@ -61,8 +61,12 @@ WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 RULE_SHARE = 0.95
 """Share from which length, or a sort, seems to be what the pairs were built by"""
 
-
+MAY_BE_EXCHANGED = "check whether the sides were exchanged"
 REMEDY = "balance the lengths of both sides, or use a loss that is normalised by length"
+REMEDY_WHERE_LENGTH_TELLS_ALL = (
+    "read ten pairs first: where chosen is the worse answer, exchange the sides (--map chosen=rejected --map"
+    f" rejected=chosen) and correct what built them; else {REMEDY}"
+)
 REMEDY_WHERE_ASKED = f"nothing to do where this length is what you want to teach; else {REMEDY}"
 MAX_PROMPT_CHARS = 4_000
 ASKED_SHARE = 0.5
@@ -165,12 +169,14 @@ class PreferenceLengthBias(PairRule):
                     " words: then the length is a part of what is taught",
                 )
                 if is_asked
-                else _causes_of_a_rule(share, word, self.scored)
+                else tuple(_causes_of_a_rule(share, word, self.scored))
             )
+            is_suspect = any(MAY_BE_EXCHANGED in reason for reason in reasons)
+            remedy = REMEDY_WHERE_LENGTH_TELLS_ALL if is_suspect else REMEDY
             yield self.finding(
                 f"the {word} answer is the chosen one in {share:.0%} of the pairs whose lengths"
                 " differ",
-                REMEDY_WHERE_ASKED if is_asked else REMEDY,
+                REMEDY_WHERE_ASKED if is_asked else remedy,
                 severity="warning" if is_clear and not is_asked else "info",
                 evidence=[
                     (
@@ -208,7 +214,7 @@ def _causes_of_a_rule(share: float, word: str, scored: tuple[int, int]) -> Itera
         return
     other = "shorter" if word == "longer" else "longer"
     yield (
-        f"so near to 100 % is no judgement: check whether the sides were exchanged when the pairs were built (a sort"
+        f"so near to 100 % is no judgement: {MAY_BE_EXCHANGED} when the pairs were built (a sort"
         f" in the wrong direction, rank taken for score, columns read in the other order; then the {other} answer is"
         " the better one), or whether they were chosen by length: read ten pairs"
     )

@@ -136,7 +136,7 @@ class PreferencePairsSwapped(PairRule):
         """What a file beside the pairs says of the two answers."""
         if self.candidates is None:
             self.candidates = read_candidate_scores(row.origin.file)
-        return self.candidates.compare(texts.chosen, texts.rejected)
+        return self.candidates.compare(texts.chosen, texts.rejected, texts.prompt)
 
     def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
         """Remember the end of the one side that ends within a sentence, where the other side does not."""

@@ -2,7 +2,7 @@
 
 ## What it does
 Looks for answers that are such a word and nothing else. A word that prompts name as a possible answer ("say N/A if
-...") is meant; so is one that most answers are, which `answers-nearly-all-alike` judges.
+...") is meant; so is one that most answers are, which `few-distinct-answers` judges.
 
 ## Why it is bad
 An empty cell of a table became text on its way (pandas writes `nan`, `str(None)` writes `None`), and the model learns

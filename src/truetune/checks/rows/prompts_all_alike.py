@@ -52,7 +52,7 @@ from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity
 
 MIN_ROWS = 20
-"""Rows from which it says something, as of `answers-nearly-all-alike`"""
+"""Rows from which it says something, as of `few-distinct-answers`"""
 # Chosen, not measured: a few broken rows or a second task of some rows leave the others alike.
 ALIKE_SHARE = 0.95
 """Share of the rows that have the commonest prompt"""
@@ -66,7 +66,7 @@ MIN_WORDS = 3
 ONE_ANSWER = 0.95
 """Share of one answer from which the answers do not differ"""
 MAX_LABEL = 40
-"""Characters up to which an answer may be a label, as of `answers-nearly-all-alike`"""
+"""Characters up to which an answer may be a label, as of `few-distinct-answers`"""
 ROWS_A_LABEL = 5
 """Rows that a label has on average, at least"""
 MAX_KEPT = 100_000

@@ -90,7 +90,7 @@ CHATS_REMEDY = (
 )
 IS_PROMPT = np.ones(len(Source), dtype=np.bool_)
 IS_PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, Source.BOS]] = False
-"""Answers that are alike are `answers-nearly-all-alike`"""
+"""Answers that are alike are `few-distinct-answers`"""
 
 
 class SharedTextIsLearned(DataRule):

@@ -4,7 +4,8 @@
 Follows both sides of a pair (`{"chosen": ..., "rejected": ...}`) back to how they are picked: a place of a sorted
 list, `max` and `min`, `argmax`, `sort_values`, or the arm of a test that compares two scores or names a winner. It
 speaks where the name of what they are ordered by says which is better (`score`, `reward`, `rating`: more; `rank`,
-`loss`, `toxicity`: less), and chosen is the worse one.
+`loss`, `toxicity`: less), and chosen is the worse one. A key that is a function of the project (`key=mean_rank`) is
+followed to the column that it reads. Sides whose order is not known are not judged.
 
 ## Why it is bad
 DPO and its kin learn the difference of both sides. Exchanged, the model is trained towards the worst answers, while its
@@ -41,28 +42,38 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.pair_directions_in_runs import wrong_pairs
+from truetune.checks.source.evidence.pair_directions_in_runs import ordered_pairs, wrong_pairs
 from truetune.source.module import Module
 
 
-def _sides_of_pairs(module: Module) -> Iterator[ast.AST]:
-    """Where a script writes `chosen`."""
-    for node in module.nodes(ast.Constant):
-        if node.value == "chosen":
-            yield node
+def _ordered_pairs(module: Module) -> Iterator[ast.AST]:
+    """The pairs that a script builds, and of which it is known how both sides were picked."""
+    if "chosen" in module.text:
+        yield from ordered_pairs(module)
 
 
 class PairsBuiltTheWrongWayRound(SourceRule):
     code = "SRC181"
     symptoms = ("dpo-without-effect",)
     severity = "error"
-    looks_at = CodePlaces("sides of pairs", _sides_of_pairs)
+    looks_at = CodePlaces("pairs whose sides are ordered by a score or a rank", _ordered_pairs)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for found in wrong_pairs(module):
             yield self.finding(
                 f"the pair is the wrong way round: {found.why}",
-                "exchange chosen and rejected, or turn the order around (reverse=True)",
+                f"exchange chosen and rejected, or turn the order around{_how_to_turn(found.ordering)}",
                 cases=[case_at(module, found.node), case_at(module, found.ordering)],
             )
+
+
+def _how_to_turn(ordering: ast.AST) -> str:
+    """The argument that turns an order around, where its call has one."""
+    if not isinstance(ordering, ast.Call):
+        return ""
+    called = ast.unparse(ordering.func).rpartition(".")[2]
+    if called not in ("sort", "sorted"):
+        return ""
+    is_given = any(one.arg == "reverse" for one in ordering.keywords)
+    return " (without reverse=True)" if is_given else " (reverse=True)"

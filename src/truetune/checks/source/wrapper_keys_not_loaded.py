@@ -1,15 +1,16 @@
-"""Weights are saved from a wrapper and loaded with `strict=False`: no name fits, and nothing is loaded.
+"""Weights are saved under other names than `strict=False` loads them by: no name fits, and nothing is loaded.
 
 ## What it does
 Looks for `torch.save` of the `state_dict()` of a model that is wrapped (`DistributedDataParallel`, `DataParallel`,
-`torch.compile`), and for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in one
-script or in one beside the script that trains. What takes the prefix away again (`replace("module.", "")`,
-`.module.state_dict()`, `unwrap_model`) is left alone.
+`torch.compile`, a LoRA of peft), or of a dictionary that holds it as a part (`{"model": ..., "optimizer": ...}`), and
+for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in one script or in one beside
+the script that trains. What takes the prefix away again (`replace("module.", "")`, `.module.state_dict()`,
+`unwrap_model`), or takes the part out, is left alone.
 
 ## Why it is bad
 The wrapper's names begin with `module.` (`_orig_mod.` where it was compiled), and the plain model has none of them.
 `strict=False` leaves out every key that does not fit, without a word: the model keeps the weights of the base, and the
-answers are the base's.
+answers are the base's. A model that was made by `from_config` keeps its random weights, and answers in garbage.
 
 ## Example
 ```python
@@ -65,9 +66,23 @@ PREFIXES = (
     ("torch.nn.DataParallel", "module."),
     ("torch.nn.parallel.DataParallel", "module."),
     ("torch.compile", "_orig_mod."),
+    ("peft.get_peft_model", "base_model.model."),
+    ("peft.PeftModel*.from_pretrained", "base_model.model."),
 )
 """Wrapper -> what stands before the names of the weights in its state"""
-SPELLED = ("module.", "_orig_mod")
+SAVE_THE_INSIDE = (
+    "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one model._orig_mod; of a"
+    " file that is written already, take the prefix off the names), and load with strict=True"
+)
+SAVE_THE_ADAPTER = (
+    "save the adapter by model.save_pretrained(FOLDER), and load it by PeftModel.from_pretrained(base, FOLDER); or save"
+    " model.merge_and_unload().state_dict(), and load that with strict=True"
+)
+TAKE_THE_PART = "load the part: load_state_dict(torch.load(FILE)[{part!r}]), with strict=True"
+OPTIMIZER = re.compile(r"opt|sched|scaler|ema|rng|loader", re.I)
+"""Names of parts that hold no model"""
+MAX_DEPTH, MAX_PARTS = 6, 4
+SPELLED = ("module.", "_orig_mod", "base_model.")
 METHODS = ("unwrap_model", "extract_model_from_parallel", "removeprefix", "consume_prefix")
 """Signs that a script takes the prefix away: in a text, and as code"""
 
@@ -76,9 +91,11 @@ class Saved(NamedTuple):
     """A state that is saved from a wrapper."""
 
     case: Case
-    prefix: str
+    keys: str
+    """How its names begin, or what they are in place of names of weights"""
     name: re.Pattern[str]
     """What the name of the file looks like"""
+    remedy: str
 
 
 def _lenient_loads(module: Module) -> Iterator[Call]:
@@ -105,11 +122,10 @@ class WrapperKeysNotLoaded(SourceRule):
                 (one for one in saved if loaded and all(map(one.name.fullmatch, loaded))), None
             )
             if fitting is not None:
+                stays = _what_stays(module, call)
                 yield self.finding(
-                    f"the names of the saved weights begin with {fitting.prefix}, the model's do not, and strict=False"
-                    " leaves them all out: nothing is loaded",
-                    "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one"
-                    " model._orig_mod), and load with strict=True",
+                    f"{fitting.keys}, and strict=False leaves them all out: nothing is loaded{stays}",
+                    fitting.remedy,
                     cases=[case_at(module, call.node), fitting.case],
                 )
 
@@ -122,7 +138,38 @@ def _loaded_names(module: Module, load: Call) -> list[str]:
         return []
     if _prefix_of(module, load.receiver) is not None:
         return []
-    return [PurePath(name).name for name in possible_texts(module, maker.argument(0, "f"))]
+    return _base_names(module, maker.argument(0, "f"))
+
+
+def _base_names(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
+    """The names of the file, without its folder, which may be known at run time alone."""
+    texts = possible_texts(module, node)
+    if texts or node is None or depth > MAX_DEPTH:
+        return [PurePath(text).name for text in texts]
+    if isinstance(node, ast.JoinedStr):
+        last = node.values[-1] if node.values else None
+        text = str(last.value) if isinstance(last, ast.Constant) else ""
+        return [PurePath(text).name] if "/" in text else []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return _base_names(module, node.right, depth + 1)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        last_text = possible_texts(module, node.right)
+        return [PurePath(text).name for text in last_text if "/" in text]
+    if isinstance(node, ast.Call) and node.args:
+        name = module.flow.name(node.func) or ""
+        is_path = name.startswith(("os.path.join", "pathlib.")) or name.endswith("joinpath")
+        return _base_names(module, node.args[-1], depth + 1) if is_path else []
+    origins = [one.node for one in module.flow.origins(node) if one.node is not node]
+    found = [_base_names(module, one, depth + 1) for one in origins if isinstance(one, ast.expr)]
+    return [name for names in found for name in names] if found and all(found) else []
+
+
+def _what_stays(module: Module, load: Call) -> str:
+    """That the weights stay random, where the model was made without any; else empty."""
+    maker = module.flow.producing_call(load.receiver) if load.receiver is not None else None
+    if maker is not None and (maker.method == "from_config" or maker.named("*.from_config")):
+        return ", and the weights of a model that is made by from_config stay random"
+    return ""
 
 
 def _saved_states(module: Module) -> Iterator[Saved]:
@@ -137,15 +184,45 @@ def _saved_states(module: Module) -> Iterator[Saved]:
 def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
     """The states that a file saves from wrappers, under names of which something is known."""
     for call in module.calls("torch.save"):
+        name = _file_pattern(module, call.argument(1, "f"))
+        parts = _parts_of(module, call.argument(0, "obj"))
+        if name is not None and parts:
+            keys = f"the file holds a dictionary of parts ({', '.join(parts)}), none of which is the name of a weight"
+            yield Saved(case_at(module, call.node), keys, name, TAKE_THE_PART.format(part=parts[0]))
+            continue
         state = module.flow.producing_call(call.argument(0, "obj"))
         if state is None or state.method != "state_dict" or state.receiver is None:
             continue
-        prefix, name = (
-            _prefix_of(module, state.receiver),
-            _file_pattern(module, call.argument(1, "f")),
-        )
+        prefix = _prefix_of(module, state.receiver)
         if prefix is not None and name is not None:
-            yield Saved(case_at(module, call.node), prefix, name)
+            keys = f"the names of the saved weights begin with {prefix}, the model's do not"
+            remedy = SAVE_THE_ADAPTER if prefix.startswith("base_model") else SAVE_THE_INSIDE
+            yield Saved(case_at(module, call.node), keys, name, remedy)
+
+
+def _parts_of(module: Module, saved: ast.expr | None) -> list[str]:
+    """The keys of a dictionary that is saved, that of the model's state first; empty where it holds no such state."""
+    nodes = [one.node for one in module.flow.origins(saved)] if saved is not None else []
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Dict):
+        return []
+    parts = {
+        key.value: value
+        for key, value in zip(nodes[0].keys, nodes[0].values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+    models = [
+        key
+        for key, value in parts.items()
+        if not OPTIMIZER.search(key) and _is_state(module, value)
+    ]
+    others = [key for key in parts if key not in models]
+    return [*models, *others][:MAX_PARTS] if models else []
+
+
+def _is_state(module: Module, value: ast.expr) -> bool:
+    """Is it what `state_dict()` gives?"""
+    made = module.flow.producing_call(value)
+    return made is not None and made.method == "state_dict"
 
 
 def _file_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:

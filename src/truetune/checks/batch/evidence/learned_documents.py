@@ -18,7 +18,7 @@ from truetune.checks.answer_diversity import AnswerDiversity
 from truetune.errors import name_list
 from truetune.render.rendering import Source
 
-# As for `answers-nearly-all-alike`: of fewer documents two classes at even odds look like one by
+# As for `few-distinct-answers`: of fewer documents two classes at even odds look like one by
 # chance.
 MIN_DOCUMENTS = 20
 """Documents from which answers that are not all one text are counted"""

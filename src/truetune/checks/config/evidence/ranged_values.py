@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.step_counts import max_steps_of_run, training_rows
+from truetune.checks.count_optimizer_steps import OptimizerSteps
 from truetune.checks.findings import Case
 from truetune.checks.hyperparameter_limits import (
     ASKED_EPOCHS,
@@ -31,6 +32,8 @@ from truetune.settings.config import Config
 
 MIN_ROWS = 20
 """Rows from which on somebody means to train; examples and trials of a script have a handful"""
+BOUND_OVER_ESTIMATE = 6
+"""Packed sequences at most (one byte a token, half full) for each that is likely (three bytes a token, full)"""
 SAME_SETTING = (
     "adam_beta1",
     "adam_beta2",
@@ -144,6 +147,15 @@ def _values_of_losses(config: Config, found: Mapping[str, Any]) -> dict[str, Any
     return {}
 
 
+def _may_fill_no_batch(config: Config, run: OptimizerSteps, rows: int) -> bool:
+    """May packed rows be too few for one batch?"""
+    size = config.spec.training.per_device_train_batch_size
+    if not config.spec.training.packing or not size:
+        return False
+    packed = (run.rows or rows) / BOUND_OVER_ESTIMATE if run.is_packed else rows
+    return packed < size if config.stack == "axolotl" else rows < size
+
+
 def _steps_and_rows(config: Config) -> dict[str, Any]:
     """The optimizer steps that epochs leave, or the share of an epoch that `max_steps` sees; nothing of few rows."""
     run, there = max_steps_of_run(config), training_rows(config)
@@ -151,10 +163,11 @@ def _steps_and_rows(config: Config) -> dict[str, Any]:
         return {}
     training = config.spec.training
     size = training.per_device_train_batch_size
-    if training.packing and size and there.count < size:
-        return {}  # no packed batch is full: `sample-packing-trains-no-step` is about that
+    if _may_fill_no_batch(config, run, there.count):
+        return {}  # `sample-packing-trains-no-step` is about that
     if not run.is_limit:
-        return {UPDATES: run.most, "steps": f"{run.most:,} optimizer step" + "s" * (run.most != 1)}
+        steps = f"{run.most:,} optimizer step" + "s" * (run.most != 1)
+        return {UPDATES: run.most, "steps": f"at most {steps}" if run.is_packed else steps}
     if not size:
         return {}
     seen = run.most * size * training.devices * max(1, training.gradient_accumulation_steps or 1)

@@ -27,6 +27,8 @@ MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
 # Above it the product of rows and epochs is no plan of a run; the value is left to `setting-out-of-range`.
 MAX_EPOCHS = 1e6
+SYSTEM_PROMPT_TOKENS = 64
+"""Tokens that a template adds to a row without a text in the file: the longest default system prompts have 50"""
 MAX_PARSED_BYTES = 50_000_000
 """Bytes of a file that has to be parsed to be counted."""
 
@@ -58,14 +60,31 @@ def max_steps_of_run(config: Config) -> OptimizerSteps | None:
     if epochs is None or not 0 < epochs < MAX_EPOCHS:
         return None
     processes, command = _processes_and_command(config)
+    packed = _packed_rows(config, rows)
+    counted = packed or rows
     return count_optimizer_steps(
-        rows.count,
-        f"{rows.why}; {processes} processes: {command}" if command else rows.why,
+        counted.count,
+        f"{counted.why}; {processes} processes: {command}" if command else counted.why,
         batch=size,
         accumulation=max(1, training.gradient_accumulation_steps or 1),
         processes=processes,
         epochs=epochs,
+        unit="rows" if packed is None else "packed sequences",
     )
+
+
+def _packed_rows(config: Config, rows: TrainingRows) -> TrainingRows | None:
+    """The sequences that packing makes of the rows at most; None where it joins none for certain, or is off."""
+    limit, text = config.limit, training_bytes(config)
+    if not config.spec.training.packing or not limit or text is None:
+        return None
+    # No tokenizer makes more tokens than there are bytes, and the markers of a template are fewer than those of JSON,
+    # beside a default system prompt. First fit leaves every sequence but one at least half full.
+    most = 2 * (text + SYSTEM_PROMPT_TOKENS * rows.count) // limit + 1
+    if most >= rows.count:
+        return None
+    why = f"{rows.why}, {text:,} bytes: packed into at most {most:,} sequences of {limit:,} tokens"
+    return TrainingRows(most, why)
 
 
 def _processes_and_command(config: Config) -> tuple[int, str]:

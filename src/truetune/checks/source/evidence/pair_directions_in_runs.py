@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.order_keys import is_more_better, key_of_function, name_of_node
 from truetune.source.module import Module
 from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.trace import (
@@ -30,7 +31,6 @@ from truetune.source.symbolic_execution.values import (
     NO_CONSTANT,
     Attribute,
     Choice,
-    Function,
     Item,
     Mapping,
     Operation,
@@ -41,20 +41,6 @@ from truetune.source.symbolic_execution.values import (
 )
 
 SIDES = ("chosen", "rejected")
-MORE_IS_BETTER = frozenset(
-    (
-        "score", "scores", "reward", "rewards", "rating", "ratings", "quality", "upvotes", "votes", "likes", "wins",
-        "elo", "points", "grade", "helpfulness", "correctness", "overall", "accuracy", "karma", "stars",
-    )
-)  # fmt: skip
-LESS_IS_BETTER = frozenset(
-    (
-        "rank", "ranks", "ranking", "loss", "perplexity", "ppl", "error", "errors", "distance", "penalty", "toxicity",
-        "downvotes", "nll", "harm", "mistakes", "wer", "cer", "losses", "perplexities", "distances", "penalties",
-    )
-)  # fmt: skip
-OPEN_NAMES = frozenset(("neg", "negative", "inverse", "inverted", "minus", "bad"))
-"""Words that turn the meaning of a name around"""
 WINNERS = frozenset(("winner", "better", "preferred", "preference", "best", "winning"))
 """Columns that name the better side"""
 LAST = 1_000
@@ -94,6 +80,17 @@ def wrong_pairs(module: Module) -> Iterator[WrongPair]:
             if id(found.node) in written and found.ordering not in seen:
                 seen.add(found.ordering)
                 yield found
+
+
+def ordered_pairs(module: Module) -> Iterator[ast.AST]:
+    """The pairs of a file whose order is known: by what a side was picked, or by the test of the arm it stands in."""
+    for trace in traces_of(module):
+        for chosen, rejected, node in _pairs(trace):
+            if _pick(trace, chosen) is not None or _pick(trace, rejected) is not None:
+                yield node
+        for frame, _, event in _sides_in_arms(trace):
+            if _better_side(frame) is not None:
+                yield event.node
 
 
 def _wrong_pairs_of_trace(trace: Trace) -> Iterator[WrongPair]:
@@ -233,7 +230,7 @@ def _pick_at(ordering: CallEvent, index: int) -> Pick | None:
     if found is None or is_falling is None:
         return None
     key, is_negated = found
-    better = _is_more_better(key)
+    better = is_more_better(key)
     if better is None:
         return None
     place = index if index >= 0 else LAST + index
@@ -268,61 +265,8 @@ def _key_of_ordering(ordering: CallEvent) -> tuple[str, bool] | None:
         return (plain, False) if isinstance(plain, str) else None
     key = ordering.keywords.get("key")
     if key is not None:
-        return _key_of_function(key)
+        return key_of_function(key)
     return _first_of_zip(ordering)
-
-
-def _key_of_function(key: Value) -> tuple[str, bool] | None:
-    """The column that a key function reads: `lambda answer: -answer["score"]`, `itemgetter("score")`."""
-    if isinstance(key, Result) and key.call.named("operator.itemgetter", "operator.attrgetter"):
-        plain = constant_of(key.call.args[0]) if key.call.args else None
-        return (plain, False) if isinstance(plain, str) else None
-    if isinstance(key, Function):
-        body = key.definition.body
-        if isinstance(body, list):
-            returns = [one for one in body if isinstance(one, ast.Return)]
-            if len(body) != 1 or not returns or returns[0].value is None:
-                return None
-            return _column_of(returns[0].value)
-        return _column_of(body)
-    if isinstance(key, Attribute) and key.name in ("get", "__getitem__"):
-        name = _name_of_node(key.base.node)
-        return None if name is None else (name, False)
-    return None
-
-
-def _column_of(node: ast.expr) -> tuple[str, bool] | None:
-    """The column that an expression reads, and whether it is negated."""
-    if isinstance(node, ast.Tuple) and node.elts:
-        return _column_of(node.elts[0])
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _column_of(node.operand)
-        return None if inner is None else (inner[0], not inner[1])
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
-            return _column_of(node.args[0]) if isinstance(node.args[0], ast.Constant) else None
-        if isinstance(node.func, ast.Name) and node.func.id in ("float", "int") and node.args:
-            return _column_of(node.args[0])
-        name = _name_of_node(node.func)
-        return None if name is None else (name, False)
-    name = _name_of_node(node)
-    return None if name is None else (name, False)
-
-
-def _name_of_node(node: ast.AST | None) -> str | None:
-    """`score` of `answer["score"]`, `answer.score`, `scores[i]` and `"score"`."""
-    if isinstance(node, ast.Subscript):
-        key = node.slice
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            return key.value
-        return _name_of_node(node.value)
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    return None
 
 
 def _first_of_zip(ordering: CallEvent) -> tuple[str, bool] | None:
@@ -330,7 +274,7 @@ def _first_of_zip(ordering: CallEvent) -> tuple[str, bool] | None:
     node = ordering.node
     given = node.args[0] if isinstance(node, ast.Call) and node.args else None
     if isinstance(given, ast.Call) and isinstance(given.func, ast.Name) and given.func.id == "zip":
-        name = _name_of_node(given.args[0]) if given.args else None
+        name = name_of_node(given.args[0]) if given.args else None
         return None if name is None else (name, False)
     return None
 
@@ -340,7 +284,7 @@ def _pick_of_call(call: CallEvent) -> Pick | None:
     if not call.named("max", "min"):
         return None
     key = call.keywords.get("key")
-    found = _first_of_zip(call) if key is None else _key_of_function(key)
+    found = _first_of_zip(call) if key is None else key_of_function(key)
     return None if found is None else _pick_of_end(call, *found, is_largest=call.named("max"))
 
 
@@ -361,7 +305,7 @@ def _pick_of_place(call: CallEvent, extreme: CallEvent) -> Pick | None:
     """`scores.index(max(scores))`; None where what is looked for is no largest or smallest."""
     written = extreme.node
     inner = written.args[0] if isinstance(written, ast.Call) and written.args else None
-    name = _name_of_node(inner)
+    name = name_of_node(inner)
     if name is None or not extreme.named("max", "min"):
         return None
     return _pick_of_end(call, name, is_negated=False, is_largest=extreme.named("max"))
@@ -374,7 +318,7 @@ def _pick_of_arg(call: CallEvent) -> Pick | None:
     if end not in ENDS or not isinstance(node, ast.Call):
         return None
     given = node.args[0] if node.args and not call.method else getattr(node.func, "value", None)
-    name = _name_of_node(given)
+    name = name_of_node(given)
     if name is None:
         return None
     return _pick_of_end(call, name, is_negated=False, is_largest=end.endswith("max"))
@@ -382,21 +326,11 @@ def _pick_of_arg(call: CallEvent) -> Pick | None:
 
 def _pick_of_end(call: CallEvent, key: str, is_negated: bool, *, is_largest: bool) -> Pick | None:
     """The largest or smallest by a key."""
-    better = _is_more_better(key)
+    better = is_more_better(key)
     if better is None:
         return None
     is_best = (is_largest != is_negated) == better
     return Pick(LAST - 1 if is_best else 0, key, call.node)
-
-
-def _is_more_better(name: str) -> bool | None:
-    """Is more of it better? None where its name does not say."""
-    words = {word.lower() for word in WORDS.findall(re.sub(r"([a-z])([A-Z])", r"\1_\2", name))}
-    if words & OPEN_NAMES:
-        return None
-    if words & LESS_IS_BETTER:
-        return False
-    return True if words & MORE_IS_BETTER else None
 
 
 def _by_tests(trace: Trace) -> Iterator[WrongPair]:
@@ -456,7 +390,7 @@ def _better_side(frame: Frame) -> tuple[str, str] | None:
     if test.operator not in (">", ">=", "<", "<="):
         return None
     one, other = _column_label(left), _column_label(right)
-    more_is_better = _is_more_better(name)
+    more_is_better = is_more_better(name)
     if one is None or other is None or one == other or more_is_better is None:
         return None
     left_is_more = test.operator.startswith(">") == frame.taken

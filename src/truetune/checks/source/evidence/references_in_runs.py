@@ -1,4 +1,4 @@
-"""Whether the reference of a preference training is the policy itself, by a symbolic run of the script.
+"""Whether the reference of a preference training is the policy itself, or another model, by a symbolic run.
 
 The trade-off: two models are one object where both go back to the same call that loads one, and no copy was made on
 either way; a value of more than one origin is not judged, and neither is a script that switches adapters anywhere.
@@ -6,17 +6,22 @@ either way; a value of more than one origin is not judged, and neither is a scri
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.source.evidence.optimizers_in_runs import only_lineage
 from truetune.source.module import Module
+from truetune.source.symbolic_execution.constants import constant_of
 from truetune.source.symbolic_execution.lineage import lineages
 from truetune.source.symbolic_execution.trace import CallEvent, Trace
 from truetune.source.symbolic_execution.traces import traces_of
 from truetune.source.symbolic_execution.values import Result, Value, operands_of
 
 PREFERENCE_TRAINERS = ("trl.*DPOTrainer", "trl.*KTOTrainer", "trl.*BCOTrainer")
+POLICY_TRAINERS = ("trl.*PPOTrainer",)
+"""Trainers with a penalty towards a reference, whose order of arguments differs between releases"""
 LOG_SIGMOIDS = ("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
 SWITCHES = (
@@ -29,6 +34,11 @@ SWITCHES = (
     "load_adapter",
 )
 """Methods that make one object give the log-probabilities of another model"""
+PREFERENCE_RUN = re.compile(
+    r"(?<![a-z])(?:dpo|kto|orpo|ipo|simpo|bco|ppo|rlhf|rl|prefs?|preferences?)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Names of policies that a preference run has saved: its first model is the right reference when it is continued"""
 MAX_VALUES = 4000
 """Values that are looked at behind one loss. Chosen: a preference loss has some hundred"""
 
@@ -40,6 +50,16 @@ class OneObject:
     reference: CallEvent
     policy: CallEvent
     """The pass of the policy; the trainer itself where it is handed both"""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherReference:
+    """A reference that is loaded from another place than the policy."""
+
+    reference: CallEvent
+    reference_name: str
+    policy: CallEvent
+    policy_name: str
 
 
 def references_that_are_the_policy(module: Module) -> Iterator[OneObject]:
@@ -57,6 +77,64 @@ def references_that_are_the_policy(module: Module) -> Iterator[OneObject]:
             if found.reference.home.path == module.path and found.reference.node not in seen:
                 seen.add(found.reference.node)
                 yield found
+
+
+def references_of_other_models(module: Module) -> Iterator[OtherReference]:
+    """The references of a file that are loaded from another folder or name than the policy, each place once."""
+    seen = set()
+    for trace in traces_of(module):
+        # Weights or an adapter that are put into a model afterwards make it another one than its name says.
+        if any(trace.methods("load_state_dict", "load_adapter", "load_weights")):
+            continue
+        for found in (*_names_of_trainers(trace), *_names_of_own_losses(trace)):
+            reference, policy = found
+            one, other = _loaded_from(reference), _loaded_from(policy)
+            if one is None or other is None or one[1] == other[1] or one[0].node in seen:
+                continue
+            if PREFERENCE_RUN.search(other[1]):
+                continue
+            if one[0].home.path == module.path:
+                seen.add(one[0].node)
+                yield OtherReference(one[0], one[1], other[0], other[1])
+
+
+def _names_of_trainers(trace: Trace) -> Iterator[tuple[Value, Value]]:
+    """The reference and the policy of each trainer that is given both."""
+    for trainer in trace.calls(*PREFERENCE_TRAINERS, *POLICY_TRAINERS):
+        is_by_place = trainer.named(*PREFERENCE_TRAINERS)
+        model = trainer.argument(0, "model") if is_by_place else trainer.keywords.get("model")
+        reference = trainer.keywords.get("ref_model")
+        if reference is None and is_by_place:
+            reference = trainer.argument(1, "ref_model")
+        if model is not None and reference is not None:
+            yield reference, model
+
+
+def _names_of_own_losses(trace: Trace) -> Iterator[tuple[Value, Value]]:
+    """The models of the pass without gradients and of the one with them, behind a preference loss of one's own."""
+    for loss in trace.calls(*LOG_SIGMOIDS):
+        passes = [one for one in _passes_behind(loss) if one.receiver is not None]
+        policies = {id(one.receiver): one for one in passes if not _is_without_gradient(one)}
+        references = {id(one.receiver): one for one in passes if _is_without_gradient(one)}
+        # A judge or a second teacher beside the reference would make it a guess which one is which.
+        if len(policies) == len(references) == 1:
+            (policy,), (reference,) = policies.values(), references.values()
+            if policy.receiver is not None and reference.receiver is not None:
+                yield reference.receiver, policy.receiver
+
+
+def _loaded_from(model: Value) -> tuple[CallEvent, str] | None:
+    """The call that loads a model and its name; None where an adapter is put on, or the name is not known."""
+    way = only_lineage(model)
+    load = None if way is None else way.load
+    if way is None or load is None or way.has_step("peft.PeftModel*.from_pretrained"):
+        return None
+    # A class of peft reads the adapter's folder, and the base that it names.
+    if load.named("peft.*"):
+        return None
+    given = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get("model_name")
+    name = None if given is None else constant_of(given)
+    return (load, posixpath.normpath(name)) if isinstance(name, str) and name else None
 
 
 def _of_trainers(trace: Trace) -> Iterator[OneObject]:

@@ -28,6 +28,12 @@ DENIED = re.compile(
     r"\b(?:no|not|without|instead|or|vs|never|unlike|optional\w*|support\w*)\b|n't\b|/", re.I
 )
 """In a sentence that names FSDP: the script may run without it"""
+LAUNCH_IN_WORDS = re.compile(r"\b(?:accelerate launch|deepspeed|torchrun)\b[^\n\"`]*")
+"""A command that starts processes, in what a script says of itself"""
+CONFIG_OF_LAUNCH = re.compile(r"--(?:config_file|deepspeed(?:_config)?)[ =]+\S+\.(?:ya?ml|json)\b")
+"""The file of accelerate or DeepSpeed that a command names"""
+MAX_HEAD_CHARS = 4_000
+"""Of a script, in which it says how to start it"""
 MAX_CONFIGS = 40
 """Files that are opened for one script; projects of examples hold some ten"""
 MAX_CONFIG_BYTES = 65_536
@@ -105,12 +111,18 @@ def may_keep_float32_weights(path: Path) -> bool:
 
     DeepSpeed's bf16 optimizer keeps one at each stage of ZeRO. FSDP under mixed precision holds float32 shards.
     """
-    started = [*launches_of(path), *_launches_in(path)]
+    started = [*launches_of(path), *_launches_in(path), *_launches_in_words(path)]
     setups = [_config_of_words(command.replace("=", " ").split(), path) for command in started]
     sharded = [one for command in started for one in _sharding_of_command(command, path)]
     if any(one.how for one in sharded) or any("deepspeed" in command for command in started):
         return True
     if any(setup is not None and _is_sharded(setup) for setup in setups):
+        return True
+    # A launch that names a file which is not here may set up either.
+    if any(
+        setup is None and CONFIG_OF_LAUNCH.search(command)
+        for setup, command in zip(setups, started, strict=True)
+    ):
         return True
     # Commands that say all of the launch leave nothing to the files that only lie beside the script.
     if started and all(setup is not None for setup in setups):
@@ -131,6 +143,19 @@ def _launches_in(path: Path) -> list[str]:
         return [" ".join(command.words) for command in read_commands(path).commands]
     except TruetuneError:
         return []
+
+
+def _launches_in_words(path: Path) -> list[str]:
+    """The commands at the head of a script by which it says to start it: in its docstring or its comments."""
+    if path.suffix != ".py":
+        return []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            head = file.read(MAX_HEAD_CHARS)
+    except OSError:
+        return []
+    lines = (match[0] for match in LAUNCH_IN_WORDS.finditer(head.replace("\\\n", " ")))
+    return [line for line in lines if path.name in line]
 
 
 def _in_code(module: Module) -> Iterator[Sharding]:

@@ -45,6 +45,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.options_of_questions import place_of_option
+from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import case_in_row
 from truetune.data.conversation import Conversation
@@ -75,7 +76,7 @@ SHOWN_CHARACTERS = 60
 """Characters of an answer that a message shows"""
 
 
-class AnswersNearlyAllAlike(DataRule):
+class FewDistinctAnswers(DataRule):
     code = "ROW016"
     severity = "error"
     needs_tokenizer = False
@@ -86,6 +87,8 @@ class AnswersNearlyAllAlike(DataRule):
         self.answers = AnswerCounter()
         self.sampled = AnswersBesideUnreadColumns()
         self.evaluated = AnswerCounter()
+        self.rejected = AnswerCounter()
+        """Answers of the other side, of pairs"""
         self.first: dict[str, Case] = {}
         """The first row of each answer"""
 
@@ -101,11 +104,10 @@ class AnswersNearlyAllAlike(DataRule):
             if answer is None or not answer.strip():
                 continue
             bare = answer.strip()
-            # Answers that begin with one text (a greeting, a disclaimer) and continue apart are not alike.
-            key = bare
-            if len(bare) > KEY_CHARACTERS:
-                key = f"{bare[:KEY_CHARACTERS]}{crc32(bare[KEY_CHARACTERS:].encode())}"
+            key = _key_of(bare)
             self.answers.add(key)
+            if row.rejected is not None:
+                self.rejected.add(_key_of(pair_texts(row).rejected.strip()))
             if key not in self.first and len(self.first) < MAX_KEPT_CASES:
                 self.first[key] = case_in_row(
                     batch, row, f"the answer is {bare[:SHOWN_CHARACTERS]!r}"
@@ -167,6 +169,9 @@ class AnswersNearlyAllAlike(DataRule):
         remedy = "train the column that holds the answers (--map output=COLUMN)"
         if spread.kind == "repeated" and not column:
             remedy = _THIN_OUT
+        if self._is_rejected_varied():
+            message += "; the rejected answers differ"
+            remedy = _READ_PAIRS
         place = place_of_option(self.sampled.prompts, spread.common[0][0])
         if place and spread.kind == "alike":
             message += f", the option that stands {place}: the place is learned, and no content"
@@ -181,6 +186,11 @@ class AnswersNearlyAllAlike(DataRule):
             count=sum(rows for _, rows in meant),
             total=spread.total,
         )
+
+    def _is_rejected_varied(self) -> bool:
+        """Do the rows have another side, whose answers differ from row to row?"""
+        spread = self.rejected.spread()
+        return spread.total >= MIN_ROWS and spread.kind == "varied"
 
     def _evidence_of_evaluation(self, answer: str) -> list[str]:
         """What the evaluation rows say of an option that is always the answer."""
@@ -236,6 +246,10 @@ class AnswersNearlyAllAlike(DataRule):
         )
 
 
+_READ_PAIRS = (
+    "read ten pairs: where the few answers are the worse ones, the sides are exchanged (--map chosen=rejected --map"
+    " rejected=chosen, and correct what built the pairs); else the pairs teach to give these few answers to everything"
+)
 _SHUFFLE_OPTIONS = (
     "shuffle the options of each row where the rows are made, and set the answer to the new letter of the right one;"
     " in the evaluation rows too"
@@ -244,6 +258,13 @@ _THIN_OUT = (
     "leave out most of the rows with this answer (a few per cent are enough to teach it), and train again; where"
     " it is a default that was filled in, write the true answers"
 )
+
+
+def _key_of(answer: str) -> str:
+    """What an answer is counted by; answers that only begin with one text (a greeting) are not alike."""
+    if len(answer) <= KEY_CHARACTERS:
+        return answer
+    return f"{answer[:KEY_CHARACTERS]}{crc32(answer[KEY_CHARACTERS:].encode())}"
 
 
 def _is_one_sentence_frequent(spread: AnswerDiversity) -> bool:

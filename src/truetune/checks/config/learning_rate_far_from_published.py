@@ -135,7 +135,7 @@ def _may_train_adapter(config: Config) -> bool:
     return LOADS_MODEL.search(config.text) is None
 
 
-class DpoTooWeakOrFrozen(ConfigRule):
+class LearningRateFarFromPublished(ConfigRule):
     code = "CFG015"
     severity = "warning"
     stability = "stable"

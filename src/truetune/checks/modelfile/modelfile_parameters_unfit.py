@@ -66,7 +66,7 @@ MIN_CONTEXT_OF_WARNING = 131_072
 CACHE_BYTES_PER_TOKEN = 131_072
 
 
-class ModelfileParametersDistortAnswers(ModelfileRule):
+class ModelfileParametersUnfit(ModelfileRule):
     code = "MFL006"
     severity = "warning"
 

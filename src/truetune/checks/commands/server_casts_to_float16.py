@@ -1,0 +1,154 @@
+"""A server casts a bfloat16 model to float16.
+
+## What it does
+Reads the commands that start vLLM, SGLang or TGI in shell scripts, job files, Dockerfiles and compose files for
+`--dtype half` or `float16`, and compares it with what the checkpoint says of itself (`config.json` in the folder, as
+far as that is here). A warning for families that are known to overflow (Gemma, T5), else a note; an error where answers
+beside it are one mark alone, as those of logits that are no numbers. Quantized checkpoints are left alone: many of
+their kernels need float16.
+
+## Why it is bad
+float16 ends at 65,504, and bfloat16 reaches as far as float32. A model that was trained in bfloat16 may have
+activations beyond that: they become infinite, the logits NaN, and every answer is token 0 (`!!!!` in many
+vocabularies).
+
+## Example
+```bash
+vllm serve google/gemma-3-4b-it --dtype half
+```
+
+## Use instead
+```bash
+vllm serve google/gemma-3-4b-it --dtype bfloat16
+```
+
+## Fix safety
+V100, T4 and other GPUs before Ampere have no bfloat16: there `--dtype float32` is right, with twice the memory.
+
+## References
+- vLLM documentation, engine arguments: `--dtype` (auto takes the checkpoint's own)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.findings import Finding
+from truetune.checks.gpus_beside import find_gpus_beside
+from truetune.checks.model_identity import overflowing_family
+from truetune.checks.rule import CommandRule
+from truetune.checks.source.evidence.model_folder_settings import read_folder_settings
+from truetune.checks.vllm_server_commands import (
+    VllmServerCommand,
+    find_vllm_server_commands,
+    folder_on_host,
+    model_of_server,
+)
+from truetune.parsing.shell_commands import CommandFile, last_option
+
+HALF = frozenset(("half", "float16", "fp16"))
+QUANTIZED = re.compile(r"(?i)awq|gptq|int4|int8|4bit|w4a16|w8a|marlin|bnb|fp8")
+"""In the name of a model whose kernels may need float16"""
+WITHOUT_BFLOAT16 = re.compile(
+    r"(?i)(?<![a-z0-9])(?:v100s?|volta|t4|turing|p100|p40|titan|gtx[ _-]?\d{3,4}|rtx[ _-]?20\d0|20[78]0(?:ti)?"
+    r"|quadro[ _-]?rtx)(?![a-z0-9])"
+)
+"""Names of GPUs before Ampere, which have no bfloat16"""
+OVERFLOW = "activations beyond 65,504 become infinite, and answers `!!!!`"
+MAY_OVERFLOW = "activations beyond 65,504, if it has any, become infinite, and answers `!!!!`"
+JOB_LINE = re.compile(r"(?m)^\s*#(?:SBATCH|PBS|\$)\s.*$")
+
+
+class ServerCastsToFloat16(CommandRule):
+    code = "CMD152"
+    symptoms = ("garbage-output", "good-here-bad-there")
+    severity = "warning"
+    what = "commands that start vLLM, SGLang or TGI with a dtype"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[VllmServerCommand]:
+        return (one for one in _servers(file) if last_option(one.options, "--dtype"))
+
+    def findings(self) -> Iterator[Finding]:
+        for server in self.places(self.subject):
+            dtype = last_option(server.options, "--dtype") or ""
+            model = _model_of(server)
+            if dtype not in HALF or _is_quantized(server, model):
+                continue
+            settings = _settings_of_checkpoint(self.subject, server, model)
+            family = overflowing_family(model) or overflowing_family(
+                str(settings.get("model_type") or "").removesuffix("_text")
+            )
+            own = str(settings.get("torch_dtype") or settings.get("dtype") or "")
+            if own == "bfloat16" or (family and not own):
+                yield self._finding(server, dtype, family)
+
+    def _finding(self, server: VllmServerCommand, dtype: str, family: str | None) -> Finding:
+        """That the cast may overflow, with what this GPU can do instead."""
+        gpu = _gpu_without_bfloat16(self.subject)
+        remedy = f"remove --dtype {dtype}: auto takes the checkpoint's bfloat16 (on a V100 or T4: --dtype float32)"
+        if gpu:
+            remedy = (
+                f"set --dtype float32 (twice the memory): this GPU ({gpu}) has no bfloat16; or serve on a GPU that has"
+                " it (A100, L4, RTX 30 and later), without --dtype"
+            )
+        whose = f"{family}, which overflows there" if family else "a checkpoint in bfloat16"
+        return self.finding(
+            f"--dtype {dtype} casts {whose} to float16: {OVERFLOW if family else MAY_OVERFLOW}",
+            remedy,
+            severity="warning" if family else "info",
+            cases=[self.case(server.command, f"--dtype {dtype}")],
+        )
+
+
+def _servers(file: CommandFile) -> Iterator[VllmServerCommand]:
+    """The servers that a file starts."""
+    yield from find_vllm_server_commands(file)
+    for command in file.commands:
+        options = command.behind("-m", "sglang.launch_server") or command.behind(
+            "text-generation-launcher"
+        )
+        if options is not None:
+            yield VllmServerCommand(command, options)
+
+
+def _model_of(server: VllmServerCommand) -> str:
+    """The model that a server loads; empty where the command does not name it."""
+    named = last_option(server.options, "--model-path", "--model-id")
+    return named or model_of_server(server) or ""
+
+
+def _is_quantized(server: VllmServerCommand, model: str) -> bool:
+    """Is the model quantized, by an option or its name?"""
+    given = last_option(server.options, "--quantization", "-q", "--quantize")
+    return given is not None or QUANTIZED.search(model) is not None
+
+
+def _settings_of_checkpoint(
+    file: CommandFile, server: VllmServerCommand, model: str
+) -> dict[str, object]:
+    """The config.json of the model that is served: in its folder, or in one of the same name beside the commands."""
+    beside, path = Path(file.path).parent, folder_on_host(server, model)
+    if not model:
+        return {}
+    # The job names the cluster's folder; a copy of it lies beside the job where someone asks for help.
+    for folder in (Path(path), beside / path, beside / Path(path).name):
+        settings = read_folder_settings(folder / "config.json")
+        if settings and "quantization_config" not in settings:
+            return settings
+    return {}
+
+
+def _gpu_without_bfloat16(file: CommandFile) -> str:
+    """The GPU of the job, where it is one without bfloat16; empty where it has it, or is not known."""
+    for line in JOB_LINE.findall(file.text):
+        match = WITHOUT_BFLOAT16.search(line)
+        if match is not None:
+            return match[0]
+    for gpu in find_gpus_beside(file.path, file.text):
+        match = WITHOUT_BFLOAT16.search(gpu.name)
+        if match is not None:
+            return match[0]
+    return ""

@@ -1,0 +1,32 @@
+"""Whether a log shows that training moved the weights: what a claim that all updates are lost must not contradict."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from truetune.logs.run_log import Floats, RunLog
+
+CURVES = ("rewards/rejected", "rewards/chosen", "logps/rejected", "logps/chosen", "loss")
+"""Figures of the model itself; those of a preference run first, which begin at one value and drift"""
+MIN_RECORDS = 8
+"""Records below which two ends of a curve are no two groups"""
+SPREADS = 3.0
+"""Times the spread of both ends by which their means differ. Chosen, not measured: noise does so in one of 400 runs"""
+MIN_SHARE = 0.1
+"""Of the value at the start, by which a curve has to change: a loss of 2.0 to 1.8"""
+
+
+def has_moved(log: RunLog) -> bool:
+    """Does a figure of the model change over the run, far beyond the noise of its records?"""
+    return any(_drifts(log.curve(name).finite().value) for name in CURVES)
+
+
+def _drifts(values: Floats) -> bool:
+    """Do the first and the last quarter of a curve lie apart?"""
+    if values.size < MIN_RECORDS:
+        return False
+    quarter = values.size // 4
+    first, last = values[:quarter], values[-quarter:]
+    change = abs(float(np.mean(last)) - float(np.mean(first)))
+    spread = max(float(np.std(first)), float(np.std(last)))
+    return change > max(SPREADS * spread, MIN_SHARE * abs(float(np.mean(first))))

@@ -1,0 +1,67 @@
+"""Two logs of one training beside each other, of which one made far fewer steps; with near misses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import truetune
+
+CONFIG = """\
+model_name_or_path: some/model
+stage: sft
+do_train: true
+dataset: rows
+finetuning_type: lora
+learning_rate: 0.0001
+warmup_steps: 100
+num_train_epochs: 5
+"""
+
+
+def log_of(steps: int, epochs: float = 5.0, start: float = 2.0, fall: float = 0.01) -> str:
+    records = (
+        {
+            "current_steps": step,
+            "total_steps": steps,
+            "loss": start - fall * step,
+            "lr": min(step / 100, 1.0) * 1e-4,
+            "epoch": round(epochs * step / steps, 2),
+        }
+        for step in range(1, steps + 1)
+    )
+    return "\n".join(json.dumps(one) for one in records) + "\n"
+
+
+def evidence(folder: Path, logs: dict[str, str]) -> list[str]:
+    """The evidence and help of the finding on the learning rate."""
+    (folder / "sft.yaml").write_text(CONFIG, encoding="utf-8")
+    for name, text in logs.items():
+        (folder / name).mkdir()
+        (folder / name / "trainer_log.jsonl").write_text(text, encoding="utf-8")
+    findings = truetune.check(str(folder)).findings
+    return [
+        text for one in findings if one.code == "LOG011" for text in (*one.evidence, one.remedy)
+    ]
+
+
+def test_the_longer_log_of_the_same_epochs_is_named(tmp_path: Path) -> None:
+    texts = evidence(tmp_path, {"one": log_of(190), "eight": log_of(25)})
+    (proof,) = (text for text in texts if "made 190 steps" in text)
+    assert "5 epochs" in proof
+    assert "7.6 times as many" in proof
+    assert any("lower gradient_accumulation_steps" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [log_of(190, epochs=38.0), log_of(190, start=4.0), log_of(28), None],
+    ids=["other epochs", "other data", "about as long", "alone"],
+)
+def test_other_logs_prove_nothing(other: str | None, tmp_path: Path) -> None:
+    logs = {"eight": log_of(25)} | ({"one": other} if other is not None else {})
+    texts = evidence(tmp_path, logs)
+    assert texts
+    assert not any("in the same" in text for text in texts)
