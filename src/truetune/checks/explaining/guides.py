@@ -533,6 +533,11 @@ GUIDES = (
                   "each step and evaluation line is printed twice; several nodes are as slow as one; world size is that"
                   " of one node",
                   ("nodes-train-apart",)),
+            Cause("each task of Slurm or MPI starts plain `python`: srun sets no RANK, LOCAL_RANK or WORLD_SIZE, so that"
+                  " every task trains alone on all rows. Start torchrun once on each node",
+                  "went from one to four gpus under slurm, all at 98 %, and an epoch takes as long as before; each line"
+                  " of the log is there four times; srun python with several ntasks",
+                  ("tasks-train-alone", "several-trainings-in-one-log")),
             Cause("each task of a node starts the launcher (--ntasks-per-node or mpirun -np N around torchrun"
                   " or accelerate launch), and all open the same port: one task on each node",
                   "address already in use on any port and any node; EADDRINUSE in a new job; port is taken although"
