@@ -151,6 +151,11 @@ ALL_GPUS_BUSY = re.compile(
 )
 """`all 4 GPUs at 98 %`, `both cards are busy`"""
 
+TAKES_EXP = re.compile(r"\bexp\(")
+EXP_OF_MEAN = re.compile(
+    r"\bexp\([^()]{0,60}(?:(?:eval|test|valid|val|dev)_?loss|mean|avg|average|total|/)", re.IGNORECASE
+)
+"""`math.exp(metrics["eval_loss"])`, `exp(total / tokens)`"""
 OVER_GPUS = re.compile(r"Training with DataParallel|Was asked to gather along dimension 0")
 """What the Trainer and PyTorch print where one process runs a model on several GPUs"""
 GPU_AT_WORK = re.compile(
@@ -293,6 +298,14 @@ def _shards_by_fsdp2(evidence: Evidence) -> str:
         return ""
     if evidence.has(BY_FSDP2) or re.search(r"(?i)fsdp ?v?2|fully_shard", evidence.question):
         return "FSDP2 is used, whose norm clip_grad_norm_ takes over all processes"
+    return ""
+
+
+def _exponential_of_one_loss(evidence: Evidence) -> str:
+    """Is exp taken of a loss that is the mean already, wherever it is taken?"""
+    lines = [line for line in evidence.lines if TAKES_EXP.search(line)]
+    if lines and all(map(EXP_OF_MEAN.search, lines)):
+        return "exp is taken of the one mean loss"
     return ""
 
 
@@ -508,6 +521,7 @@ ROWS: tuple[Row, ...] = (
         r"^(?:one process was started, and the other GPUs|GPUs are mostly idle|one GPU of several)",
         _user_sees_all_gpus_busy,
     ),
+    make_row(r"^a perplexity that is the mean of exp", _exponential_of_one_loss),
     make_row(r"^one process works on all GPUs", _user_starts_several),
     make_row(r"^gradients under FSDP1 are clipped", _shards_by_fsdp2),
     make_row(
