@@ -39,7 +39,11 @@ def told(folder: Path, job: str, script: str, name: str = "job.sbatch") -> list[
         (FOUR + "srun python train.py\n", TRAINER, "4 times (#SBATCH --ntasks-per-node=4)"),
         (FOUR + "srun --cpu-bind=none python -u train.py --lr 1e-4\n", DDP, "4 times"),
         (HEAD + "srun --ntasks=4 --gpus-per-task=1 python3 train.py\n", TRAINER, "(--ntasks=4)"),
-        (HEAD + "srun -n 2 bash -c 'cd /work && python train.py'\n", TRAINER, "2 times (--ntasks=2)"),
+        (
+            HEAD + "srun -n 2 bash -c 'cd /work && python train.py'\n",
+            TRAINER,
+            "2 times (--ntasks=2)",
+        ),
         ("#!/bin/bash\n#SBATCH --ntasks=8\nsrun uv run train.py\n", TRAINER, "8 times"),
         ("#!/bin/bash\n#SBATCH -N 2\nsrun python train.py\n", DDP, "2 times (#SBATCH -N=2)"),
         (
@@ -91,7 +95,9 @@ def test_jobs_that_start_one_training(tmp_path: Path, job: str, script: str) -> 
 
 
 def test_a_script_of_the_project_that_joins_by_itself(tmp_path: Path) -> None:
-    (tmp_path / "ranks.py").write_text("import os\nos.environ['RANK'] = os.environ['SLURM_PROCID']\n")
+    (tmp_path / "ranks.py").write_text(
+        "import os\nos.environ['RANK'] = os.environ['SLURM_PROCID']\n"
+    )
     assert told(tmp_path, FOUR + "srun python train.py\n", "import ranks\n" + TRAINER) == []
 
 

@@ -40,7 +40,8 @@ NUMBERS_TASKS = re.compile(
 JOINS_BY_ITSELF = re.compile(
     NUMBERS_TASKS.pattern
     + r"|mpi4py|submitit|idr_torch|hostlist|lightning|horovod|deepspeed|composer|\bjax\b|\bray\b|torchelastic"
-    r"|\bimport hydra\b|wandb\.agent|optuna|environ(?:\[|\.setdefault\()\s*['\"](?:RANK|WORLD_SIZE|LOCAL_RANK)['\"]\]?\s*[=,]"
+    r"|\bimport hydra\b|wandb\.agent|optuna"
+    r"|environ(?:\[|\.setdefault\()\s*['\"](?:RANK|WORLD_SIZE|LOCAL_RANK)['\"]\]?\s*[=,]"
 )
 """What finds the other processes without a launcher, sets a launcher's variables, or gives each run settings of its
 own"""
@@ -65,7 +66,7 @@ class LoneTrainings(NamedTuple):
     command: ShellCommand
     starter: str
     """`srun`, `mpirun` or `a loop`"""
-    count: int
+    times: int
     setting: str
     """What says how many"""
     line: int
@@ -100,9 +101,7 @@ def _of_tasks(file: CommandFile, command: ShellCommand, starter: str) -> Iterato
         if starter != SRUN and BY_ACCELERATE.search(module.text):
             continue
         count, setting, line = tasks
-        yield LoneTrainings(
-            command, starter, count, setting, line, script.name, _is_meant(module)
-        )
+        yield LoneTrainings(command, starter, count, setting, line, script.name, _is_meant(module))
         return
 
 
@@ -201,7 +200,7 @@ def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
 
 
 def _started(file: CommandFile, command: ShellCommand) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The commands that each task runs, in the line itself, in quotes or in a script beside the job, with their text."""
+    """The commands that each task runs with their text: in the line itself, in quotes or in a script beside the job."""
     inner = next((word for word in command.words if " " in word and ".py" in word), None)
     if inner is not None:
         for one in parse_commands(inner, "command.sh").commands[:MAX_STARTED]:
@@ -275,4 +274,6 @@ def _joins_only_if_several(module: Module) -> bool:
 
 def _is_meant(module: Module) -> bool:
     """Is the script made for several processes: by a trainer of a library, or by the variables that it reads?"""
-    return bool(READS_RANKS.search(module.text) or re.search(r"Trainer\(|Accelerator\(", module.text))
+    return bool(
+        READS_RANKS.search(module.text) or re.search(r"Trainer\(|Accelerator\(", module.text)
+    )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from truetune.logs.files_beside import RunBeside
 from truetune.logs.run_log import RunLog
 from truetune.logs.sibling_runs import count_rows_seen
 from truetune.logs.time_shares import measure_time_shares
 
+LOSS_PLACES = 40
+"""Places of a curve that another run is compared with"""
+MIN_LOSSES = 9
+"""Records from which three places have a median of three"""
 MUCH_ASIDE = 0.1
 """Share of the time for evaluations, from which on bars and times of the whole run say nothing of a step"""
 
@@ -22,6 +28,7 @@ def outline_run(log: RunLog) -> RunBeside | None:
     done = 0.0 if log.is_numbered else log.last_step
     done = max(done, float(output.done) if output is not None else 0.0)
     seconds = log.number("train_runtime")
+    rate = log.curve("learning_rate").finite()
     return RunBeside(
         file=log.path,
         steps=done,
@@ -35,6 +42,19 @@ def outline_run(log: RunLog) -> RunBeside | None:
         epochs=log.epochs,
         seconds=seconds,
         is_even=output.pace.is_even if output is not None else False,
+        losses=_loss_places(log),
+        peak_rate=float(rate.value.max()) if rate else None,
+    )
+
+
+def _loss_places(log: RunLog) -> tuple[tuple[float, float], ...]:
+    """Step and loss at some places over a run; none where its steps are not known."""
+    loss = log.curve("loss").finite()
+    if log.is_numbered or loss.step.size < MIN_LOSSES:
+        return ()
+    parts = np.array_split(np.arange(loss.step.size), min(LOSS_PLACES, loss.step.size // 3))
+    return tuple(
+        (float(np.median(loss.step[part])), float(np.median(loss.value[part]))) for part in parts
     )
 
 

@@ -153,7 +153,8 @@ ALL_GPUS_BUSY = re.compile(
 
 TAKES_EXP = re.compile(r"\bexp\(")
 EXP_OF_MEAN = re.compile(
-    r"\bexp\([^()]{0,60}(?:(?:eval|test|valid|val|dev)_?loss|mean|avg|average|total|/)", re.IGNORECASE
+    r"\bexp\([^()]{0,60}(?:(?:eval|test|valid|val|dev)_?loss|mean|avg|average|total|/)",
+    re.IGNORECASE,
 )
 """`math.exp(metrics["eval_loss"])`, `exp(total / tokens)`"""
 OVER_GPUS = re.compile(r"Training with DataParallel|Was asked to gather along dimension 0")
@@ -520,6 +521,14 @@ ROWS: tuple[Row, ...] = (
     make_row(
         r"^(?:one process was started, and the other GPUs|GPUs are mostly idle|one GPU of several)",
         _user_sees_all_gpus_busy,
+    ),
+    make_row(
+        r"^dropout is on in training alone",
+        lambda evidence: (
+            "it makes a loss higher or lower, and yours is nan"
+            if evidence.asks(re.compile(r"\bnan\b", re.IGNORECASE))
+            else ""
+        ),
     ),
     make_row(r"^a perplexity that is the mean of exp", _exponential_of_one_loss),
     make_row(r"^one process works on all GPUs", _user_starts_several),

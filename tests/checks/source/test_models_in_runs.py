@@ -184,8 +184,7 @@ CHANGES = {
         ["SRC087e"],
     ),
     "low-rank weights first": (
-        OWN_LORA
-        + "for n, m in model.named_modules():\n    for c, child in m.named_children():\n"
+        OWN_LORA + "for n, m in model.named_modules():\n    for c, child in m.named_children():\n"
         "        setattr(m, c, Lora(child))\n" + ADAMW + STEPS,
         [],
     ),

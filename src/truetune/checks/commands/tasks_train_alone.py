@@ -76,8 +76,8 @@ class TasksTrainAlone(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for found in self.places(self.subject):
             yield self.finding(
-                f"{found.starter} starts {found.script} {found.count} times ({found.setting}), and nothing sets RANK,"
-                f" LOCAL_RANK and WORLD_SIZE: {found.count} trainings run that know nothing of each other, each on all"
+                f"{found.starter} starts {found.script} {found.times} times ({found.setting}), and nothing sets RANK,"
+                f" LOCAL_RANK and WORLD_SIZE: {found.times} trainings run that know nothing of each other, each on all"
                 " rows, with the same settings. The job takes as long as one of them, and they overwrite one another's"
                 " checkpoints",
                 _advice(found, self.subject),
@@ -94,12 +94,12 @@ def _advice(found: LoneTrainings, file: CommandFile) -> str:
     if not found.is_meant_for_several:
         return (
             "start it once; or wrap the model in DistributedDataParallel, and start it with torchrun"
-            f" --nproc-per-node {found.count}"
+            f" --nproc-per-node {found.times}"
         )
     if found.starter != "srun":
-        return f"start it once, with torchrun --nproc-per-node {found.count} {found.script}"
+        return f"start it once, with torchrun --nproc-per-node {found.times} {found.script}"
     nodes = node_count_of_job(file) or 1
-    each = max(1, found.count // nodes)
+    each = max(1, found.times // nodes)
     meeting = f" --nnodes {nodes} --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500"
     launch = f"torchrun{meeting if nodes > 1 else ''} --nproc-per-node {each} {found.script}"
     return (

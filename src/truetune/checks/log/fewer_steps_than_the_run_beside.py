@@ -114,7 +114,12 @@ def _is_same_run_in_more_steps(own: RunSize, other: RunSize) -> bool:
     # A warm-up of as many steps does not end in fewer: then the rate is the same, and was never reached.
     same_rate = same_rate or (own.is_warming_up and own.peak_rate < other.peak_rate)
     is_worse = own.loss > (1 + WORSE) * other.loss
-    return _saw_as_many_rows(own, other) and same_rate and other.steps >= FEWER * own.steps and is_worse
+    return (
+        _saw_as_many_rows(own, other)
+        and same_rate
+        and other.steps >= FEWER * own.steps
+        and is_worse
+    )
 
 
 def _saw_as_many_rows(own: RunSize, other: RunSize) -> bool:
@@ -141,7 +146,11 @@ def _steps_in_words(own: RunSize, other: RunSize) -> str:
 
 def _batch_in_words(other: RunSize, factor: float) -> str:
     """The rows of a step to come back to."""
-    return other.rows_in_words if other.rows else f"that of {other.name} (here it is {factor:.2g} times that)"
+    return (
+        other.rows_in_words
+        if other.rows
+        else f"that of {other.name} (here it is {factor:.2g} times that)"
+    )
 
 
 def _same_work_in_words(own: RunSize, other: RunSize) -> str:

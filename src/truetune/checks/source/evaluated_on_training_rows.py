@@ -124,7 +124,8 @@ def _only_evaluates(trace: Trace, trainer: CallEvent) -> bool:
     asked = {
         call.method
         for call in trace.all_calls
-        if call.receiver is not None and any(way.origin is trainer.result for way in lineages(call.receiver))
+        if call.receiver is not None
+        and any(way.origin is trainer.result for way in lineages(call.receiver))
     }
     return bool(asked & EVALUATES) and "train" not in asked
 

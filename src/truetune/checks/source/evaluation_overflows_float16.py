@@ -6,12 +6,13 @@ passes whose loss or logits are read, on weights that are loaded or cast to floa
 where the model is of a family that overflows in it (Gemma 2 and 3, T5), by its name in the script, by a command that
 starts the script (in a job, a README or a console log), or by its config.json. A model of the one training beside the
 script is a note, and a warning where an output there shows a loss of the evaluation that is NaN. Of T5 a cast counts
-alone: `from_pretrained` keeps the layers in float32 that overflow. Models that generate are `generation-overflows-float16`.
+alone: `from_pretrained` keeps the layers in float32 that overflow. Of models that generate,
+`generation-overflows-float16` speaks.
 
 ## Why it is bad
 float16 ends at 65,504, and these models pass it inside of their layers: the logits become NaN, and so do the loss and
-the perplexity, of the untouched base as well. The training in bfloat16 was fine, so that the merge or the data seem to be
-at fault.
+the perplexity, of the untouched base as well. The training in bfloat16 was fine, so that the merge or the data seem to
+be at fault.
 
 ## Example
 ```python
@@ -36,7 +37,7 @@ bfloat16 where the GPU has it (from Ampere on: A10, RTX 30). A T4 or V100 comput
 there.
 
 ## References
-- huggingface/transformers#36822 (Gemma 3), huggingface/transformers#4586 (T5); unsloth documentation, "Gemma 3" (float16)
+- huggingface/transformers#36822 (Gemma 3), huggingface/transformers#4586 (T5); unsloth documentation, "Gemma 3"
 """
 
 from __future__ import annotations
@@ -79,7 +80,11 @@ class EvaluationOverflowsFloat16(SourceRule):
                 _advice(found),
                 severity="warning" if is_proved else "info",
                 evidence=[shown] if shown else [],
-                cases=[case_at(module, found.node, module.lines.line(module.place(found.node)[0]).strip())],
+                cases=[
+                    case_at(
+                        module, found.node, module.lines.line(module.place(found.node)[0]).strip()
+                    )
+                ],
             )
             return
 
@@ -106,7 +111,10 @@ def _message(model: EvaluatedModel) -> str:
 def _advice(found: Float16Evaluation) -> str:
     """The edit."""
     if found.by_setting:
-        return "set bf16_full_eval=True in place of fp16_full_eval=True; on a GPU without bfloat16 (T4, V100) neither"
+        return (
+            "set bf16_full_eval=True in place of fp16_full_eval=True; on a GPU without bfloat16 (T4, V100) set"
+            " neither"
+        )
     return (
         "load it with dtype=torch.bfloat16, and cast to nothing else; on a GPU without bfloat16 (T4, V100) with"
         " torch.float32"

@@ -117,7 +117,8 @@ def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
     """The family that overflows in float16, by the name of the model or its config.json; None for any other."""
     names = possible_texts(module, name_of_load(load))
     found = {
-        overflowing_family(name) or overflowing_family(model_type_of_folder(module, name)) for name in names
+        overflowing_family(name) or overflowing_family(model_type_of_folder(module, name))
+        for name in names
     }
     return found.pop() if len(found) == 1 else None
 

@@ -5,10 +5,11 @@ For a loop of one's own that calls `backward()`: looks whether the optimizer ove
 anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, on every way
 to the step (in a branch, a helper, behind clipping, in a method that a trainer calls there), so that each step sees
 gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
-holds the weights that this froze, and none of the adapter; one over the reference model, or over a model that is loaded
-again, holds weights that the loss does not train. The same holds where the parameters become others behind the
-optimizer: by shards (`fully_shard`, FSDP without `use_orig_params`, tensor parallelism), `load_state_dict(assign=True)`,
-`to_empty`, a module that is replaced, embeddings that are resized; and for weights that are unfrozen. A DeepSpeed engine
+holds the weights that this froze, and none of the adapter; one over the reference model, or over a model that is
+loaded again, holds weights that the loss does not train. The same holds where the parameters become others behind the
+optimizer: by shards (`fully_shard`, FSDP without `use_orig_params`, tensor parallelism), `to_empty`,
+`load_state_dict(assign=True)`, a module that is replaced, embeddings that are resized; and for weights that are
+unfrozen. A DeepSpeed engine
 that computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. One over
 `lm_head` alone leaves the layers as they were. Where gradients are accumulated, `zero_grad()` at every batch leaves
 each step those of one, and a counter that is raised only under its own condition ends the steps.

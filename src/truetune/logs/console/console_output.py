@@ -33,8 +33,8 @@ from truetune.logs.console.rank_counts import RankCounts
 from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
 from truetune.logs.console.recompilations import RecompilationReader, Recompilations
 from truetune.logs.console.rendezvous import RendezvousReader
-from truetune.logs.console.row_preparation import PreparationReader, RowPreparation
 from truetune.logs.console.repeated_records import RepeatedRecordReader, RepeatedRecords
+from truetune.logs.console.row_preparation import PreparationReader, RowPreparation
 from truetune.logs.console.server_requests import RequestReader, ServedRequests
 from truetune.logs.console.step_pace import PaceReader, StepPace
 from truetune.logs.console.time_aside import TimeAside, TimeAsideReader

@@ -1,8 +1,8 @@
 """Records that stand in one output several times, because several trainings write into it at the same time.
 
 A trainer prints each record once, on its main process. Where each record is there four times, one right behind the
-other, four processes print, each of which takes itself for the main one. Their values are nearly the same (one seed, the
-same rows) and differ in the last digits, which those of one run cannot: there each process prints the same mean.
+other, four processes print, each of which takes itself for the main one. Their values are nearly the same (one seed,
+the same rows) and differ in the last digits, which those of one run cannot: there each process prints the same mean.
 
 The trade-off: losses of the ranks' own rows differ as much as those of other batches do, so that they are never taken
 for several trainings; nor are records that are equal in all digits, which two handlers of one process print.
@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -165,6 +166,6 @@ def _are_near(records: list[_Copies]) -> bool:
     """Do copies differ, and far less than records that follow one another?"""
     within = [max(one.losses) - min(one.losses) for one in records]
     means = [sum(one.losses) / len(one.losses) for one in records]
-    between = [abs(late - early) for early, late in zip(means, means[1:], strict=False)]
+    between = [abs(late - early) for early, late in pairwise(means)]
     are_other = sum(one > 0 for one in within) * 2 >= len(within)
     return are_other and bool(between) and median(within) <= NEAR * median(between)

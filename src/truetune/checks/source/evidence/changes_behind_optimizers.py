@@ -159,9 +159,7 @@ def _changes(
             yield ChangedLater(optimizer, event, "unfrozen", "")
 
 
-def _new_parameters(
-    optimizer: CallEvent, call: CallEvent, held: Lineage
-) -> Iterator[ChangedLater]:
+def _new_parameters(optimizer: CallEvent, call: CallEvent, held: Lineage) -> Iterator[ChangedLater]:
     """The change that a call makes which puts new parameters in the place of a model's."""
     if call.named(*SHARDING):
         keeps = call.keywords.get(KEEPS_PARAMETERS)
@@ -199,7 +197,7 @@ def _replaced_module(trace: Trace, event: Event, held: Lineage) -> str:
     if put is None:
         return ""
     owner, value, name = put
-    if not _brings_weights(trace, value) or not _belongs_to(owner, held):
+    if value is None or not _brings_weights(trace, value) or not _belongs_to(owner, held):
         return ""
     # A new module that is given the old one's weight holds what the optimizer holds.
     stores = (use for use in trace.uses(value) if isinstance(use, StoreEvent) and use.base is value)

@@ -33,7 +33,8 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 SETTING = "fp16_full_eval"
-LOADS = ("transformers.*Model*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+LOADS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+OTHER_LOADS = ("*Tokenizer*", "*Config*", "*Processor*", "*FeatureExtractor*")
 EVALUATES = ("evaluate", "predict")
 AUTOCASTS = ("torch.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast")
 OUTPUT_SUFFIXES = (".txt", ".log", ".out")
@@ -44,7 +45,8 @@ TRAINS = re.compile(r"Trainer\(|\.backward\(")
 NAMED_MODEL = re.compile(r"[\"']([\w.-]{1,80}/[\w.-]{1,120})[\"']")
 IN_BFLOAT16 = re.compile(r"\bbf16\s*=\s*True|bfloat16")
 NAN_LOSS = re.compile(
-    r"[\"']?(?:eval_loss|test_loss|perplexity|ppl)[\"']?\s{0,3}[:=]\s{0,3}[\"']?nan\b", re.IGNORECASE
+    r"[\"']?(?:eval_loss|test_loss|perplexity|ppl)[\"']?\s{0,3}[:=]\s{0,3}[\"']?nan\b",
+    re.IGNORECASE,
 )
 
 
@@ -109,7 +111,7 @@ def _by_setting(module: Module) -> Iterator[Float16Evaluation]:
     """
     if not any(True for part in module.with_linked for _ in part.methods(*EVALUATES)):
         return
-    loads = [load for load in module.calls(*LOADS) if not load.named("*Tokenizer*", "*Config*")]
+    loads = [load for load in module.calls(*LOADS) if not load.named(*OTHER_LOADS)]
     load = loads[0] if len(loads) == 1 else None
     for node in _settings(module):
         yield Float16Evaluation(node, load, is_cast=True, by_setting=True)
@@ -195,9 +197,15 @@ def _family(module: Module, name: str) -> str:
 def _may_be_folder(name: str) -> bool:
     """May a name be a folder that a training wrote?"""
     first = name.partition("/")[0]
-    return name.startswith((".", "/", "~")) or re.search(
-        r"out|run|ckpt|checkpoint|merged|save|result|exp|model", first + name.rpartition("/")[2], re.I
-    ) is not None
+    return (
+        name.startswith((".", "/", "~"))
+        or re.search(
+            r"out|run|ckpt|checkpoint|merged|save|result|exp|model",
+            first + name.rpartition("/")[2],
+            re.I,
+        )
+        is not None
+    )
 
 
 def _named_by_commands(module: Module) -> Iterator[EvaluatedModel]:

@@ -65,9 +65,8 @@ def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
     owners = owners_of_parameters(module, optimizer)
     if len({ast.unparse(owner) for owner in owners}) != 1:
         return None
-    return (
-        _weights_of_another_model(module, optimizer, owners[0])
-        or _weights_of_replaced_model(module, optimizer, owners[0])
+    return _weights_of_another_model(module, optimizer, owners[0]) or _weights_of_replaced_model(
+        module, optimizer, owners[0]
     )
 
 
