@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from truetune.checks.launch_files import find_in_folder_or_parents
 from truetune.checks.node_rendezvous import NODES_OF_SLURM, node_count_of_job
-from truetune.checks.shell_loops import find_loops, without_keywords
+from truetune.checks.shell_loops import ShellLoop, find_loops, without_keywords
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.tasks_around_launchers import MPI, SRUN, own_options, shell_script
 from truetune.errors import TruetuneError
@@ -107,29 +107,29 @@ def _of_tasks(file: CommandFile, command: ShellCommand, starter: str) -> Iterato
 
 def _of_loops(file: CommandFile) -> Iterator[LoneTrainings]:
     """Loops that start one training on each GPU, with nothing but the GPU that differs."""
-    lines = file.text.splitlines()
     for loop in find_loops(file):
         head = next((one for one in file.commands if one.line == loop.line), None)
-        count = _passes(head.words) if head is not None else 0
+        times = _passes(head.words) if head is not None else 0
+        if head is None or times < 2:
+            continue
         for command in loop.commands:
-            visible = command.variables.get(VISIBLE, "")
-            text = lines[command.line - 1] if command.line <= len(lines) else ""
-            own = _without_redirections(without_keywords(command.words))
-            is_one = count > 1 and loop.names_in(visible) and BACKGROUND.search(text)
-            if not is_one or not loop.is_same_in_each_pass(" ".join(own)):
-                continue
-            script = _script_of(file, own)
+            script = _script_of_loop(file, loop, command)
             module = _lone_module(script)
-            if script is not None and module is not None and len(command.variables) == 1:
+            if script is not None and module is not None:
                 yield LoneTrainings(
-                    command,
-                    "a loop",
-                    count,
-                    head.text if head is not None else "",
-                    loop.line,
-                    script.name,
-                    _is_meant(module),
+                    command, "a loop", times, head.text, loop.line, script.name, _is_meant(module)
                 )
+
+
+def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -> Path | None:
+    """The script that a loop starts on each GPU in the background, with the same words; None where it does not."""
+    lines = file.text.splitlines()
+    text = lines[command.line - 1] if command.line <= len(lines) else ""
+    is_one_a_gpu = set(command.variables) == {VISIBLE} and loop.names_in(command.variables[VISIBLE])
+    if not is_one_a_gpu or BACKGROUND.search(text) is None:
+        return None
+    own = _without_redirections(without_keywords(command.words))
+    return _script_of(file, own) if loop.is_same_in_each_pass(" ".join(own)) else None
 
 
 def _passes(words: tuple[str, ...]) -> int:

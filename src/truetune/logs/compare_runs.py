@@ -28,7 +28,6 @@ def outline_run(log: RunLog) -> RunBeside | None:
     done = 0.0 if log.is_numbered else log.last_step
     done = max(done, float(output.done) if output is not None else 0.0)
     seconds = log.number("train_runtime")
-    rate = log.curve("learning_rate").finite()
     return RunBeside(
         file=log.path,
         steps=done,
@@ -43,8 +42,14 @@ def outline_run(log: RunLog) -> RunBeside | None:
         seconds=seconds,
         is_even=output.pace.is_even if output is not None else False,
         losses=_loss_places(log),
-        peak_rate=float(rate.value.max()) if rate else None,
+        peak_rate=_peak_rate(log),
     )
+
+
+def _peak_rate(log: RunLog) -> float | None:
+    """The highest learning rate of a run; None where its log has none."""
+    rate = log.curve("learning_rate").finite()
+    return float(rate.value.max()) if rate else None
 
 
 def _loss_places(log: RunLog) -> tuple[tuple[float, float], ...]:

@@ -85,12 +85,11 @@ def count_rows_seen(log: RunLog) -> float | None:
 def measure_run_size(log: RunLog, name: str) -> RunSize | None:
     """The size of a run that ended; None where its log has neither rows nor operations, no rate or no loss."""
     rows, steps = count_rows_seen(log) or 0.0, int(log.last_step)
-    # A state that a run left on its way has fewer operations than the whole.
-    flos = (log.number("total_flos") or 0.0) if _has_ended(log) else 0.0
+    flos = _count_flos(log)
     rate = log.curve("learning_rate").finite()
     evaluated, loss = log.curve("eval_loss").finite(), log.curve("loss").finite()
-    is_measured = rows or (flos and log.epochs)
-    if not is_measured or not steps or not rate or not (evaluated or loss):
+    is_measured = bool(rows or flos) and bool(evaluated or loss)
+    if not is_measured or not steps or not rate:
         return None
     # a single record is noisy: the mean of the last tenth is compared
     tail = max(1, loss.value.size // 10)
@@ -100,9 +99,13 @@ def measure_run_size(log: RunLog, name: str) -> RunSize | None:
     return RunSize(name, steps, rows, peak, last, bool(evaluated), is_warming_up, log.epochs, flos)
 
 
-def _has_ended(log: RunLog) -> bool:
-    """Did a run make the steps that it had planned?"""
-    return log.total_steps is not None and log.last_step >= log.total_steps
+def _count_flos(log: RunLog) -> float:
+    """Operations of a run that made all steps which it had planned, over epochs that are known; else 0.
+
+    A state that a run left on its way has fewer than the whole.
+    """
+    has_ended = log.total_steps is not None and log.last_step >= log.total_steps
+    return (log.number("total_flos") or 0.0) if has_ended and log.epochs else 0.0
 
 
 def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:

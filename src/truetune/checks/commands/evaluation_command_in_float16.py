@@ -88,19 +88,24 @@ class EvaluationCommandInFloat16(CommandRule):
 
 def _of_harness(command: ShellCommand) -> _Evaluation | None:
     """What a harness is told of its model, where the weights are loaded in float16."""
-    program = command.words[0].rpartition("/")[2]
-    is_module = any(command.behind(*words) is not None for words in HARNESS_MODULES)
-    if program not in HARNESSES and not is_module:
+    if not _is_harness(command):
         return None
     given = last_option(command.words, "--model_args", "-a")
-    texts = [given] if given is not None else [word for word in command.words if "=" in word]
-    for text in texts:
+    # lighteval takes the arguments of the model as a word of its own.
+    for text in command.words if given is None else (given,):
         arguments = {one["name"]: one["value"] for one in ARGUMENT.finditer(text)}
         model = next((arguments[name] for name in MODEL_ARGUMENTS if name in arguments), "")
         dtype = arguments.get("dtype", arguments.get("torch_dtype", ""))
         if model and dtype in FLOAT16:
             return _Evaluation(command, model, f"dtype={dtype}", is_cast=False)
     return None
+
+
+def _is_harness(command: ShellCommand) -> bool:
+    """Is it lm_eval or lighteval that is started?"""
+    program = command.words[0].rpartition("/")[2]
+    is_module = any(command.behind(*words) is not None for words in HARNESS_MODULES)
+    return program in HARNESSES or is_module
 
 
 def _of_trainer(command: ShellCommand) -> _Evaluation | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.model_identity import overflowing_family
-from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
+from truetune.checks.source.evidence.answering_models import ModelChain, load_dtypes, model_chains
 from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.float16_loads import (
     casts_to_float16,
@@ -119,20 +119,24 @@ def _by_setting(module: Module) -> Iterator[Float16Evaluation]:
 
 def _settings(module: Module) -> Iterator[ast.AST]:
     """What switches the setting on: an argument, an entry of a dictionary, an attribute."""
-    for call in module.all_calls:
-        value = call.keywords.get(SETTING)
-        if value is not None and module.flow.value(value) is True:
-            yield value
+    arguments = [one.keywords[SETTING] for one in module.all_calls if SETTING in one.keywords]
+    given: list[tuple[ast.AST, ast.expr]] = [(value, value) for value in arguments]
     for table in module.nodes(ast.Dict):
-        for key, value in zip(table.keys, table.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == SETTING:
-                if module.flow.value(value) is True:
-                    yield value
+        given += [(value, value) for key, value in _entries(table) if key == SETTING]
     for store in module.nodes(ast.Assign):
         target = store.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == SETTING:
-            if module.flow.value(store.value) is True:
-                yield store
+            given.append((store, store.value))
+    for node, value in given:
+        if module.flow.value(value) is True:
+            yield node
+
+
+def _entries(table: ast.Dict) -> Iterator[tuple[object, ast.expr]]:
+    """The entries of a dictionary under plain keys."""
+    for key, value in zip(table.keys, table.values, strict=True):
+        if isinstance(key, ast.Constant):
+            yield key.value, value
 
 
 def _by_weights(module: Module) -> Iterator[Float16Evaluation]:
@@ -146,15 +150,25 @@ def _by_weights(module: Module) -> Iterator[Float16Evaluation]:
             continue
         cast = _autocast_around(module, use.call)
         for chain in model_chains(module, use.model) or ():
-            dtype, is_cast = dtype_of_steps(module, chain.steps), True
-            if not dtype:
-                dtype, is_cast = set(load_dtypes(module, chain.load)), False
-            node: ast.AST = casts_to_float16(module, chain.steps) or chain.load.node
-            if cast is not None and not dtype & FLOAT16.names:
-                node, is_cast, dtype = cast, True, set(FLOAT16.names)
-            if dtype & FLOAT16.names and node not in seen:
-                seen.add(node)
-                yield Float16Evaluation(node, chain.load, is_cast, by_setting=False)
+            found = _of_chain(module, chain, cast)
+            if found is not None and found.node not in seen:
+                seen.add(found.node)
+                yield found
+
+
+def _of_chain(
+    module: Module, chain: ModelChain, autocast: ast.AST | None
+) -> Float16Evaluation | None:
+    """The evaluation of a model that came about so, if it computes in float16."""
+    dtype, is_cast = dtype_of_steps(module, chain.steps), True
+    if not dtype:
+        dtype, is_cast = set(load_dtypes(module, chain.load)), False
+    if dtype & FLOAT16.names:
+        node = casts_to_float16(module, chain.steps) or chain.load.node
+        return Float16Evaluation(node, chain.load, is_cast, by_setting=False)
+    if autocast is None:
+        return None
+    return Float16Evaluation(autocast, chain.load, is_cast=True, by_setting=False)
 
 
 def _reads_scores(module: Module, call: ast.Call) -> bool:
@@ -233,19 +247,22 @@ def _outputs(folder: Path) -> list[Path]:
 
 def _trained_beside(module: Module) -> Iterator[EvaluatedModel]:
     """What the one training beside a script trains: a family that overflows, or weights in bfloat16."""
-    path = Path(module.path)
-    texts = {
-        file.name: read_project_text(str(file))
-        for file in files_around(path)
-        if file.suffix == ".py" and file.parent == path.parent and file.name != path.name
-    }
-    trainings = {name: text for name, text in texts.items() if TRAINS.search(text)}
+    trainings = _trainings_beside(Path(module.path))
     if len(trainings) != 1:
         return
     name, text = next(iter(trainings.items()))
-    named = {one for one in NAMED_MODEL.findall(text) if overflowing_family(one)}
-    families = {overflowing_family(one) or "" for one in named}
+    named = {one: overflowing_family(one) for one in NAMED_MODEL.findall(text)}
+    overflowing = {one: family for one, family in named.items() if family is not None}
+    families = set(overflowing.values())
     if len(families) == 1:
-        yield EvaluatedModel(families.pop(), f"{min(named)}, which {name} trains", False)
+        yield EvaluatedModel(families.pop(), f"{min(overflowing)}, which {name} trains", False)
     elif not families and IN_BFLOAT16.search(text):
         yield EvaluatedModel("", name, False)
+
+
+def _trainings_beside(path: Path) -> dict[str, str]:
+    """The scripts in the folder of another one that train, by name, with their texts."""
+    scripts = [file for file in files_around(path) if file.suffix == ".py"]
+    beside = [file for file in scripts if file.parent == path.parent and file.name != path.name]
+    texts = {file.name: read_project_text(str(file)) for file in beside}
+    return {name: text for name, text in texts.items() if TRAINS.search(text)}
