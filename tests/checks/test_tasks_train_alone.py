@@ -53,6 +53,16 @@ def told(folder: Path, job: str, script: str, name: str = "job.sbatch") -> list[
         ),
         ("mpirun -np 4 python train.py\n", DDP, "mpirun starts train.py 4 times"),
         (LOOP.format("", "&"), TRAINER, "a loop starts train.py 4 times"),
+        (
+            "for g in {0..3}; do CUDA_VISIBLE_DEVICES=$g nohup python train.py > $g.log 2>&1 & done\n",
+            TRAINER,
+            "a loop starts train.py 4 times",
+        ),
+        (
+            "#!/bin/bash\n#SBATCH --gpus=a100:4\n#SBATCH --gpus-per-task=1\nrun='python train.py'\nsrun $run\n",
+            TRAINER,
+            "4 times (#SBATCH --gpus=a100:4 --gpus-per-task=1)",
+        ),
         (FOUR + "srun python train.py\n", OWN, "warning: srun starts"),
         (FOUR + 'echo "tasks $SLURM_NTASKS"\nsrun python train.py\n', TRAINER, "4 times"),
     ],

@@ -52,6 +52,7 @@ CONDITION = re.compile(r"WORLD_SIZE|RANK|world|rank|ddp|distributed|is_available
 BY_ACCELERATE = re.compile(r"\baccelerate\b|\btransformers\b|\btrl\b|\bunsloth\b")
 """Of MPI, accelerate reads the variables itself"""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 BACKGROUND = re.compile(r"(?<![&>])&(?!&|>|\d)")
 NUMBERS = re.compile(r"\{(\d{1,3})\.\.(\d{1,3})\}|\$\(seq (\d{1,3}) (\d{1,3})\)")
 MAX_STARTED = 200
@@ -125,11 +126,22 @@ def _script_of_loop(file: CommandFile, loop: ShellLoop, command: ShellCommand) -
     """The script that a loop starts on each GPU in the background, with the same words; None where it does not."""
     lines = file.text.splitlines()
     text = lines[command.line - 1] if command.line <= len(lines) else ""
-    is_one_a_gpu = set(command.variables) == {VISIBLE} and loop.names_in(command.variables[VISIBLE])
+    variables, words = _assignments(command)
+    is_one_a_gpu = set(variables) == {VISIBLE} and loop.names_in(variables[VISIBLE])
     if not is_one_a_gpu or BACKGROUND.search(text) is None:
         return None
-    own = _without_redirections(without_keywords(command.words))
+    own = _without_redirections(words)
     return _script_of(file, own) if loop.is_same_in_each_pass(" ".join(own)) else None
+
+
+def _assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What is set for a command alone, also behind `do`, and its words without that."""
+    words = without_keywords(command.words)
+    variables = dict(command.variables)
+    while words and (found := ASSIGNMENT.fullmatch(words[0])) is not None:
+        variables[found[1]] = found[2]
+        words = words[1:]
+    return variables, without_keywords(words)
 
 
 def _passes(words: tuple[str, ...]) -> int:
@@ -188,7 +200,19 @@ def _tasks_of_job(
         if name in file.requests and not has_own_nodes:
             value, line = file.requests[name]
             return nodes, f"#SBATCH {name}={value}", line
-    return None
+    return _tasks_by_gpus(file)
+
+
+def _tasks_by_gpus(file: CommandFile) -> tuple[int, str, int] | None:
+    """The tasks that Slurm counts by GPUs, where the job asks for some for each task and in all."""
+    each, _ = file.requests.get("--gpus-per-task", ("", 0))
+    every, line = next(
+        (file.requests[name] for name in ("--gpus", "-G") if name in file.requests), ("", 0)
+    )
+    share, total = (parse_whole_number(one.rpartition(":")[2]) for one in (each, every))
+    if not share or not total or total % share:
+        return None
+    return total // share, f"#SBATCH --gpus={every} --gpus-per-task={each}", line
 
 
 def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
@@ -201,6 +225,7 @@ def _tasks_of_mpi(command: ShellCommand) -> tuple[int, str, int] | None:
 
 def _started(file: CommandFile, command: ShellCommand) -> Iterator[tuple[tuple[str, ...], str]]:
     """The commands that each task runs with their text: in the line itself, in quotes or in a script beside the job."""
+    # `srun $COMMAND`: a variable of several words stands as one.
     inner = next((word for word in command.words if " " in word and ".py" in word), None)
     if inner is not None:
         for one in parse_commands(inner, "command.sh").commands[:MAX_STARTED]:
