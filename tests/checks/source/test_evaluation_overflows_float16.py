@@ -72,6 +72,9 @@ FIRING: dict[str, tuple[str, dict[str, str], str]] = {
         {},
         "w",
     ),
+    "cast in place": (NAMED + "model.half()\n" + LOOP, {}, "w"),
+    "moved and cast in place": (NAMED + "model.to('cuda', torch.float16)\n" + LOOP, {}, "w"),
+    "fp16 of what only evaluates": (NAMED + TRAINER.replace("fp16_full_eval", "fp16"), {}, "w"),
     "a job names it": (BY_OPTION + TRAINER, {"run.sh": COMMAND.format("google/gemma-2-2b")}, "w"),
     "a console names it": (
         BY_OPTION + TRAINER,
@@ -114,6 +117,16 @@ SILENT: dict[str, tuple[str, dict[str, str]]] = {
     "own loop in bfloat16": (NAMED.replace('"auto"', "torch.bfloat16") + LOOP, {}),
     "cast back": (
         NAMED.replace('"auto")', "torch.float16).to(torch.bfloat16)") + LOOP,
+        {},
+    ),
+    "moved in place": (NAMED + "model.to('cuda')\n" + LOOP, {}),
+    "cast back in place": (
+        NAMED.replace('"auto"', "torch.float16") + "model.float()\n" + LOOP,
+        {},
+    ),
+    "fp16 of what trains": (
+        NAMED
+        + TRAINER.replace("fp16_full_eval", "fp16").replace("print(", "trainer.train()\nprint("),
         {},
     ),
     "generates": (

@@ -1,13 +1,13 @@
 """A model is evaluated in float16, and its activations are too large for it.
 
 ## What it does
-Looks for evaluations in float16: `fp16_full_eval=True` where the script calls `evaluate` or `predict`, and forward
-passes whose loss or logits are read, on weights that are loaded or cast to float16, or under autocast to it. It warns
-where the model is of a family that overflows in it (Gemma 2 and 3, T5), by its name in the script, by a command that
-starts the script (in a job, a README or a console log), or by its config.json. A model of the one training beside the
-script is a note, and a warning where an output there shows a loss of the evaluation that is NaN. Of T5 a cast counts
-alone: `from_pretrained` keeps the layers in float32 that overflow. Of models that generate,
-`generation-overflows-float16` speaks.
+Looks for evaluations in float16: `fp16_full_eval=True` where the script calls `evaluate` or `predict` (and `fp16=True`
+where it trains nothing), and forward passes whose loss or logits are read, on weights that are loaded or cast to
+float16, or under autocast to it. It warns where the model is of a family that overflows in it (Gemma 2 and 3, T5), by
+its name in the script, by a command that starts the script (in a job, a README or a console log), or by its
+config.json. A model of the one training beside the script is a note, and a warning where an output there shows a loss
+of the evaluation that is NaN. Of T5 a cast counts alone: `from_pretrained` keeps the layers in float32 that overflow.
+Of models that generate, `generation-overflows-float16` speaks.
 
 ## Why it is bad
 float16 ends at 65,504, and these models pass it inside of their layers: the logits become NaN, and so do the loss and
@@ -49,9 +49,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.float16_evaluations import (
+    AUTOCAST_SETTING,
     EvaluatedModel,
     Float16Evaluation,
     evaluated_model,
+    evaluations,
     float16_evaluations,
     nan_beside,
 )
@@ -65,7 +67,7 @@ class EvaluationOverflowsFloat16(SourceRule):
     symptoms = ("odd-metrics",)
     severity = "warning"
     stability = "preview"
-    looks_at = CodePlaces("evaluations in float16", float16_evaluations)
+    looks_at = CodePlaces("evaluations", evaluations)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -110,7 +112,11 @@ def _message(model: EvaluatedModel) -> str:
 
 def _advice(found: Float16Evaluation) -> str:
     """The edit."""
-    if found.by_setting:
+    if found.setting == AUTOCAST_SETTING:
+        return (
+            "set bf16=True in place of fp16=True; on a GPU without bfloat16 (T4, V100) set neither"
+        )
+    if found.setting:
         return (
             "set bf16_full_eval=True in place of fp16_full_eval=True; on a GPU without bfloat16 (T4, V100) set"
             " neither"

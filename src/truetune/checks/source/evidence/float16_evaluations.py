@@ -33,6 +33,8 @@ from truetune.source.module import Module
 from truetune.source.resolved_calls import Call
 
 SETTING = "fp16_full_eval"
+AUTOCAST_SETTING = "fp16"
+"""Under it the Trainer computes evaluations in float16 too; of what trains, fp16-overflow speaks"""
 LOADS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 OTHER_LOADS = ("*Tokenizer*", "*Config*", "*Processor*", "*FeatureExtractor*")
 EVALUATES = ("evaluate", "predict")
@@ -59,7 +61,8 @@ class Float16Evaluation(NamedTuple):
     """What loads the model, where one call does"""
     is_cast: bool
     """Are loaded weights cast? Some families keep layers in float32 that overflow, if they are loaded so"""
-    by_setting: bool
+    setting: str = ""
+    """Of a trainer; empty where the script computes itself"""
 
 
 class EvaluatedModel(NamedTuple):
@@ -70,6 +73,13 @@ class EvaluatedModel(NamedTuple):
     where: str
     """What names it: `google/gemma-2-9b-it (run.sh, line 3)`; empty where the script does"""
     is_sure: bool
+
+
+def evaluations(module: Module) -> Iterator[ast.AST]:
+    """The evaluations of a file, in whatever precision: by a trainer, or by forward passes of its own."""
+    yield from (call.node for call in module.methods(*EVALUATES))
+    if not trains_anything(module):
+        yield from (use.call for use in model_uses(module) if _reads_scores(module, use.call))
 
 
 def float16_evaluations(module: Module) -> Iterator[Float16Evaluation]:
@@ -113,19 +123,21 @@ def _by_setting(module: Module) -> Iterator[Float16Evaluation]:
         return
     loads = [load for load in module.calls(*LOADS) if not load.named(*OTHER_LOADS)]
     load = loads[0] if len(loads) == 1 else None
-    for node in _settings(module):
-        yield Float16Evaluation(node, load, is_cast=True, by_setting=True)
+    names = (SETTING,) if trains_anything(module) else (SETTING, AUTOCAST_SETTING)
+    for name in names:
+        for node in _settings(module, name):
+            yield Float16Evaluation(node, load, is_cast=True, setting=name)
 
 
-def _settings(module: Module) -> Iterator[ast.AST]:
-    """What switches the setting on: an argument, an entry of a dictionary, an attribute."""
-    arguments = [one.keywords[SETTING] for one in module.all_calls if SETTING in one.keywords]
+def _settings(module: Module, name: str) -> Iterator[ast.AST]:
+    """What switches a setting on: an argument, an entry of a dictionary, an attribute."""
+    arguments = [one.keywords[name] for one in module.all_calls if name in one.keywords]
     given: list[tuple[ast.AST, ast.expr]] = [(value, value) for value in arguments]
     for table in module.nodes(ast.Dict):
-        given += [(value, value) for key, value in _entries(table) if key == SETTING]
+        given += [(value, value) for key, value in _entries(table) if key == name]
     for store in module.nodes(ast.Assign):
         target = store.targets[0]
-        if isinstance(target, ast.Attribute) and target.attr == SETTING:
+        if isinstance(target, ast.Attribute) and target.attr == name:
             given.append((store, store.value))
     for node, value in given:
         if module.flow.value(value) is True:
@@ -160,15 +172,31 @@ def _of_chain(
     module: Module, chain: ModelChain, autocast: ast.AST | None
 ) -> Float16Evaluation | None:
     """The evaluation of a model that came about so, if it computes in float16."""
-    dtype, is_cast = dtype_of_steps(module, chain.steps), True
+    steps = (*_casts_in_place(module, chain.load), *chain.steps)
+    dtype, is_cast = dtype_of_steps(module, steps), True
     if not dtype:
         dtype, is_cast = set(load_dtypes(module, chain.load)), False
     if dtype & FLOAT16.names:
-        node = casts_to_float16(module, chain.steps) or chain.load.node
-        return Float16Evaluation(node, chain.load, is_cast, by_setting=False)
+        node = casts_to_float16(module, steps) or chain.load.node
+        return Float16Evaluation(node, chain.load, is_cast)
     if autocast is None:
         return None
-    return Float16Evaluation(autocast, chain.load, is_cast=True, by_setting=False)
+    return Float16Evaluation(autocast, chain.load, is_cast=True)
+
+
+def _casts_in_place(module: Module, load: Call) -> list[Call]:
+    """The casts of a model that stand as statements of their own, the last first: `model.half()`."""
+    casts = [
+        call
+        for call in module.methods("half", "float", "bfloat16", "to")
+        if isinstance(module.scopes.parent.get(call.node), ast.Expr) and call.receiver is not None
+    ]
+    own = [
+        call
+        for call in casts
+        if any(origin.node is load.node for origin in module.flow.origins(call.receiver))
+    ]
+    return sorted(own, key=lambda call: -call.node.lineno)
 
 
 def _reads_scores(module: Module, call: ast.Call) -> bool:
